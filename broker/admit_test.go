@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// stuck is an exchange whose orders wait until they are released.
+// stuck is an exchange that fills no order until the test releases it.
 type stuck struct {
 	broker.Exchange
 	begun chan bourse.OrderID
@@ -25,9 +25,9 @@ func (s stuck) Place(ctx context.Context, order bourse.Order) (bourse.Fill, bour
 	return s.Exchange.Place(ctx, order)
 }
 
-// If as many orders are in progress as the broker accepts, every further order of any kind is refused with 429 and
-// Retry-After before it is decided. Reads and operations continue, and orders are accepted again once the others have
-// ended.
+// TestTooManyOrders checks that, once the broker has as many orders in progress as it accepts, it
+// refuses every further order of any kind with 429 and Retry-After, without deciding it. Reads and
+// operations continue to work, and orders are accepted again once the earlier ones have ended.
 func TestTooManyOrders(t *testing.T) {
 	ex := stuck{begun: make(chan bourse.OrderID, 10), free: make(chan struct{})}
 	s := start(t, func(c *broker.Config) {

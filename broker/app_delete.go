@@ -17,11 +17,14 @@ import (
 // destroyAtOnce limits how many machines of a deleted app are destroyed at the same time.
 const destroyAtOnce = 16
 
-// deleteApp destroys an app's machines and volumes, and then the app. If it fails in between, the app still exists
-// and the call can be repeated. Clients of the Machines API have asked their user for confirmation and do not send
-// force, so running machines are a reason to refuse only with force=false. Without force=true, the call fails if the
-// app has volumes or if a worker that might have a machine of the app does not answer. With force=true, the machines
-// on such workers outlive the app, and the reply lists those workers.
+// deleteApp destroys an app's machines and volumes, and then the app. If it fails partway, the app
+// still exists and the call can be repeated.
+//
+// Without force=true, the call fails if the app has volumes, or if a worker that might have
+// machines of the app does not answer. With force=true, it succeeds: machines on such workers
+// outlive the app, and the reply lists those workers. Clients of the Machines API do not send
+// force, because they have already asked the user for confirmation. Running machines are therefore
+// a reason to refuse only if the caller sends force=false.
 func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
@@ -31,7 +34,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err != nil {
 		return err
 	}
-	here := h.Directory.Workers() // read once: a worker that returns later has not been asked, and counts as missing
+	here := h.Directory.Workers() // read once: a worker that returns later has not been asked, so it counts as missing
 	found, missing := h.known.Find(r.Context(), here, &app, fabric.MachinesQuery{})
 	missing = append(missing, h.lostOwners(r.Context(), &app, here)...)
 	volumes := h.findVolumes(r.Context(), &app, here)
@@ -66,7 +69,8 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	return nil
 }
 
-// lostOwners returns the workers that are not members now but have machines of the app, according to the view.
+// lostOwners returns the workers that have machines of the app according to the view, but are not
+// members now.
 func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.WorkerID {
 	rows, err := h.View.Machines(ctx, inventory.Filter{App: app.Name})
 	if err != nil {
@@ -102,8 +106,8 @@ func checkNotRunning(found []bourse.Machine) error {
 	return nil
 }
 
-// checkDeletable returns CodeFailedPrecondition if the app has volumes, and CodeUnavailable if some workers did not
-// answer.
+// checkDeletable returns CodeFailedPrecondition if the app has volumes, and CodeUnavailable if some
+// workers did not answer.
 func checkDeletable(volumes []bourse.Volume, missing []bourse.WorkerID) error {
 	if len(volumes) > 0 {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: the app has %d volumes: destroy them first, or use force=true", len(volumes))
@@ -136,13 +140,15 @@ func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found
 	return group.Wait()
 }
 
-// ownerAmong returns the worker with a tag from those that were asked. One of them has answered with an object whose
-// ID begins with the tag. If it has left since then, calls to it fail.
+// ownerAmong returns the worker with the given tag. asked must contain it: one of its workers
+// answered with an object whose ID begins with the tag. Calls to the worker fail if it has left
+// since then.
 func ownerAmong(asked []bourse.Member, tag bourse.WorkerTag) bourse.Member {
 	return asked[slices.IndexFunc(asked, func(m bourse.Member) bool { return m.Tag == tag })]
 }
 
-// nonceOf returns the nonce of a machine's lease. Whoever may delete the app may also do what the lease's holder may.
+// nonceOf returns the nonce of a machine's lease, so that the lease does not prevent the deletion:
+// a caller that may delete the app may also do everything that the lease's holder may do.
 func nonceOf(m *bourse.Machine) string {
 	if m.Lease == nil {
 		return ""

@@ -49,7 +49,7 @@ func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error
 		}
 	}
 	org := cmp.Or(in.Org, r.Who.Org, bourse.DefaultOrg)
-	if bourse.AppName(org).Validate() != nil { // same characters
+	if bourse.AppName(org).Validate() != nil { // organizations and app names allow the same characters
 		return bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
 	}
 	if !r.Who.May(bourse.App{Name: name, Org: org}) {
@@ -66,7 +66,7 @@ func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromApp(app, 0, 0))
 }
 
-// getApp returns an app with the number of its machines and volumes.
+// getApp returns an app, with the numbers of its machines and volumes.
 func (h *appHandler) getApp(w http.ResponseWriter, r *endpoint.Request) error {
 	app, err := h.apps.Find(r.Context(), r.App())
 	if err != nil {
@@ -100,8 +100,8 @@ func (h *appHandler) listApps(w http.ResponseWriter, r *endpoint.Request) error 
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// show converts an app. An app that was deployed but has no machines is suspended; clients assume that a pending app
-// has never been deployed.
+// show converts an app to the API's type. An app without machines is shown as suspended if it has
+// ever been deployed, because clients assume that a pending app has never been deployed.
 func (h *appHandler) show(app *bourse.App, machines, volumes int, deployed map[string]bool) machinesapi.App {
 	out := machinesapi.FromApp(*app, machines, volumes)
 	if machines == 0 && deployed[app.ID] {
@@ -110,7 +110,8 @@ func (h *appHandler) show(app *bourse.App, machines, volumes int, deployed map[s
 	return out
 }
 
-// appError sets the status, and the word that clients expect, for errors of creating an app.
+// appError adds the status and the status word that clients expect to an error from creating an
+// app.
 func appError(err error) error {
 	switch {
 	case errors.Is(err, lookup.ErrNameTaken):

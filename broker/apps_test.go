@@ -64,7 +64,8 @@ func TestBadAppNames(t *testing.T) {
 	}
 }
 
-// Two brokers create an app with the same name: the merge decides, and the loser is notified.
+// TestEarlierAppCreationWins checks what happens if two brokers create an app with the same name:
+// the merge decides which of them wins, and the caller of the other broker receives an error.
 func TestEarlierAppCreationWins(t *testing.T) {
 	early := bourse.App{Name: "shop", ID: "01J00000000000000000000000", Org: "other", CreatedAt: time.Now().Add(-time.Second)}
 	s := start(t)
@@ -78,7 +79,8 @@ func TestEarlierAppCreationWins(t *testing.T) {
 	}
 }
 
-// Clients repeat a request after 503, so only requests without an effect are answered with it.
+// TestCreateAppWithFailedWrite checks that a failed write is answered with 503 only if the request
+// had no effect, because clients repeat requests after a 503.
 func TestCreateAppWithFailedWrite(t *testing.T) {
 	for name, err := range map[string]error{"no worker is asked": errDown, "the workers' answers were lost": errLost} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +141,7 @@ func TestGetApp(t *testing.T) {
 		t.Errorf("app is %+v", got)
 	}
 	rec := s.call(t, "GET", "/v1/apps/none", "")
-	// fly-go compares the whole text to find out whether a name is available.
+	// fly-go compares the whole text to find out whether an app name is available
 	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != 404 || got.Error != "app not found" {
 		t.Errorf("status %d, %+v", rec.Code, got)
 	}
@@ -150,7 +152,7 @@ func TestListApps(t *testing.T) {
 	s.app(t, "zoo", "acme")
 	s.app(t, "shop", "personal")
 	s.machine(t, "w1", "a", bourse.StateStarted)
-	s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`) // uses the default app
+	s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`) // this path uses the default app
 	for query, want := range map[string][]bourse.AppName{
 		"": {"default", "shop", "zoo"}, "?org_slug=personal": {"default", "shop"}, "?org_slug=acme&app_role=": {"zoo"}, "?org_slug=none": {},
 	} {
@@ -241,7 +243,8 @@ func TestDeleteApp(t *testing.T) {
 	})
 }
 
-// After its deletion, the default app exists again, with the same new ID at every broker.
+// TestDefaultAppExistsAfterDeletion checks that the default app exists again after it is deleted,
+// with the same new ID at every broker.
 func TestDefaultAppExistsAfterDeletion(t *testing.T) {
 	s := start(t)
 	id := func() string {
@@ -264,7 +267,7 @@ func TestDefaultAppExistsAfterDeletion(t *testing.T) {
 	}
 }
 
-// A broker's cache of apps expires.
+// TestAppDeletedByAnotherBroker checks that the entries of a broker's app cache expire.
 func TestAppDeletedByAnotherBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Each change has one line in the log, whether it succeeded or not, with the caller, the token, the operation, the
-// object and the result. No line contains a token.
+// TestChangesAreAudited checks that each change adds one line to the log, whether it succeeds or
+// not. The line contains the caller, the token's ID, the operation, the object and the result, but
+// never a token itself.
 func TestChangesAreAudited(t *testing.T) {
 	s, _ := issuing(t, nil)
 	ci := s.token(t, "acme", `{"name":"ci","apps":["shop"]}`)
@@ -17,7 +18,7 @@ func TestChangesAreAudited(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for _, c := range []struct {
 		token, method, path, body string
-		want                      map[string]string // attributes of the line; empty: there is no line
+		want                      map[string]string // expected attributes of the line; empty: no line is expected
 	}{
 		{ci.Token, "GET", "/v1/apps", "", nil},
 		{ci.Token, "GET", "/v1/apps/zoo", "", nil},

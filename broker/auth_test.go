@@ -34,7 +34,7 @@ func TestPermissions(t *testing.T) {
 	create := `{"config":` + hostConfig + `}`
 	for _, c := range []struct {
 		method, path, body string
-		want               map[string]int // status by token; "" means no token
+		want               map[string]int // expected status for each token; the key "" means no token
 	}{
 		{"GET", "/v1/health", "", map[string]int{"": 200, "root": 200, "wrong": 200}},
 		{"GET", "/v1/platform/regions", "", map[string]int{"": 200, "acme": 200}},
@@ -54,7 +54,7 @@ func TestPermissions(t *testing.T) {
 		{"GET", "/v1/workers/w1/runs", "", map[string]int{"root": 200, "acme": 403, "shop": 403}},
 	} {
 		for token, want := range c.want {
-			for _, path := range []string{c.path, c.path + "/"} { // a trailing slash changes nothing
+			for _, path := range []string{c.path, c.path + "/"} { // a trailing slash makes no difference
 				s := start(t, withTokens)
 				s.app(t, "shop", "acme")
 				s.app(t, "zoo", "zoological")
@@ -89,7 +89,8 @@ func TestListContainsOnlyOwnApps(t *testing.T) {
 	}
 }
 
-// An order of another caller's app is not found, instead of forbidden.
+// TestOrdersOfOthersAreNotFound checks that an order for another caller's app is reported as not
+// found, not as forbidden.
 func TestOrdersOfOthersAreNotFound(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")

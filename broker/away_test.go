@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 1, 0, 0, time.UTC)
 
-// take makes a worker of a cluster absent, either down or stopped.
+// take makes a worker absent. If leaving is set, the worker was stopped; otherwise it is down.
 func (s *setup) take(id bourse.WorkerID, leaving bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,8 @@ func (s *setup) take(id bourse.WorkerID, leaving bool) {
 	}
 }
 
-// Absent workers are listed with the time of their absence and the number of their objects.
+// TestAbsentWorkers checks that absent workers are listed, with the time since which they have been
+// absent and the number of their objects.
 func TestAbsentWorkers(t *testing.T) {
 	s := start(t)
 	s.take("w1", false)
@@ -58,7 +59,8 @@ func TestAbsentWorkers(t *testing.T) {
 	}
 }
 
-// A broker that cannot reach any of its workers is not healthy. A broker whose cluster has no workers yet is.
+// TestHealthWithoutWorkers checks that a broker is unhealthy if it can reach none of its workers,
+// but healthy if its cluster has no workers yet.
 func TestHealthWithoutWorkers(t *testing.T) {
 	s := start(t)
 	client := s.client(t)

@@ -13,9 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// goodBodies are valid bodies, by the suffixes of their patterns. The test then sends each member in the description
-// of such a body with invalid values. For an endpoint without an entry here, it sends members individually, because
-// an invalid value is detected before missing ones.
+// goodBodies contains valid bodies, keyed by a suffix of the endpoint's pattern. TestBadInput
+// replaces each member of such a body in turn with invalid values. For an endpoint without an
+// entry, it sends each member alone; that suffices, because the broker detects an invalid value
+// before a missing member.
 var goodBodies = map[string]string{
 	"POST /v1/apps":                     `{"name":"other","org_slug":"personal"}`,
 	"POST /machines":                    `{"config":{"image":"host","init":{"exec":["true"]}}}`,
@@ -48,17 +49,18 @@ var goodBodies = map[string]string{
 	"POST /view/subscriptions":          `{"statement":"SELECT id FROM machines","key":["id"]}`,
 }
 
-// misfits are values with a wrong type.
+// misfits contains, for each type of the schema, JSON values of another type.
 var misfits = map[string][]string{
 	"string": {`{"a":1}`, `[7]`}, "integer": {`"x"`, `{}`, `[1]`, `true`}, "number": {`"x"`, `{}`, `[1]`}, "boolean": {`"perhaps"`, `7`, `{}`},
 	"array": {`7`, `{"a":1}`}, "object": {`"x"`, `7`, `[1]`},
 }
 
-// strange are unusual values of the right type.
+// strange contains unusual JSON values. They are sent for members of any type.
 var strange = []string{`-1`, `9223372036854775807`, `-9223372036854775808`, `1e300`, `"\u0000"`, "\"\xff\xfe\"", `""`, `null`, `[]`, `[null]`, `{}`}
 
-// TestBadInput sends every member of every body, at every depth, with invalid values. None may cause an internal
-// error or a status that clients retry, and each error must be a sentence.
+// TestBadInput sends every member of every body, at every depth, with invalid values. None of them
+// may cause an internal error or a status that makes clients retry, and each error must be a
+// sentence.
 func TestBadInput(t *testing.T) {
 	d, err := describe()
 	if err != nil {
@@ -120,7 +122,7 @@ type badCase struct {
 	misfit       bool // the value has a wrong type
 }
 
-// walk derives invalid bodies from valid ones.
+// walk generates bodies with invalid members from a valid body and its schema.
 type walk struct {
 	schemas map[string]any
 	out     []badCase
@@ -139,7 +141,7 @@ func (w *walk) cases(good string, schema any) []badCase {
 	return w.out
 }
 
-// members adds the cases for each member of the object at, which is part of root.
+// members adds the cases for each member of the object at, which is part of the body root.
 func (w *walk) members(root, at map[string]any, schema any, depth int) {
 	properties, _ := w.resolve(schema)["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
@@ -151,7 +153,7 @@ func (w *walk) members(root, at map[string]any, schema any, depth int) {
 		}
 		if kind, ok := of["type"].(string); ok {
 			for _, v := range misfits[kind] {
-				values[v] = of["contentEncoding"] == nil || v[0] == '{' // bytes may be a list of numbers
+				values[v] = of["contentEncoding"] == nil || v[0] == '{' // a member that contains bytes also accepts a list of numbers
 			}
 		}
 		for _, v := range slices.Sorted(maps.Keys(values)) {
@@ -177,7 +179,8 @@ func (w *walk) members(root, at map[string]any, schema any, depth int) {
 	}
 }
 
-// resolve follows references, and selects the first of several alternatives.
+// resolve follows the references in a schema. If the schema has several alternatives, resolve
+// returns the first one.
 func (w *walk) resolve(schema any) map[string]any {
 	of, _ := schema.(map[string]any)
 	for of != nil {

@@ -24,22 +24,23 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Exchange decides orders.
+// Exchange places orders on workers. *market.Exchange implements it.
 type Exchange interface {
-	// Place fills the order, or returns an error if no worker is willing. It returns the decision even with an error;
-	// CodeInsufficient means that the order was refused.
+	// Place fills the order, or returns an error if no worker is willing. It returns the decision
+	// even if it returns an error. CodeInsufficient means that the order was refused.
 	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
-	// Quote does the same as Place, except for the claim.
+	// Quote makes the same decision as Place, but claims no worker.
 	Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error)
-	// Reserve fills all orders, which request capacity for the same reservation, or none. The decision is about the
-	// order that was not filled.
+	// Reserve fills all orders or none of them. The orders request capacity for the same
+	// reservation. The decision is about the order that could not be filled.
 	Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error)
-	// Decisions returns recent decisions of this exchange about an ID: that of the order with this ID, and those of
-	// orders of any app for which the client chose it.
+	// Decisions returns this exchange's recent decisions about an ID: the decision about the order
+	// with this ID, and the decisions about orders, of any app, for which a client chose the ID.
 	Decisions(id bourse.OrderID) []bourse.Decision
 	// Recent returns the latest decisions for which keep returns true, newest first.
 	Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision
-	// Claiming returns the worker on which an order in progress was last claimed.
+	// Claiming returns the worker on which an order in progress was last claimed. It returns false
+	// if there is none.
 	Claiming(id bourse.OrderID) (bourse.Member, bool)
 }
 
@@ -52,32 +53,33 @@ type Config struct {
 	Releases  tenant.ReleaseView // stores the releases of apps
 	Queries   Queries            // nil: this broker cannot query the view
 	Tokens    endpoint.Tokens    // nil: no credentials are required, which is permitted only on loopback
-	Issued    *endpoint.Issued   // tokens created by brokers, which Tokens must accept as well; nil: this broker cannot create tokens
-	Counts    *endpoint.Counts   // default: not exported
+	Issued    *endpoint.Issued   // tokens created by brokers; Tokens must accept them, too; nil: this broker cannot create tokens
+	Counts    *endpoint.Counts   // default: counters that are not exported
 	Metrics   http.Handler       // serves GET /metrics; default: replies with 404
-	Log       *slog.Logger       // default: discards
+	Log       *slog.Logger       // default: discards everything
 	Region    bourse.Region      // the broker's region; part of request IDs
 	Version   string             // reported by the health endpoint
 	Now       func() time.Time   // default time.Now
-	Patience  time.Duration      // time limit for parallel calls to workers and for reads; default 2 s
+	Patience  time.Duration      // time limit for reads and for calls to several workers in parallel; default 2 s
 
-	// Certified returns the identity of a client without a token from its certificate. If it is nil, such clients
-	// have no identity.
+	// Certified returns the identity of a client that has sent no token, based on its certificate.
+	// If Certified is nil, such clients have no identity.
 	Certified func(*tls.ConnectionState) (endpoint.Identity, bool)
 
 	// Health returns every member's report about its copy of the view; nil if this broker cannot ask the members.
 	Health func(ctx context.Context) []machinesapi.MemberHealth
 
-	// Copies returns the verified copies of apps that a worker stores; default: all of its copies.
+	// Copies returns the verified copies of apps that a worker stores. By default, all of the
+	// worker's copies are used.
 	Copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
 
-	Proxies func() []bourse.Member // current members; nil: there are no proxies
+	Proxies func() []bourse.Member // returns the proxies that are members now; nil: there are no proxies
 
 	Invitations Invitations // creates join tokens; nil: this broker cannot sign certificates
 
 	Secrets tenant.SecretView // stores the secrets of apps
-	Keys    func() *seal.Keys // encrypt secrets and derive the keys for workers; nil: secrets cannot be set here
-	Writer  seal.Writer       // this broker's number in versions of secrets
+	Keys    func() *seal.Keys // encrypt secrets and derive the workers' keys; nil: secrets cannot be set through this broker
+	Writer  seal.Writer       // this broker's number in the versions of secrets
 
 	Orders throttle.TurnsConfig // limits on concurrent orders
 	Quotas lookup.Quotas
@@ -90,7 +92,7 @@ type Broker struct {
 	failover *failover
 }
 
-// New creates a broker. It starts nothing.
+// New creates a broker. It starts no goroutines.
 func New(config Config) *Broker {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
@@ -114,8 +116,8 @@ func New(config Config) *Broker {
 	return &Broker{s.Routed(routes), s.Ready, others}
 }
 
-// compose creates the handlers, one for each noun. It returns the server, its routes, and the failover that orders
-// machines for proxies.
+// compose creates the handlers, one for each noun of the API. It returns the server, its routes,
+// and the failover that orders machines for proxies.
 func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	sources := lookup.Sources{View: c.View, Directory: c.Directory, Workers: c.Workers, Patience: c.Patience, Now: c.Now, Log: c.Log}
 	machines, volumes := lookup.NewMachines(sources), lookup.NewVolumes(sources)
@@ -152,8 +154,8 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	return server, append(routes, openapi.Route(routes, c.Version)), others
 }
 
-// OrderFailover orders a machine like another one for a proxy. Errors: those of failover.order, and unavailable if
-// the broker does not know its cluster yet.
+// OrderFailover orders a copy of the machine like for a proxy. Errors: those of failover.order, and
+// unavailable if the broker does not know its cluster yet.
 func (b *Broker) OrderFailover(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := b.ready(); err != nil {
 		return fabric.FailoverOrder{}, err
@@ -161,7 +163,7 @@ func (b *Broker) OrderFailover(ctx context.Context, like bourse.MachineID) (fabr
 	return b.failover.order(ctx, like)
 }
 
-// FailoverHandler returns the handler of fabric.FailoverPath. It does not authenticate the caller.
+// FailoverHandler returns the handler for fabric.FailoverPath. It does not authenticate the caller.
 func (b *Broker) FailoverHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		order, err := b.OrderFailover(r.Context(), bourse.MachineID(r.URL.Query().Get("machine")))

@@ -33,8 +33,8 @@ func described(t *testing.T) ([]endpoint.Route, map[string]any) {
 	return routes, doc
 }
 
-// The description is valid according to the schema of OpenAPI 3.1, each schema in it is valid, and operation IDs are
-// unique.
+// TestTheDescriptionIsValid checks that the description is valid according to the schema of OpenAPI
+// 3.1, that each schema in it is valid, and that operation IDs are unique.
 func TestTheDescriptionIsValid(t *testing.T) {
 	_, doc := described(t)
 	raw, err := os.Open("openapi/testdata/openapi-3.1.json")
@@ -74,7 +74,8 @@ func TestTheDescriptionIsValid(t *testing.T) {
 	}
 }
 
-// Every route describes its request, if its method has a body, and its reply.
+// TestEveryRouteIsDescribed checks that every route describes its reply and, if its method has a
+// body, its request.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	routes, doc := described(t)
 	for _, rt := range routes {
@@ -88,7 +89,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			t.Errorf("%s has no summary: write one in openapi/summaries.go", rt.Pattern)
 		}
 		reads := method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
-		streams := rt.About.Media == "application/octet-stream" // in both directions
+		streams := rt.About.Media == "application/octet-stream" // the route streams in both directions
 		if reads && rt.About.Body == nil && !rt.About.Bodiless && !streams {
 			t.Errorf("%s does not declare its request: use Reads, MayRead or ReadsNothing", rt.Pattern)
 		}
@@ -101,8 +102,9 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	}
 }
 
-// Every call of the Machines API either is served or has a reason why it is not. To write the table in the
-// documentation, run go test -run TestEveryCallOfTheMachinesAPI -update ./broker.
+// TestEveryCallOfTheMachinesAPI checks that every call of the Machines API either is served or has
+// a documented reason why it is not. To update the table in the documentation, run go test -run
+// TestEveryCallOfTheMachinesAPI -update ./broker.
 func TestEveryCallOfTheMachinesAPI(t *testing.T) {
 	const path, begin, end = "../docs/compatibility.md", "<!-- endpoints: written by go test -run TestEveryCallOfTheMachinesAPI ./broker -update -->\n", "<!-- end of endpoints -->\n"
 	routes, _ := described(t)

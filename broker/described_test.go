@@ -22,7 +22,7 @@ import (
 type description struct {
 	paths   *http.ServeMux
 	doc     map[string]any
-	replies map[string]*jsonschema.Schema // by pattern and status
+	replies map[string]*jsonschema.Schema // by the endpoint's pattern and the reply's status
 }
 
 var describe = sync.OnceValues(func() (*description, error) {
@@ -45,7 +45,7 @@ var describe = sync.OnceValues(func() (*description, error) {
 	return d, d.compile()
 })
 
-// within returns the names of the schemas to which a value refers. A config may contain unknown members.
+// within adds to found the names of all schemas to which value refers, directly or indirectly.
 func within(schemas map[string]any, value any, found map[string]bool) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -77,7 +77,7 @@ func (d *description) compile() error {
 		for method, operation := range item.(map[string]any) {
 			operation, ok := operation.(map[string]any)
 			if !ok {
-				continue // parameters
+				continue // the path's common parameters
 			}
 			pattern := strings.ToUpper(method) + " " + path
 			d.paths.Handle(pattern, http.NotFoundHandler())
@@ -140,7 +140,7 @@ func (d *description) check(t testing.TB, r *http.Request, rec *repliesSeen) {
 	}
 }
 
-// repliesSeen records a reply.
+// repliesSeen records a reply as it is written.
 type repliesSeen struct {
 	http.ResponseWriter
 	status int
@@ -166,7 +166,8 @@ func (r *repliesSeen) Write(b []byte) (int, error) {
 
 func (r *repliesSeen) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// An unsupported call of the Machines API replies with the reason, even if its path matches another route.
+// TestUnsupportedCallsReplyWithReason checks that the reply to an unsupported call of the Machines
+// API contains the reason, even if its path matches another route.
 func TestUnsupportedCallsReplyWithReason(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -186,7 +187,8 @@ func TestUnsupportedCallsReplyWithReason(t *testing.T) {
 	}
 }
 
-// Each value in a parameter's description is accepted, and others are rejected.
+// TestDescribedValues checks that each value listed in a parameter's description is accepted, and
+// that other values are rejected.
 func TestDescribedValues(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// The client reconstructs the server's error for each code, for a create and for a verb.
+// TestClientReconstructsErrors checks that the client reconstructs the server's error for each
+// code, for a create and for a verb.
 func TestClientReconstructsErrors(t *testing.T) {
 	for _, code := range bourse.Codes() {
 		s := start(t)
@@ -26,7 +27,7 @@ func TestClientReconstructsErrors(t *testing.T) {
 			})
 			want := "what went wrong"
 			if code == bourse.CodeNotFound {
-				want = "machine not found" // the same text for every missing machine
+				want = "machine not found" // all missing machines have the same message
 			}
 			check(t, client.Stop(t.Context(), "shop", m.ID, machinesapi.StopMachine{}, ""), code, want)
 		})
@@ -55,8 +56,8 @@ func check(t *testing.T, err error, code bourse.Code, text string) {
 	}
 }
 
-// Every code has its status, and a failure that may have had an effect does not have a status that clients retry
-// automatically.
+// TestEveryCodeHasItsStatus checks that every code has its status. A failure that may have had an
+// effect must not have a status after which clients retry automatically.
 func TestEveryCodeHasItsStatus(t *testing.T) {
 	for _, code := range bourse.Codes() {
 		status := code.Status()

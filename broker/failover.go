@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// failover orders machines for proxies. Its methods are safe for concurrent use.
+// failover orders copies of machines for proxies. Its methods are safe for concurrent use.
 type failover struct {
 	*Config
 
@@ -26,13 +26,14 @@ type failover struct {
 	shared   coalescer
 }
 
-// order orders a copy of a machine in the same region, for a proxy that cannot have the machine started because its
-// host is full. The copy is destroyed when it stops, because the app has its own machines for the next time.
+// order orders a copy of the machine like, in the same region, for a proxy. A proxy requests a copy
+// if the machine cannot be started because its host is full. The copy is destroyed when it stops.
 //
-// The proxy only names the machine. It must be a stopped or suspended machine that requests start and that is not
-// tied to its host. The app's quota, secrets and validation apply as for any other order. Once the order has an ID,
-// it is returned even with an error. Errors: not_found, failed_precondition (the machine does not meet these
-// conditions), rate_limited, and those of placing an order.
+// The proxy only names the machine. The machine must be stopped or suspended, must be started by
+// requests, and must not be tied to its host. The app's quota, secrets and validation apply as for
+// any other order. Once the order has an ID, it is returned even with an error. Errors: not_found,
+// failed_precondition (the machine does not meet these conditions), rate_limited, and those of
+// placing an order.
 func (o *failover) order(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := o.shared.enter(); err != nil {
 		return fabric.FailoverOrder{}, err
@@ -64,7 +65,7 @@ func (o *failover) place(ctx context.Context, order bourse.Order, like bourse.Ma
 	return out, nil
 }
 
-// orderLike creates an order for a copy of a machine.
+// orderLike returns an order for a copy of a machine.
 func (o *failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse.Order, error) {
 	owner, ok := o.Directory.ByTag(like.Tag())
 	if !ok {
@@ -94,15 +95,16 @@ func (o *failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse
 
 func errNotOrdered() error { return bourse.Errorf(bourse.CodeNotFound, "machine not found") }
 
-// show returns the machine from its owner, because the view contains neither environment nor files.
+// show fetches the machine from its worker, because the view contains neither its environment nor
+// its files.
 func (o *failover) show(ctx context.Context, owner bourse.Member, id bourse.MachineID) (bourse.Machine, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Patience)
 	defer cancel()
 	return fabric.MachineShow.Call(ctx, o.Workers, owner, id)
 }
 
-// mayOrderLike returns failed_precondition if a machine cannot be copied for a proxy: requests do not start it, or it
-// is tied to its host.
+// mayOrderLike returns nil if a machine may be copied for a proxy. It returns failed_precondition
+// if requests do not start the machine, or if it is tied to its host.
 func mayOrderLike(m *bourse.Machine, now time.Time) error {
 	no := func(why string) error {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be copied for a proxy: %s", m.ID, why)

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	maxCallers = 256             // concurrent requests from proxies
-	maxPlacing = 32              // concurrent orders for them
-	reuseFor   = 5 * time.Second // how long a filled order is reused, until all proxies know its machine
+	maxCallers = 256             // limit on concurrent requests from proxies
+	maxPlacing = 32              // limit on concurrent orders for those requests
+	reuseFor   = 5 * time.Second // how long a filled order is reused; all proxies know its machine by then
 )
 
 // coalescer combines orders for copies of equivalent machines. The zero value is ready to use.
@@ -25,7 +25,7 @@ type coalescer struct {
 	orders  map[failoverKey]*shared
 }
 
-// failoverKey identifies equivalent machines: those of the same app and region with the same config.
+// failoverKey identifies a set of equivalent machines. They have the same app, region and config.
 type failoverKey struct {
 	app    string
 	region bourse.Region
@@ -40,7 +40,7 @@ func failoverKeyOf(order *bourse.Order) (failoverKey, error) {
 	return failoverKey{order.App.ID, order.Regions[0][0], sha256.Sum256(config)}, nil
 }
 
-// shared is an order with everyone who waits for it.
+// shared is an order together with the callers that wait for it.
 type shared struct {
 	id     bourse.OrderID
 	cancel context.CancelFunc
@@ -48,11 +48,12 @@ type shared struct {
 	got    fabric.FailoverOrder
 	err    error
 
-	waiting int       // number of waiting callers; if it drops to 0, the order is canceled; guarded by coalescer.mu, like until
-	until   time.Time // time until which the filled order is reused; zero while it is in progress
+	waiting int       // number of waiting callers; when it drops to 0, the order is canceled; guarded by coalescer.mu
+	until   time.Time // end of the filled order's reuse; zero while it is in progress; guarded by coalescer.mu
 }
 
-// enter counts a request. Errors: rate_limited.
+// enter counts a request from a proxy. The caller must call leave when the request has ended.
+// Errors: rate_limited.
 func (t *coalescer) enter() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,8 +70,9 @@ func (t *coalescer) leave() {
 	t.asking--
 }
 
-// do places an order, or returns the result of an equivalent order that is in progress or was filled recently. The
-// first caller executes the order as long as any caller waits. Errors: those of place, rate_limited, canceled.
+// do places an order, or returns the result of an equivalent order that is in progress or was
+// filled recently. The first caller calls place, whose context is canceled only once no caller
+// waits anymore. Errors: those of place, rate_limited, canceled.
 func (t *coalescer) do(ctx context.Context, order *bourse.Order, place func(context.Context) (fabric.FailoverOrder, error)) (fabric.FailoverOrder, error) {
 	k, err := failoverKeyOf(order)
 	if err != nil {
@@ -94,12 +96,13 @@ func (t *coalescer) do(ctx context.Context, order *bourse.Order, place func(cont
 	}
 }
 
-// join returns the order for a key. If the caller has to execute the order, join also returns the context for that.
+// join returns the order for a key, creating it if there is none. If the caller has to place the
+// order, join also returns the context for placing it; otherwise work is nil.
 func (t *coalescer) join(ctx context.Context, k failoverKey, id bourse.OrderID) (s *shared, work context.Context, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	for k, s := range t.orders { // there are few, because each is reused only for seconds
+	for k, s := range t.orders { // the map is small, because an order is reused for only a few seconds
 		if !s.until.IsZero() && !now.Before(s.until) {
 			delete(t.orders, k)
 		}
@@ -130,7 +133,8 @@ func (t *coalescer) abandon(s *shared) {
 	}
 }
 
-// end sets the result of an order. A refusal is not reused; only the current callers receive it.
+// end sets the result of an order. A filled order is reused. An error is returned only to the
+// callers that already wait.
 func (t *coalescer) end(k failoverKey, s *shared, got fabric.FailoverOrder, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,7 +18,8 @@ func want(image string) *bourse.Order {
 	}
 }
 
-// Equivalent orders that arrive at the same time are combined, and also with one that was filled a moment before.
+// TestCoalescer checks that equivalent orders that arrive at the same time are combined, and that
+// one which arrives shortly after such an order was filled receives its machine.
 func TestCoalescer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all coalescer
@@ -59,8 +60,8 @@ func TestCoalescer(t *testing.T) {
 	})
 }
 
-// An order continues when its first caller disconnects, and ends when the last one has. After that, or when it was
-// refused, it is not reused.
+// TestCoalescerUntilAllDisconnect checks that an order continues when its first caller disconnects,
+// and is canceled when the last one does. A canceled or refused order is not reused.
 func TestCoalescerUntilAllDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all coalescer
@@ -106,7 +107,7 @@ func TestCoalescerUntilAllDisconnect(t *testing.T) {
 	})
 }
 
-// The number of callers and of orders in progress is limited.
+// TestCoalescerIsLimited checks that the numbers of callers and of orders in progress are limited.
 func TestCoalescerIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all coalescer

@@ -14,7 +14,7 @@ import (
 
 const webService = `[{"internal_port":8080,"autostart":true,"ports":[{"port":80,"handlers":["http"]}]}]`
 
-// serving creates a stopped machine on worker w1 that requests start.
+// serving creates a stopped machine on worker w1 that is started by requests.
 func (s *setup) serving(t *testing.T, change func(*bourse.Machine)) bourse.MachineID {
 	t.Helper()
 	const w = "w1"
@@ -31,8 +31,9 @@ func (s *setup) serving(t *testing.T, change func(*bourse.Machine)) bourse.Machi
 	return m.ID
 }
 
-// If a machine's host is full, a proxy gets a copy on another worker of the region, which is destroyed when it stops.
-// At the same time, other proxies get the same copy.
+// TestOrderFailover checks that a proxy gets a copy of a machine on another worker of the region if
+// the machine's host is full. The copy is destroyed when it stops. Other proxies that ask at the
+// same time get the same copy.
 func TestOrderFailover(t *testing.T) {
 	s := start(t)
 	like := s.serving(t, nil)
@@ -57,7 +58,7 @@ func TestOrderFailover(t *testing.T) {
 		t.Errorf("config %+v", c)
 	}
 	placed := len(s.orders)
-	for _, id := range []bourse.MachineID{like, s.serving(t, nil)} { // also for another of the app's machines with the same config
+	for _, id := range []bourse.MachineID{like, s.serving(t, nil)} { // another machine of the app has the same config
 		if again, err := s.broker.OrderFailover(t.Context(), id); err != nil || again != got || len(s.orders) != placed {
 			t.Errorf("another proxy got %+v after %d orders, %v; want %+v", again, len(s.orders), err, got)
 		}
@@ -68,7 +69,8 @@ func TestOrderFailover(t *testing.T) {
 	}
 }
 
-// A machine that requests do not start, or that is tied to its host, cannot be copied for a proxy.
+// TestOrderFailoverRefused checks that a machine cannot be copied for a proxy if requests do not
+// start it or if it is tied to its host.
 func TestOrderFailoverRefused(t *testing.T) {
 	for name, change := range map[string]func(*bourse.Machine){
 		"started":  func(m *bourse.Machine) { m.State = bourse.StateStarted },

@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Reserve holds each order on the next worker with capacity in its regions, or nothing.
+// Reserve holds capacity for each order on the next worker of its regions that has some. If there
+// is none for one of the orders, it holds nothing.
 func (c *cluster) Reserve(_ context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// fakeSecrets is an in-memory view of secrets. Hidden parts have not arrived yet.
+// fakeSecrets is an in-memory view of secrets. Its hidden parts simulate data that has not arrived
+// yet.
 type fakeSecrets struct {
 	mu     sync.Mutex
 	of     map[string]map[string]seal.Secret // by app ID and name
@@ -81,7 +82,8 @@ func (v *fakeSecrets) ClearSecrets(_ context.Context, app string) error {
 	return nil
 }
 
-// sealing starts a broker of a cluster with keys, and returns the keys.
+// sealing returns a change to a broker's config that enables secrets, and the keys that the broker
+// then uses.
 func sealing(view *fakeSecrets) (func(*broker.Config), *seal.Keys) {
 	keys, err := seal.Read(seal.Generate())
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// wired is a cluster whose streams to w1 use the network.
+// wired is a cluster whose streams to worker w1 use a network connection.
 type wired struct {
 	*cluster
 	wire *direct.Fabric
@@ -32,7 +32,7 @@ func (w *wired) Call(ctx context.Context, to bourse.Member, req *http.Request) (
 	return w.cluster.Call(ctx, to, req)
 }
 
-// streaming is the whole path: client, broker and worker.
+// streaming is the whole path of a stream: client, broker and worker.
 type streaming struct {
 	*setup
 	client *machinesapi.Client
@@ -41,11 +41,11 @@ type streaming struct {
 	dial   func() (net.Conn, error)
 }
 
-// startStreaming creates one; with h2, the client uses HTTP/2.
+// startStreaming starts a client, a broker and a worker. If h2 is set, the client uses HTTP/2.
 func startStreaming(t *testing.T, h2 bool) *streaming {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { // runs last
+	t.Cleanup(func() { // runs last, because cleanups run in reverse order
 		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 	})
 	s := &streaming{}
@@ -93,7 +93,7 @@ func serveWorker(t *testing.T, h http.Handler) string {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = direct.Serve(ctx, ln, direct.Handler("w1", h), nil, slog.New(slog.DiscardHandler)) })
 	t.Cleanup(func() {
-		ln.Close() // ends connections immediately
+		ln.Close() // closes connections immediately
 		wg.Wait()
 		stop()
 	})

@@ -21,18 +21,18 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// cluster is an in-memory exchange, directory and set of workers.
+// cluster is an in-memory exchange, directory and fabric with a set of workers.
 type cluster struct {
 	members []bourse.Member
 	workers map[bourse.WorkerID]*worker
 
 	mu        sync.Mutex
-	orders    []bourse.Order // placed orders, in order
+	orders    []bourse.Order // orders that were placed, in order
 	decisions map[bourse.OrderID]bourse.Decision
 	claiming  map[bourse.OrderID]bourse.Member
-	placeErr  error // returned instead of placing
+	placeErr  error // if set, Place returns it instead of placing the order
 	absent    []bourse.Absence
-	new       bool // it does not know its cluster yet
+	new       bool // the broker does not know its cluster yet
 }
 
 // All implements lookup.Directory.
@@ -68,10 +68,10 @@ func three() *cluster {
 	)
 }
 
-// setup is a cluster with a broker.
+// setup is a broker with its cluster.
 type setup struct {
 	*cluster
-	view    *fakeView // nil: it is empty
+	view    *fakeView // nil: the view is empty
 	broker  *broker.Broker
 	handler http.Handler
 	log     *strings.Builder
@@ -128,7 +128,7 @@ func (s *setup) client(t testing.TB) *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: server.URL, HTTP: server.Client(), Retries: -1}
 }
 
-// call sends one request to the handler and returns its reply.
+// call sends a request to the broker's handler and returns the reply.
 func (s *setup) call(t testing.TB, method, path, body string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
@@ -143,7 +143,7 @@ func (s *setup) call(t testing.TB, method, path, body string, header ...string) 
 
 const hostConfig = `{"image":"host","init":{"exec":["sleep","60"]}}`
 
-// machine creates a machine of app "shop" on worker w, in a state.
+// machine creates a machine of app "shop" on worker w in the given state.
 func (s *setup) machine(t testing.TB, w bourse.WorkerID, name string, state bourse.State) bourse.Machine {
 	t.Helper()
 	app := s.app(t, "shop", "personal")
@@ -168,7 +168,7 @@ func (s *setup) app(t testing.TB, name bourse.AppName, org string) bourse.App {
 	return app
 }
 
-// Workers and the following methods implement a directory of the cluster.
+// Workers and the following methods implement lookup.Directory.
 func (c *cluster) Workers() []bourse.Member { return slices.Clone(c.members) }
 
 func (c *cluster) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {

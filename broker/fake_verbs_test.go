@@ -8,7 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// act implements a verb: it checks the lease and the state, and calls do to change the machine.
+// act implements a verb of machines: it checks the lease and the state, and calls do to change the
+// machine.
 func (w *worker) act(v *fabric.Verb[fabric.MachineAction, fabric.ActReply], do func(*bourse.Machine, fabric.MachineAction) error) {
 	handle(w, v, func(act fabric.MachineAction) (fabric.ActReply, error) {
 		asked := act
@@ -109,7 +110,7 @@ func (w *worker) handleActs() {
 	})
 }
 
-// update creates a new version of a machine, which starts at once.
+// update creates a new version of a machine, which starts immediately.
 func (w *worker) update(req fabric.UpdateRequest) (fabric.ActReply, error) {
 	m, err := w.find(req.Machine)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// fakeView is an in-memory view. Until it is frozen, it immediately contains everything that happens on the workers,
-// whether they answer or not.
+// fakeView is an in-memory view. Until it is frozen, it immediately contains every change on the
+// workers, whether they answer or not.
 type fakeView struct {
 	c *cluster
 
 	mu       sync.Mutex
 	frozen   bool
 	unsynced bool
-	public   bool   // it contains only the public parts of configs, like a real view
-	err      error  // returned by every read
-	putErr   error  // returned by every write
+	public   bool   // the view contains only the public parts of configs, like a real one
+	err      error  // if set, every read returns it
+	putErr   error  // if set, every write returns it
 	onPut    func() // called before a write
 	rows     map[bourse.MachineID]inventory.Listed
 	volumes  map[bourse.VolumeID]inventory.ListedVolume
@@ -45,7 +45,7 @@ func newFakeView(c *cluster) *fakeView {
 
 var _ lookup.View = (*fakeView)(nil)
 
-// freeze stops updates of the view.
+// freeze stops the view from following the workers.
 func (v *fakeView) freeze() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -53,7 +53,7 @@ func (v *fakeView) freeze() {
 	v.frozen = true
 }
 
-// catchUp updates a frozen view.
+// catchUp updates a frozen view to the workers' current state.
 func (v *fakeView) catchUp() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -70,21 +70,21 @@ func (v *fakeView) wipe() {
 	clear(v.apps)
 }
 
-// set changes the view under its lock.
+// set changes the view while holding its lock.
 func (v *fakeView) set(change func(*fakeView)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	change(v)
 }
 
-// lose makes a worker leave. Its machines are then only in the view.
+// lose makes a worker leave the cluster. Its machines are then only in the view.
 func (s *setup) lose(id bourse.WorkerID) {
 	s.view.freeze()
 	s.view.set(func(v *fakeView) { v.status[id] = machinesapi.HostUnreachable })
 	s.members = slices.DeleteFunc(slices.Clone(s.members), func(m bourse.Member) bool { return m.ID == id })
 }
 
-// copy copies the workers' state. The caller holds the lock.
+// copy copies the workers' state into the view. The caller holds the lock.
 func (v *fakeView) copy() {
 	clear(v.rows)
 	clear(v.volumes)
@@ -114,7 +114,8 @@ func (v *fakeView) copy() {
 	}
 }
 
-// read returns the current contents of the view.
+// read prepares a read of the view: it updates the view unless it is frozen, and returns the error
+// that the test has set.
 func (v *fakeView) read() error {
 	if !v.frozen {
 		v.copy()

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// addVolume creates a volume like a claim.
+// addVolume creates a volume, like the claim of an order for one.
 func (w *worker) addVolume(order bourse.Order) bourse.Volume {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *worker) handleVolumes() {
 	handle(w, &fabric.VolumeSnapshot, w.snapshot)
 }
 
-// changeVolume creates another version of a volume.
+// changeVolume creates another version of a volume, changed by do.
 func (w *worker) changeVolume(id bourse.VolumeID, do func(*bourse.Volume) error) (bourse.Volume, error) {
 	v, err := w.findVolume(id)
 	if err == nil {
@@ -102,7 +102,7 @@ func (w *worker) changeVolume(id bourse.VolumeID, do func(*bourse.Volume) error)
 	return used(v), nil
 }
 
-// used returns a volume with its used space.
+// used returns a volume with its used space set.
 func used(v *bourse.Volume) bourse.Volume {
 	out := *v
 	out.Usage = &bourse.VolumeUsage{BlockSize: 4096, Blocks: 1000, BlocksFree: 600, BlocksAvail: 500}
@@ -124,7 +124,7 @@ func (w *worker) snapshot(id bourse.VolumeID) (s bourse.Snapshot, err error) {
 	return s, err
 }
 
-// bind attaches a volume to a machine.
+// bind attaches a volume to machine m.
 func (s *setup) bind(id bourse.VolumeID, m bourse.MachineID) {
 	for _, w := range s.workers {
 		w.mu.Lock()

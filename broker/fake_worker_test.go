@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// worker is a worker whose programs exist only as records.
+// worker is an in-memory worker. Its machines run no programs; they exist only as records.
 type worker struct {
 	self bourse.Member
 
@@ -23,7 +23,7 @@ type worker struct {
 	machines  map[bourse.MachineID]*bourse.Machine
 	apps      map[bourse.AppName]bourse.App
 	decisions map[bourse.OrderID]bourse.Decision
-	changed   chan struct{} // closed at each change
+	changed   chan struct{} // closed and replaced at each change
 	mux       http.ServeMux
 	calls     map[string]int
 	acts      []fabric.MachineAction
@@ -35,13 +35,13 @@ type worker struct {
 	volumes   map[bourse.VolumeID]*bourse.Volume
 	images    []bourse.Image
 	holds     map[bourse.ReservationKey][]bourse.Hold
-	touched   time.Time // the latest version issued
+	touched   time.Time // time of the latest version of any machine
 
 	full  bool
-	room  int64                   // number of machines that fit, whatever their size
-	plain bool                    // it cannot encrypt volumes
-	fail  func(call string) error // called before a call has an effect
-	lose  func(call string) error // called after a call has had an effect
+	room  int64                   // number of further machines that fit, whatever their size
+	plain bool                    // the worker cannot encrypt volumes
+	fail  func(call string) error // called before a call has an effect; an error fails the call
+	lose  func(call string) error // called after a call has had its effect; an error replaces the reply
 }
 
 func newWorker(self bourse.Member) *worker {
@@ -55,13 +55,13 @@ func newWorker(self bourse.Member) *worker {
 	w.handleImages()
 	w.handleReservations()
 	w.handleOthers()
-	w.mux.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) { // for a verb that only its own test implements
+	w.mux.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) { // serves verbs that only the test of that verb implements
 		fabric.WriteFailure(rw, bourse.Errorf(bourse.CodeFailedPrecondition, "no test worker serves %s", r.URL.Path))
 	})
 	return w
 }
 
-// silence makes every call fail with err.
+// silence makes every call to the worker fail with err.
 func (w *worker) silence(err error) { w.set(func(string) error { return err }) }
 
 func (w *worker) set(fail func(string) error) {
@@ -96,7 +96,7 @@ func (w *worker) add(order bourse.Order, state bourse.State) bourse.Machine {
 	return *m
 }
 
-// enter changes m's state and notifies waiting callers. The caller holds the lock.
+// enter changes m's state, adds an event and notifies waiting callers. The caller holds the lock.
 func (w *worker) enter(m *bourse.Machine, event bourse.EventType, state bourse.State, source bourse.Source) {
 	var seed [10]byte
 	seed[9] = byte(len(m.LastEvents))
@@ -111,7 +111,7 @@ func (w *worker) enter(m *bourse.Machine, event bourse.EventType, state bourse.S
 	w.changed = make(chan struct{})
 }
 
-// touch makes m another version even if the clock does not advance. The caller holds the lock.
+// touch gives m a new version, even if the clock has not advanced. The caller holds the lock.
 func (w *worker) touch(m *bourse.Machine) {
 	m.UpdatedAt = time.Now().UTC()
 	if !m.UpdatedAt.After(w.touched) {
@@ -137,8 +137,8 @@ func (w *worker) called(name string) int {
 	return w.calls[name]
 }
 
-// Ask, Send and Call implement a fabric of the cluster, whose workers can be made to fail before or after a call has
-// an effect.
+// Ask, Send and Call implement fabric.Fabric. A worker of the cluster can be made to fail before or
+// after a call has an effect.
 func (c *cluster) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	fabric.AskAll(ctx, c.Send, to, order, answer)
 }
@@ -170,7 +170,7 @@ func (c *cluster) Call(ctx context.Context, to bourse.Member, req *http.Request)
 	return resp, err
 }
 
-// before counts a call, and returns its failure.
+// before counts a call and returns the error with which the call must fail, or nil.
 func (w *worker) before(ctx context.Context, path string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -308,7 +308,7 @@ func (w *worker) wait(ctx context.Context, q fabric.WaitQuery) (fabric.WaitReply
 	}
 }
 
-// waited returns the result of a wait, or a channel to wait for.
+// waited returns the result of a wait, or a channel that is closed at the next change.
 func (w *worker) waited(q fabric.WaitQuery) (*fabric.WaitReply, <-chan struct{}, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Clients of the Machines API can decode a machine with any config that the broker accepts.
+// FuzzAcceptedConfigsDecode checks that clients of the Machines API can decode a machine with any
+// config that the broker accepts.
 func FuzzAcceptedConfigsDecode(f *testing.F) {
 	for _, field := range []string{
 		`"services":{}`, `"checks":[1]`, `"schedule":7`, `"services":[{"ports":[{"port":80,"handlers":["http"]}],"autostop":"off","checks":[{"interval":"1s"}]}]`,
@@ -48,7 +49,8 @@ func FuzzAcceptedConfigsDecode(f *testing.F) {
 	})
 }
 
-// A config from a hostile worker does not prevent clients from decoding the list, and the broker rejects the same
+// TestAPublishedConfigThatClientsCannotDecode checks that a config published by a hostile worker
+// does not prevent clients from decoding the list of machines, and that the broker rejects such a
 // config in a request.
 func TestAPublishedConfigThatClientsCannotDecode(t *testing.T) {
 	s := start(t)

@@ -36,7 +36,8 @@ func (c *flapsCase) leased(ctx context.Context) string {
 	return lease.Data.Nonce
 }
 
-// answers returns a call's error, or an error if its result is wrong.
+// answers returns err. If err is nil but the call's result is not as expected, it returns another
+// error.
 func answers(err error, as bool) error {
 	if err == nil && !as {
 		return errors.New("the reply is not as expected")
@@ -44,7 +45,8 @@ func answers(err error, as bool) error {
 	return err
 }
 
-// refusedBy returns nil if a call failed with this status and a text that contains these words.
+// refusedBy returns nil if err is a refusal with the given status, and its text contains the given
+// words.
 func refusedBy(err error, status int, words string) error {
 	var e *flaps.FlapsError
 	if errors.As(err, &e) && e.ResponseStatusCode == status && strings.Contains(e.Error(), words) {
@@ -53,7 +55,7 @@ func refusedBy(err error, status int, words string) error {
 	return errors.Join(errors.New("it was not refused as expected"), err)
 }
 
-// flapsMethods contains a check for every method.
+// flapsMethods contains a check for each method, by the method's name.
 var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 	// Apps.
 	"CreateApp": func(ctx context.Context, c *flapsCase) error {
@@ -299,7 +301,7 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 		return answers(err, err == nil && done.Version > 0 && len(done.Secrets) == 1)
 	},
 
-	// Unsupported, see tenant.Unsupported.
+	// Unsupported; see tenant.Unsupported.
 	"ListCertificates": func(ctx context.Context, c *flapsCase) error {
 		list, err := c.ListCertificates(ctx, "shop", &flaps.ListCertificatesOpts{Limit: 5})
 		return answers(err, err == nil && list.Certificates != nil && len(list.Certificates) == 0)
@@ -365,13 +367,13 @@ var flapsMethods = map[string]func(context.Context, *flapsCase) error{
 	},
 }
 
-// flapsNotHere lists the methods that are not called here, with the reasons.
+// flapsNotHere contains the methods that this test does not call, with the reasons.
 var flapsNotHere = map[string]string{
 	"NewRequest": "makes a request and sends none",
 }
 
-// TestEveryMethodOfFlaps calls all methods of fly-go's client of the Machines API. Each works, or is listed with the
-// reason.
+// TestEveryMethodOfFlaps calls all methods of fly-go's client of the Machines API. Each method
+// either works or is listed in flapsNotHere.
 func TestEveryMethodOfFlaps(t *testing.T) {
 	client := reflect.TypeFor[*flaps.Client]()
 	for method := range client.Methods() {

@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// graphQLClients are real clients of the GraphQL API, one for each token. Their address is a global variable, so the
-// test is not parallel.
+// graphQLClients returns real clients of the GraphQL API, one for each token. Their address is a
+// global variable, so the test must not run in parallel with others.
 func graphQLClients(t *testing.T, s *setup, names ...string) []*fly.Client {
 	t.Helper()
 	server := httptest.NewServer(flycompat.Handler(s.handler))
@@ -79,8 +79,8 @@ func TestFlyGoGraphQL(t *testing.T) {
 	}
 }
 
-// flyctl's agent requests the nearest region and its code, and then a WireGuard peer. Users see the answer to the
-// latter.
+// TestTheAgentGetsAnAnswer sends the requests of flyctl's agent, which asks for the nearest region
+// and its code, and then for a WireGuard peer. Users see the answer to the last request.
 func TestTheAgentGetsAnAnswer(t *testing.T) {
 	for _, region := range []bourse.Region{"gru", "nowhere", ""} {
 		s := start(t, func(c *broker.Config) { c.Region = region })
@@ -96,7 +96,7 @@ func TestTheAgentGetsAnAnswer(t *testing.T) {
 	}
 }
 
-// A tenant sees only the objects that /v1 shows it: its own.
+// TestGraphQLOfATenant checks that a tenant sees only its own objects, as in /v1.
 func TestGraphQLOfATenant(t *testing.T) {
 	s := start(t, func(c *broker.Config) { withTokens(c) })
 	s.machine(t, "w1", "web", bourse.StateStarted)
@@ -140,7 +140,8 @@ func TestGraphQLOfATenant(t *testing.T) {
 	}
 }
 
-// The second page contains the new lines. If there are none, it is empty and has the same token.
+// TestPolledLogs checks that the second page of logs contains the new lines. If there are none, the
+// page must be empty and have the same token.
 func TestPolledLogs(t *testing.T) {
 	s, id := withLogs(t)
 	w := s.workers["w1"]

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// lossy serves the broker, and loses the first reply to a create after the broker has written it: either the
-// connection is reset, or a proxy replies with 503.
+// lossy serves the broker, but loses the first reply to a create after the broker has written it.
+// Either the connection is reset or, if proxy is set, the client receives a 503 as if from a proxy.
 func lossy(t *testing.T, s *setup, proxy bool) (url string, creates *atomic.Int64) {
 	t.Helper()
 	creates = new(atomic.Int64)
@@ -39,7 +39,7 @@ func lossy(t *testing.T, s *setup, proxy bool) (url string, creates *atomic.Int6
 			return
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // resets the connection
+			_ = tcp.SetLinger(0) // a linger of zero makes Close reset the connection
 		}
 		_ = conn.Close()
 	}))
@@ -47,7 +47,7 @@ func lossy(t *testing.T, s *setup, proxy bool) (url string, creates *atomic.Int6
 	return server.URL, creates
 }
 
-// orderIDs sets the order ID from a request's context on every attempt.
+// orderIDs sets the order ID from a request's context in the header of every attempt.
 type orderIDs struct{}
 
 type orderKey struct{}
@@ -60,9 +60,10 @@ func (orderIDs) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// The client does not repeat a create whose connection broke. It repeats a create that a proxy answered with 503.
-// With an order ID in the header, the repetition is the same order, and with a machine name, the second one is
-// refused.
+// TestLostReplyCreatesNoSecondMachine checks what happens if the reply to a create is lost. The
+// client does not repeat a create whose connection broke, but it repeats a create that a proxy
+// answered with 503. If the header contains an order ID, the repetition is the same order. If the
+// machine has a name, the repetition is refused.
 func TestLostReplyCreatesNoSecondMachine(t *testing.T) {
 	for _, c := range []struct {
 		name        string

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/endpoint"
 )
 
-// flyClient returns the real client of the Machines API for the broker.
+// flyClient returns fly-go's client of the Machines API, connected to the broker.
 func flyClient(t *testing.T, s *setup, token string) *flaps.Client {
 	t.Helper()
 	server := httptest.NewServer(s.handler)
@@ -168,7 +168,7 @@ func flyLeaseAndVerbs(t *testing.T, client *flaps.Client, id string) {
 	}
 }
 
-// How the client interprets the errors that it handles.
+// TestFlyGoErrors checks how fly-go's client interprets the errors that it handles specially.
 func TestFlyGoErrors(t *testing.T) {
 	s := start(t)
 	client, ctx := flyClient(t, s, "any"), t.Context()

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestFlyGoVolumes uses volumes with the real client of the Machines API.
+// TestFlyGoVolumes manages volumes with fly-go's client of the Machines API.
 func TestFlyGoVolumes(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -66,7 +66,7 @@ func TestFlyGoVolumes(t *testing.T) {
 	}
 }
 
-// How the client interprets the errors that it handles.
+// TestFlyGoVolumeErrors checks how fly-go's client interprets the errors that it handles specially.
 func TestFlyGoVolumeErrors(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")

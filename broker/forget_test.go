@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// An absent worker can be removed together with its objects; a member cannot.
+// TestForgetWorker checks that an absent worker can be removed together with its objects, and that
+// a member cannot be removed.
 func TestForgetWorker(t *testing.T) {
 	s := start(t)
 	client := s.client(t)
@@ -33,8 +34,9 @@ func TestForgetWorker(t *testing.T) {
 	}
 }
 
-// The objects of a removed worker are not found, and destroying them with force succeeds. Orders do not wait for the
-// worker, and nothing counts it.
+// TestObjectsOfARemovedWorker checks that a removed worker's objects are not found, and that
+// destroying them with force succeeds. Orders do not wait for the worker, and its objects are not
+// counted.
 func TestObjectsOfARemovedWorker(t *testing.T) {
 	s := start(t)
 	s.absent = []bourse.Absence{{Member: bourse.Member{ID: "w9", Role: bourse.RoleWorker, Region: "gru", Tag: 0xdddddd}, Since: time.Now(), Forgotten: true}}
@@ -61,7 +63,8 @@ func TestObjectsOfARemovedWorker(t *testing.T) {
 	}
 }
 
-// Only a token for the whole cluster can remove a worker.
+// TestOnlyOperatorsRemoveWorkers checks that a worker can be removed only with a token for the
+// whole cluster.
 func TestOnlyOperatorsRemoveWorkers(t *testing.T) {
 	s := start(t, func(c *broker.Config) { c.Tokens = tokenMap{"one": {Name: "acme", Org: "acme"}, "all": {Name: "*"}} })
 	s.take("w1", false)

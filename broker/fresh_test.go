@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A caller that changes a machine through a broker finds the change in that broker's list, even if the view does not
-// contain it yet.
+// TestReadYourWrites checks that a caller that changes a machine through a broker sees the change
+// in the list of the same broker, even if the view does not contain it yet.
 func TestReadYourWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		call func(t *testing.T, s *setup, path string)
-		want func(m *machinesapi.Machine) bool // nil: it has been destroyed
+		want func(m *machinesapi.Machine) bool // checks the listed machine; nil: it must not be listed
 	}{
 		"stop": {
 			func(t *testing.T, s *setup, path string) { s.call(t, "POST", path+"/stop", "") },
@@ -79,14 +79,14 @@ func TestReadYourWrites(t *testing.T) {
 			c.call(t, s, "/v1/apps/shop/machines/"+string(m.ID))
 			for range 2 {
 				look := s.viewed
-				if c.want == nil { // the view has none of the app's machines, so the workers would be asked
+				if c.want == nil { // the view contains none of the app's machines, so the broker would ask the workers
 					look = s.machines
 				}
 				list := look(t, "?include_leases=true")
 				if c.want == nil && len(list) != 0 || c.want != nil && (len(list) != 1 || !c.want(&list[0])) {
 					t.Errorf("the list is %+v", list)
 				}
-				s.view.catchUp() // with the same result
+				s.view.catchUp() // the result must stay the same once the view contains the change
 			}
 			if n := s.asked("machine/list"); n != 0 {
 				t.Errorf("%d calls to workers", n)
@@ -105,7 +105,8 @@ func (s *setup) stopElsewhere() {
 	}
 }
 
-// A new machine is listed and counted immediately, and only once.
+// TestANewMachineIsListedAtOnce checks that a new machine is immediately listed and counted,
+// exactly once.
 func TestANewMachineIsListedAtOnce(t *testing.T) {
 	s := start(t)
 	old := s.machine(t, "w3", "old", bourse.StateStarted)
@@ -136,7 +137,8 @@ func TestANewMachineIsListedAtOnce(t *testing.T) {
 	}
 }
 
-// Once the view contains a reply, only the view counts. Replies that the view never contains expire.
+// TestViewReplacesReplies checks that, once the view contains a reply, only the view determines
+// what is listed. Replies that never reach the view expire.
 func TestViewReplacesReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
@@ -151,7 +153,7 @@ func TestViewReplacesReplies(t *testing.T) {
 		if list := s.viewed(t, ""); len(list) != 1 || list[0].State != "stopped" {
 			t.Errorf("the list is %+v", list)
 		}
-		s.call(t, "GET", path, "") // a read does not restore what the view has removed
+		s.call(t, "GET", path, "") // a read must not restore a machine that the view has removed
 		s.view.set(func(v *fakeView) { clear(v.rows) })
 		if list := s.machines(t, ""); len(list) != 0 {
 			t.Errorf("when it has been destroyed, the list is %+v", list)
@@ -165,8 +167,9 @@ func TestViewReplacesReplies(t *testing.T) {
 	})
 }
 
-// A query contains this broker's replies. It waits until the view contains them, but at most a second, in case a
-// worker publishes nothing.
+// TestQueryWaitsForReplies checks that a query's result contains this broker's recent replies. The
+// query waits until the view contains them, but for at most a second, in case a worker publishes
+// nothing.
 func TestQueryWaitsForReplies(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, s *setup, path string){
 		"run": func(t *testing.T, s *setup, _ string) {
@@ -221,8 +224,8 @@ func TestQueryWaitsForReplies(t *testing.T) {
 	})
 }
 
-// Concurrent changes, reads and lists, mainly for the race detector. No caller finds an older version than it was
-// sent.
+// TestConcurrentChangesAndLists makes changes, reads and lists at the same time, mainly for the
+// race detector. No caller may find an older version than one that it has already received.
 func TestConcurrentChangesAndLists(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// fuzzBody sends arbitrary bodies to an endpoint of an existing machine. The reply is JSON, no request fails with an
-// internal error, and what reaches a worker is valid.
+// fuzzBody sends arbitrary bodies to an endpoint of an existing machine. The reply must be JSON, no
+// request may cause an internal error, and a worker must receive only valid data.
 func fuzzBody(f *testing.F, method, path string, sound func(*testing.T, *setup), seeds ...string) {
 	for _, seed := range append(seeds, ``, `{}`, `null`, `[]`, `{"a":`, `{"timeout":1e999}`, "{\"\xff\":\"\x00\"}") {
 		f.Add([]byte(seed))
@@ -115,7 +115,7 @@ func FuzzWaitQuery(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, query string) {
 		s := start(t)
-		m := s.machine(t, "w1", "web", bourse.StateDestroyed) // so that every wait ends at once
+		m := s.machine(t, "w1", "web", bourse.StateDestroyed) // a destroyed machine makes every wait end immediately
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/apps/shop/machines/"+string(m.ID)+"/wait", nil)
 		if err != nil {
 			t.Fatal(err)

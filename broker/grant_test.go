@@ -10,11 +10,12 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// sources are workers that grant their volumes and snapshots, and receive claims.
+// sources is a set of workers that grant access to their volumes and snapshots, and that receive
+// claims.
 type sources struct {
 	members map[bourse.WorkerTag]bourse.Member
 	refuses bool
-	asked   []string        // "source reader id"
+	asked   []string        // requests for grants, as "source reader id"
 	claims  []*bourse.Claim // received claims
 }
 
@@ -23,7 +24,7 @@ func (s *sources) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return m, ok
 }
 
-// worker returns the handler of one of them.
+// worker returns the handler of one worker.
 func (s *sources) worker(id bourse.WorkerID) http.Handler {
 	mux := http.NewServeMux()
 	fabric.VolumeGrant.Handle(mux, func(_ context.Context, req fabric.GrantRequest) (string, error) {
@@ -40,8 +41,9 @@ func (s *sources) worker(id bourse.WorkerID) http.Handler {
 	return mux
 }
 
-// Before a broker claims a fork or a restoration, it has the worker of the source grant the source to the claimed
-// worker. It does not claim without a grant.
+// TestForksAreGranted checks that, before a broker claims a fork or a restoration, the worker of
+// the source grants the source to the worker that will be claimed. Without the grant, the broker
+// does not claim.
 func TestForksAreGranted(t *testing.T) {
 	source := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Tag: 7}
 	to := bourse.Member{ID: "w2", Role: bourse.RoleWorker, Tag: 8}

@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Invalid input gets a clear typed error and has no effect.
+// TestHostileCreates checks that invalid input causes an error with the right code and a clear
+// text, and has no other effect.
 func TestHostileCreates(t *testing.T) {
 	config := func(more string) string {
 		return `{"config":{"image":"host","init":{"exec":["true"]},` + more + `}}`
@@ -115,7 +116,7 @@ func TestHostileOrderIDs(t *testing.T) {
 	}
 }
 
-// zeros is an endless body of blanks.
+// zeros is an endless body of blanks. It counts the bytes read.
 type zeros struct{ read int64 }
 
 func (z *zeros) Read(b []byte) (int, error) {
@@ -151,11 +152,11 @@ func TestHostilePaths(t *testing.T) {
 		"/v1/apps/a%20b":                                            404,
 		"/v1/apps/%00/machines":                                     404,
 		"/v1/apps/shop/machines/zz":                                 404,
-		"/v1/apps/shop/machines/" + strings.Repeat("f", 14):         404, // no worker has this tag
-		"/v1/apps/shop/machines/00000000000000":                     404, // the tag of no worker
+		"/v1/apps/shop/machines/" + strings.Repeat("f", 14):         404, // no worker has the tag in this ID
+		"/v1/apps/shop/machines/00000000000000":                     404, // no worker has the tag zero
 		"/v1/apps/shop/machines/" + string(id[:6]) + "00000000":     404,
 		"/v1/apps/shop/machines/" + strings.ToUpper(string(id)):     404,
-		"/v1/apps/other/machines/" + string(id):                     404, // belongs to another app
+		"/v1/apps/other/machines/" + string(id):                     404, // the machine belongs to another app
 		"/v1/apps/shop/machines/" + string(id) + "/nonsense":        404,
 		"/v1/orders/nonsense":                                       400,
 		"/v1/orders/01J00000000000000000000000":                     404,

@@ -39,8 +39,8 @@ func (h *imageHandler) routes() []endpoint.Route {
 	}
 }
 
-// targets returns the selected workers. Errors: invalid, not_found (the worker, or there are no workers in the
-// region).
+// targets returns the selected workers. Errors: invalid; not_found if the worker does not exist or
+// the region has no workers.
 func (h *imageHandler) targets(t machinesapi.ImageTarget) ([]bourse.Member, error) {
 	if t.Region != "" && t.Worker != "" {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "region and worker exclude each other")
@@ -97,8 +97,8 @@ func writeImages(w http.ResponseWriter, answers []lookup.Answer[[]bourse.Image])
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// pullImage has workers pull an image in parallel and streams their progress, one JSON value per line, until all have
-// finished. If the caller disconnects, the pulls continue.
+// pullImage makes workers pull an image in parallel. It streams their progress, one JSON value per
+// line, until all workers have finished. If the caller disconnects, the pulls continue.
 func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.PullImage
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -124,7 +124,7 @@ func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) err
 	for _, m := range members {
 		group.Go(func() error { return h.pullOn(r, m, in.Image, tell) })
 	}
-	_ = group.Wait() // the caller has disconnected
+	_ = group.Wait() // an error means that the caller has disconnected
 	return nil
 }
 
@@ -136,15 +136,16 @@ func errImageName(s string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid image %s: use a name such as nginx:1.27", bourse.Quoted(s))
 }
 
-// Workers are asked one after the other to resolve an image, because a registry may not be reachable from every
-// worker.
+// Limits for resolving an image. Workers are asked one after the other, because the registry may
+// not be reachable from every worker.
 const (
 	resolveWorkers  = 16
 	resolvePatience = 10 * time.Second
 )
 
-// resolveImage returns the image to which a name refers now, according to its registry and the credentials of the
-// app's organization. Brokers have no registry client, so a worker that runs images asks the registry.
+// resolveImage returns the image to which a name refers now. A broker has no registry client, so it
+// asks workers that run images. The worker asks the registry, with the credentials of the app's
+// organization.
 func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) error {
 	name := machinesapi.ImageName(r.URL.Query().Get("image"))
 	if !isImageName(name) {
@@ -169,14 +170,15 @@ func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) 
 			return endpoint.WriteJSON(w, http.StatusOK, ref)
 		}
 		if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeInvalid {
-			return err // another worker would return the same
+			return err // another worker would return the same error
 		}
 		err = endpoint.WorkerError(r.Context(), m.ID, endpoint.Reading, err)
 	}
 	return err
 }
 
-// pullOn has one worker pull an image. It returns errors of tell.
+// pullOn makes one worker pull an image, and reports progress and the result with tell. It returns
+// only errors of tell, or the context's error if the caller has disconnected.
 func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string, tell func(machinesapi.PullLine) error) error {
 	line := machinesapi.PullLine{Worker: m.ID, Region: m.Region}
 	got, err := pull(r.Context(), h.Workers, m, image, func(i bourse.Image) error {
@@ -189,7 +191,7 @@ func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string
 	}
 	if err != nil {
 		code := bourse.CodeOf(err)
-		if code != bourse.CodeNotFound { // that one is about the image
+		if code != bourse.CodeNotFound { // not_found is about the image, not about the worker
 			err = endpoint.WorkerError(r.Context(), m.ID, endpoint.Reading, err)
 			code = bourse.CodeOf(err)
 		}
@@ -200,8 +202,9 @@ func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string
 	return tell(line)
 }
 
-// pull has a worker pull an image, calls progress with each report, and returns the image once it is present. If
-// progress returns an error, pull returns that error, but the worker continues.
+// pull makes a worker pull an image, and calls progress with each report. It returns the image once
+// it is present on the worker. If progress returns an error, pull returns that error, but the
+// worker continues to pull.
 func pull(ctx context.Context, f fabric.Fabric, m bourse.Member, image string, progress func(bourse.Image) error) (last bourse.Image, err error) {
 	there := false
 	err = fabric.ImagePull.Call(ctx, f, m, fabric.PullRequest{Image: image}, func(i bourse.Image) error {

@@ -130,13 +130,14 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A worker asks the registry with the credentials of the app's organization. The first worker that can answer does.
+// TestResolveImage checks that a worker asks the registry with the credentials of the app's
+// organization, and that the broker uses the answer of the first worker that can resolve the image.
 func TestResolveImage(t *testing.T) {
 	s := start(t)
 	s.workers["w2"].silence(errDown)
 	s.app(t, "shop", "acme")
 	images, ctx := s.client(t).AppImages("shop"), t.Context()
-	for range 8 { // whichever worker is asked first
+	for range 8 { // the result must not depend on which worker is asked first
 		if ref, err := images.Resolve(ctx, "nginx:1.27"); err != nil || ref.Tag != "1.27" || ref.Digest != "sha256:acme" {
 			t.Errorf("%+v, %v", ref, err)
 		}

@@ -13,14 +13,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Invitations makes join tokens and stores their uses.
+// Invitations creates join tokens and stores how often each was used.
 type Invitations interface {
 	Make(terms enroll.Terms, now time.Time) (i enroll.Issued, text string, err error)
 	List() []enroll.Issued
 	Revoke(id string) error
 }
 
-// joinTokenHandler serves join tokens.
+// joinTokenHandler serves the endpoints of join tokens.
 type joinTokenHandler struct{ *Config }
 
 func (h *joinTokenHandler) routes() []endpoint.Route {
@@ -31,7 +31,7 @@ func (h *joinTokenHandler) routes() []endpoint.Route {
 	}
 }
 
-// Limits of a join token.
+// Limits for a join token.
 const (
 	maxJoinUses = 10_000
 	maxJoinTTL  = 30 * 24 * time.Hour
@@ -91,7 +91,7 @@ func (h *joinTokenHandler) revoke(w http.ResponseWriter, r *endpoint.Request) er
 	return endpoint.WriteJSON(w, http.StatusOK, struct{}{})
 }
 
-// cannot returns why this broker makes no join tokens, or nil.
+// cannot returns the reason why this broker cannot create join tokens, or nil if it can.
 func (h *joinTokenHandler) cannot() error {
 	if h.Invitations == nil {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "this broker cannot sign certificates: it needs issuer.pem in --credentials, and --data")

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// invitations is a ledger whose join tokens are their secrets.
+// invitations is a ledger whose join tokens consist only of their secrets.
 type invitations struct{ *enroll.Ledger }
 
 func startInviting(t *testing.T) *setup {

@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/broker/lookup"
 )
 
-// A broker that has just started does not know its cluster yet, or only a part of it. Its answers, such as "machine
-// not found" or "no worker accepts orders there", might be wrong. Therefore it only replies that it is not ready.
+// A broker that has just started knows its cluster only partially or not at all. Its answers, such
+// as "machine not found" or "no worker accepts orders there", might be wrong. Until it knows its
+// cluster, it therefore replies only that it is not ready.
 
 // ready returns CodeUnavailable until the broker knows its cluster.
 func ready(d lookup.Directory) error {
@@ -19,13 +20,14 @@ func ready(d lookup.Directory) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "this broker does not know its cluster yet: it has just started, or cannot reach any other server")
 }
 
-// byTag returns the worker with a tag, which is the prefix of its objects' IDs: a member, an absent worker, or
-// neither.
+// byTag returns the worker with the given tag, which is the prefix of the IDs of the worker's
+// objects. The worker is returned as here if it is a member and as away if it is absent; if it is
+// unknown, both are nil.
 func byTag(d lookup.Directory, tag bourse.WorkerTag) (here *bourse.Member, away *bourse.Absence) {
 	if m, ok := d.ByTag(tag); ok {
 		return &m, nil
 	}
-	members, absent := d.All() // it may have returned by now
+	members, absent := d.All() // an absent worker may have returned by now, so check the members again
 	if i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.Tag == tag }); i >= 0 {
 		m := members[i]
 		return &m, nil
@@ -37,8 +39,8 @@ func byTag(d lookup.Directory, tag bourse.WorkerTag) (here *bourse.Member, away 
 	return nil, nil
 }
 
-// errAbsent returns the error for an object of an absent worker. If that worker has been removed, the object is not
-// found.
+// errAbsent returns the error for an object of an absent worker: unavailable, or not_found if that
+// worker has been removed.
 func errAbsent(a *bourse.Absence) error {
 	if a.Forgotten {
 		return bourse.Errorf(bourse.CodeNotFound, "not found: its worker %s has been removed", a.ID)
@@ -46,5 +48,5 @@ func errAbsent(a *bourse.Absence) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "its worker %s has been unreachable since %s or earlier", a.ID, a.Since.UTC().Format(time.RFC3339))
 }
 
-// errNoMachine returns the error for every ID that is not a machine's.
+// errNoMachine returns the error for an ID that no machine has.
 func errNoMachine() error { return bourse.Errorf(bourse.CodeNotFound, "machine not found") }

@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// While a broker does not know its cluster yet, every answer is "try again", and no request has an effect.
+// TestNewBrokerAnswersOnlyUnavailable checks that a broker that does not know its cluster yet
+// answers every request with "try again", and that no request has an effect.
 func TestNewBrokerAnswersOnlyUnavailable(t *testing.T) {
 	s := start(t)
 	s.new = true
@@ -53,7 +54,8 @@ func TestNewBrokerAnswersOnlyUnavailable(t *testing.T) {
 	}
 }
 
-// "Not found" is never the answer for an object of an absent worker, because only that worker knows its objects.
+// TestObjectsOfAbsentWorkersAreUnavailable checks that an object of an absent worker is never
+// reported as not found, because only that worker knows its objects.
 func TestObjectsOfAbsentWorkersAreUnavailable(t *testing.T) {
 	s := start(t)
 	s.absent = []bourse.Absence{{
@@ -70,7 +72,7 @@ func TestObjectsOfAbsentWorkersAreUnavailable(t *testing.T) {
 		{"GET", "/v1/apps/default/volumes/" + string(bourse.NewVolumeID(0xdddddd)), http.StatusServiceUnavailable},
 		{"GET", "/v1/orders/" + order, http.StatusServiceUnavailable},
 		{"GET", "/v1/workers/w9/runs", http.StatusServiceUnavailable},
-		// For these, the owner is known, or known not to exist.
+		// The worker of each of these objects is a member or is known not to exist.
 		{"GET", "/v1/apps/default/machines/eeeeee00000001", http.StatusNotFound},
 		{"GET", "/v1/apps/default/machines/aaaaaa00000001", http.StatusNotFound},
 		{"GET", "/v1/apps/default/volumes/" + string(bourse.NewVolumeID(0xeeeeee)), http.StatusNotFound},
@@ -84,7 +86,7 @@ func TestObjectsOfAbsentWorkersAreUnavailable(t *testing.T) {
 			t.Errorf("%s %s does not name the worker: %s", c.method, c.path, rec.Body)
 		}
 	}
-	s.absent[0].Since = time.Now().Add(-time.Minute) // before the order was placed
+	s.absent[0].Since = time.Now().Add(-time.Minute) // the worker was already absent when the order was placed
 	if rec := s.call(t, "GET", "/v1/orders/"+order, ""); rec.Code != http.StatusNotFound {
 		t.Errorf("an order that was placed during the absence: %d, want 404: %s", rec.Code, rec.Body)
 	}

@@ -30,7 +30,8 @@ func (h *machineHandler) getLease(w http.ResponseWriter, r *endpoint.Request) er
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromLease(m.Lease, m.Instance))
 }
 
-// acquireLease acquires the machine's lease, or extends it if the request has the current nonce.
+// acquireLease acquires the machine's lease. If the request contains the lease's current nonce, it
+// extends the lease.
 func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.LeaseRequest
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -40,7 +41,7 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return err
 	}
-	to, m, err := h.machineOf(r) // the reply contains the machine's version
+	to, m, err := h.machineOf(r) // read the machine, because the reply contains its version
 	if err != nil {
 		return err
 	}
@@ -52,13 +53,15 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	// The lease is newer than the machine that was read above, so make this copy newer, too.
+	// The lease is newer than the machine that was read above, so advance the version of this copy,
+	// too.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
 	h.known.Note(&m)
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))
 }
 
-// leaseTTL returns the requested TTL from the query or, if it is absent there, from the body.
+// leaseTTL returns the requested TTL. The query takes precedence over the body, whose TTL is in
+// seconds.
 func leaseTTL(query string, body int64) (time.Duration, error) {
 	seconds := body
 	if query != "" {
@@ -78,7 +81,7 @@ func leaseTTL(query string, body int64) (time.Duration, error) {
 func (h *machineHandler) releaseLease(w http.ResponseWriter, r *endpoint.Request) error {
 	_, err := h.act(r, &fabric.MachineRelease, fabric.MachineAction{})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
-		return errNoLease() // also if the machine does not exist, and therefore has no lease
+		return errNoLease() // a machine that does not exist has no lease either
 	}
 	if err != nil {
 		return err

@@ -68,8 +68,8 @@ func TestDefaultLeaseIsAMinute(t *testing.T) {
 	}
 }
 
-// flyctl releases the lease of a machine that it has just destroyed. The reply must be 200 or 404, not a server
-// error.
+// TestReleaseAfterDestroy releases the lease of a machine that has just been destroyed, as flyctl
+// does. The reply must be 200 or 404, not a server error.
 func TestReleaseAfterDestroy(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStopped)

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// machineLogs streams a machine's output, one JSON value per line, without delay. If the stream fails, its last line
-// contains the error.
+// machineLogs streams a machine's output, one JSON value per line, without buffering. If the stream
+// fails, its last line contains the error.
 func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readLogs(r)
 	if err != nil {
@@ -25,7 +25,8 @@ func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request)
 	want.Machine = to.id
 	out := codec.NewWriter(w)
 	if want.Follow {
-		// A client that follows a silent machine must see that the stream has started.
+		// A client that follows the logs of a machine without output must see that the stream has
+		// started.
 		if _, _, err := h.machineOf(r); err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request)
 	}})
 }
 
-// readLogs decodes the query for logs. Errors: invalid.
+// readLogs decodes the query parameters of a request for logs. Errors: invalid.
 func readLogs(r *endpoint.Request) (fabric.LogsQuery, error) {
 	want := fabric.LogsQuery{After: r.URL.Query().Get("after")}
 	var err error

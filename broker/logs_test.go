@@ -56,7 +56,8 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// Lines arrive as they are written, and the stream ends when the caller disconnects.
+// TestFollowedLogsStream checks that lines arrive as they are written, and that the stream ends
+// when the caller disconnects.
 func TestFollowedLogsStream(t *testing.T) {
 	s, id := withLogs(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,7 +73,8 @@ func TestFollowedLogsStream(t *testing.T) {
 	}
 }
 
-// A stream that breaks ends with an error, so that its end is not mistaken for the end of the log.
+// TestABrokenLogStreamIsAnError checks that a stream that breaks ends with an error, so that nobody
+// mistakes its end for the end of the log.
 func TestABrokenLogStreamIsAnError(t *testing.T) {
 	s, id := withLogs(t)
 	s.workers["w1"].logs[2].Stream = "broken"

@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Limits of exec.
+// Limits for exec.
 const (
 	defaultExec = 60 * time.Second
 	maxExec     = 10 * time.Minute
-	replyMargin = 5 * time.Second // additional time for the worker to report a timeout
+	replyMargin = 5 * time.Second // time that the worker has for reporting a timeout
 )
 
 func (h *machineHandler) execMachine(w http.ResponseWriter, r *endpoint.Request) error {
@@ -45,7 +45,7 @@ func (h *machineHandler) execMachine(w http.ResponseWriter, r *endpoint.Request)
 	})
 }
 
-// execRequest converts the request's body. Errors: invalid.
+// execRequest converts the body of a request to a request for the worker. Errors: invalid.
 func execRequest(in *machinesapi.ExecMachine) (fabric.ExecRequest, error) {
 	out := fabric.ExecRequest{Command: in.Command, Stdin: []byte(in.Stdin), Timeout: bourse.Duration(defaultExec)}
 	if len(out.Command) == 0 {
@@ -70,8 +70,8 @@ func execRequest(in *machinesapi.ExecMachine) (fabric.ExecRequest, error) {
 	return out, nil
 }
 
-// splitWords splits a command line into words like a shell, with '…', "…" and \, but expands nothing. Errors:
-// invalid.
+// splitWords splits a command line into words like a shell. It supports '…', "…" and \, but expands
+// nothing. Errors: invalid.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -79,7 +79,7 @@ func splitWords(line string) ([]string, error) {
 	for _, c := range line {
 		switch {
 		case escaped:
-			// Within "…", a backslash is literal unless it precedes one of these.
+			// Within "…", a backslash is literal unless it precedes one of these characters.
 			if quote == '"' && c != '"' && c != '\\' && c != '$' && c != '`' {
 				word.WriteByte('\\')
 			}

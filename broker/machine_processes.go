@@ -11,9 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// processOrders are the sort orders of processes, by JSON field name.
+// processOrders contains a comparison function for each JSON field by which processes can be
+// sorted.
 var processOrders = map[string]func(a, b bourse.Process) int{
-	"":          func(_, _ bourse.Process) int { return 0 }, // in the worker's order
+	"":          func(_, _ bourse.Process) int { return 0 }, // keeps the worker's order
 	"pid":       func(a, b bourse.Process) int { return cmp.Compare(a.PID, b.PID) },
 	"stime":     func(a, b bourse.Process) int { return cmp.Compare(a.STime, b.STime) },
 	"rtime":     func(a, b bourse.Process) int { return cmp.Compare(a.RTime, b.RTime) },

@@ -33,7 +33,7 @@ func (h *machineHandler) machineUsage(w http.ResponseWriter, r *endpoint.Request
 	})
 }
 
-// milliseconds preserves -1, which means unknown.
+// milliseconds converts d to milliseconds. It returns -1, which means unknown, for -1.
 func milliseconds(d time.Duration) int64 {
 	if d < 0 {
 		return -1
@@ -41,8 +41,8 @@ func milliseconds(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// execStream runs a command with streaming input and output. It forwards the frames in the request's and the reply's
-// body without decoding them.
+// execStream runs a command, streaming its input and output. It forwards the frames in the bodies
+// of the request and the reply without decoding them.
 func (h *machineHandler) execStream(w http.ResponseWriter, r *endpoint.Request) error {
 	to, err := h.targetOf(r)
 	if err != nil {
@@ -69,15 +69,16 @@ func (h *machineHandler) tunnel(w http.ResponseWriter, r *endpoint.Request) erro
 	})
 }
 
-// pass forwards a request's body to a worker while forwarding its reply. When either side closes, the other is
-// closed, too.
+// pass forwards the body of a request to a worker while it forwards the worker's reply. When either
+// side closes its stream, the other stream is closed as well. open sends the request to the worker
+// and returns the body of the reply.
 func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
 	control := http.NewResponseController(w)
 	fabric.BothWays(w, r.Request)
 	throttle.StreamBody(r.Request)
 	body := &borrowedBody{from: r.Body}
 	defer body.detach()
-	// Do not wait for a pending read of the body.
+	// At the end, cancel a pending read of the body instead of waiting for it.
 	defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }()
 	reply, err := open(body)
 	if err != nil {
@@ -86,7 +87,7 @@ func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to tar
 	defer func() { _ = reply.Close() }()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.WriteHeader(http.StatusOK)
-	_ = control.Flush() // a writer that cannot flush sends later
+	_ = control.Flush() // if the writer cannot flush, the header is sent later
 	_, err = io.Copy(flushWriter{w, control}, reply)
 	if r.Context().Err() != nil {
 		return nil // the caller has disconnected
@@ -94,7 +95,7 @@ func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to tar
 	return err
 }
 
-// flushWriter flushes every write.
+// flushWriter flushes after every write.
 type flushWriter struct {
 	w       io.Writer
 	control *http.ResponseController
@@ -108,10 +109,11 @@ func (f flushWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// borrowedBody is a request's body in use by a transport, which may still read it after the request has ended.
+// borrowedBody is the body of a request while a transport uses it. The transport may still read it
+// after the request has ended, unless detach is called.
 type borrowedBody struct {
 	from io.Reader
-	mu   sync.Mutex // held during reads
+	mu   sync.Mutex // held during each read
 	over bool
 }
 
@@ -124,10 +126,10 @@ func (l *borrowedBody) Read(p []byte) (int, error) {
 	return l.from.Read(p)
 }
 
-// Close does nothing: the server closes the body itself.
+// Close does nothing, because the server closes the body.
 func (l *borrowedBody) Close() error { return nil }
 
-// detach waits for a pending read and prevents further ones.
+// detach waits for a pending read and prevents further reads.
 func (l *borrowedBody) detach() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

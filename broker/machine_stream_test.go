@@ -69,7 +69,7 @@ func TestExecStreamTerminal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Each key is typed after the previous one was seen.
+		// Each key is typed once the echo of the previous one was seen.
 		keys := "abcq"
 		var seen strings.Builder
 		out := writerFunc(func(p []byte) (int, error) {
@@ -132,7 +132,7 @@ func TestExecStreamEnds(t *testing.T) {
 		}
 		s.run = func(_ context.Context, e fabric.ExecIO) (bourse.Exit, error) {
 			_, _ = io.WriteString(e.Stdout, "x")
-			panic(http.ErrAbortHandler) // like the death of the worker
+			panic(http.ErrAbortHandler) // aborts the reply, as if the worker had died
 		}
 		command, err := s.client.ExecStream(t.Context(), "shop", s.m.ID, start)
 		if err != nil {
@@ -153,7 +153,8 @@ func TestExecStreamEnds(t *testing.T) {
 	})
 }
 
-// A refusal does not wait for an endless body.
+// TestStreamsAreRefusedImmediately checks that a refused stream is answered without waiting for the
+// end of the request's body.
 func TestStreamsAreRefusedImmediately(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, s *streaming) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -190,7 +191,7 @@ func TestStreamsAreRefusedImmediately(t *testing.T) {
 
 func TestTunnel(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, s *streaming) {
-		// a small HTTP server in the machine
+		// the program in the machine is a small HTTP server
 		inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, io.MultiReader(strings.NewReader("got "), r.Body))
 		}))
@@ -224,7 +225,7 @@ func TestTunnel(t *testing.T) {
 	})
 }
 
-// tunnelConn wraps a tunnel as a net.Conn.
+// tunnelConn makes a tunnel usable as a net.Conn.
 type tunnelConn struct{ *machinesapi.Tunnel }
 
 func (tunnelConn) LocalAddr() net.Addr              { return nil }

@@ -14,8 +14,8 @@ import (
 // updatePatience limits an update, which may have to pull an image and stop the previous version.
 const updatePatience = 10*time.Minute + verbPatience
 
-// updateMachine updates a machine and replies once the new version has started, so that later waits for started refer
-// to the new version.
+// updateMachine updates a machine. It replies once the new version has started, so that a
+// subsequent wait for the state started refers to the new version.
 func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.UpdateMachine
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -61,8 +61,9 @@ func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Reques
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// mayHave checks whether a machine of the path's app may have a config. It also returns by how much the config
-// exceeds the current one, as far as this broker knows it.
+// mayHave checks whether a machine of the path's app may get the given config. It also returns the
+// number of bytes by which the config is larger than the current one, as far as this broker knows
+// that one.
 func (h *machineHandler) mayHave(r *endpoint.Request, id bourse.MachineID, config *bourse.Config) (bourse.App, int64, error) {
 	app, err := h.apps.Recall(r.Context(), r.App())
 	if err != nil {
@@ -73,7 +74,7 @@ func (h *machineHandler) mayHave(r *endpoint.Request, id bourse.MachineID, confi
 	return app, more, err
 }
 
-// machineVersions lists a machine's retained versions, newest first.
+// machineVersions lists the versions of a machine that are still stored, newest first.
 func (h *machineHandler) machineVersions(w http.ResponseWriter, r *endpoint.Request) error {
 	to, err := h.targetOf(r)
 	if err != nil {

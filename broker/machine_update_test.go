@@ -50,7 +50,8 @@ func TestUpdateMachine(t *testing.T) {
 	}
 }
 
-// An invalid update is rejected with the words that clients expect, and changes nothing.
+// TestUpdateMachineRefused checks that an invalid update is rejected with the text that clients
+// expect, and that it changes nothing.
 func TestUpdateMachineRefused(t *testing.T) {
 	s := start(t, quotas(`{"app":{"config_bytes":5000}}`))
 	m := s.machine(t, "w1", "web", bourse.StateStarted)

@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// verb is an operation of a machine's owner on the machine. The worker checks leases and states, and its errors are
-// returned to the caller unchanged.
+// verb is an operation that a worker performs on one of its machines. The worker checks the
+// machine's lease and state, and its errors are returned to the caller unchanged.
 type verb = fabric.Verb[fabric.MachineAction, fabric.ActReply]
 
-// act calls a verb of the machine's owner, with the caller's nonce.
+// act calls a verb on the machine's worker, with the caller's nonce.
 func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.MachineAction) (fabric.ActReply, error) {
 	to, err := h.targetOf(r)
 	if err != nil {
@@ -30,7 +30,7 @@ func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.MachineAc
 	return done, endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 }
 
-// actOK is like act, for a verb that replies with OK.
+// actOK is like act, but also writes the reply {"ok":true}.
 func (h *machineHandler) actOK(w http.ResponseWriter, r *endpoint.Request, do *verb, act fabric.MachineAction) error {
 	if _, err := h.act(r, do, act); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (h *machineHandler) startMachine(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.StartReply{PreviousState: done.Previous})
 }
 
-// latestSecrets returns the current version of the secrets of the path's app, and the keys that decrypt them. A
-// machine must start with all secrets that were set before.
+// latestSecrets returns the latest version of the secrets of the path's app, and the keys that
+// decrypt them. A machine that is started must have all secrets that were set before.
 func (h *machineHandler) latestSecrets(r *endpoint.Request) (uint64, bourse.AppKeys, error) {
 	app, err := h.apps.Recall(r.Context(), r.App())
 	if err != nil {
@@ -60,7 +60,7 @@ func (h *machineHandler) latestSecrets(r *endpoint.Request) (uint64, bourse.AppK
 	return h.secrets.Require(r.Context(), app.ID, 0)
 }
 
-// stopMachine replies immediately; the machine stops in the background.
+// stopMachine replies immediately. The machine stops in the background.
 func (h *machineHandler) stopMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.StopMachine
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -105,15 +105,15 @@ func (h *machineHandler) signalMachine(w http.ResponseWriter, r *endpoint.Reques
 	return h.actOK(w, r, &fabric.MachineSignal, fabric.MachineAction{Signal: in.Signal})
 }
 
-// actOn serves a verb without parameters.
+// actOn returns a handler that calls a verb without parameters.
 func (h *machineHandler) actOn(do *verb) endpoint.Handler {
 	return func(w http.ResponseWriter, r *endpoint.Request) error {
 		return h.actOK(w, r, do, fabric.MachineAction{})
 	}
 }
 
-// destroyMachine replies once the machine is destroyed. The flag is called force in the API's documentation, and kill
-// in fly-go.
+// destroyMachine replies once the machine is destroyed. The query parameter that forces this is
+// called force in the API's documentation, and kill in fly-go.
 func (h *machineHandler) destroyMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
@@ -129,7 +129,7 @@ func (h *machineHandler) destroyMachine(w http.ResponseWriter, r *endpoint.Reque
 		return h.actOK(w, r, &fabric.MachineDestroy, fabric.MachineAction{Force: force || kill})
 	}
 	if absent.Forgotten && (force || kill) {
-		return endpoint.WriteOK(w) // it was removed together with its worker
+		return endpoint.WriteOK(w) // the machine was removed together with its worker
 	}
 	err = h.errLost(r, id, absent)
 	if bourse.CodeOf(err) == bourse.CodeUnavailable {

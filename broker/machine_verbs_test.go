@@ -22,7 +22,7 @@ func TestVerbs(t *testing.T) {
 		path   string
 		body   string
 		status int
-		reply  string // prefix of the reply
+		reply  string // expected prefix of the reply
 		act    fabric.MachineAction
 	}{
 		{"start", bourse.StateStopped, "POST", "/start", "", 200, `{"previous_state":"stopped","migrated":false,"new_host":""}`, fabric.MachineAction{}},
@@ -54,7 +54,7 @@ func TestVerbs(t *testing.T) {
 				t.Errorf("status %d, %s; want %d, %s", rec.Code, rec.Body, c.status, c.reply)
 			}
 			c.act.Nonce = "n0nce"
-			c.act.By = "local" // the caller
+			c.act.By = "local" // the caller's name
 			if diff := cmp.Diff([]fabric.MachineAction{c.act}, s.workers["w2"].acts); diff != "" {
 				t.Errorf("the worker was asked (-want +got):\n%s", diff)
 			}
@@ -62,7 +62,8 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// A machine is reached through the worker in its ID, and no other worker is asked.
+// TestMachineIDDeterminesTheWorker checks that a request about a machine goes to the worker that
+// the machine's ID determines, and to no other worker.
 func TestMachineIDDeterminesTheWorker(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w3", "web", bourse.StateStopped)
@@ -76,7 +77,7 @@ func TestMachineIDDeterminesTheWorker(t *testing.T) {
 	}
 }
 
-// A machine's app never changes, so it is read only once.
+// TestVerbsReadTheMachineOnce checks that a machine's app, which never changes, is read only once.
 func TestVerbsReadTheMachineOnce(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStopped)
@@ -91,7 +92,8 @@ func TestVerbsReadTheMachineOnce(t *testing.T) {
 	}
 }
 
-// The meaning of a lost answer depends on whether the request may have had an effect.
+// TestCodeOfLostVerb checks the error after a lost answer, which depends on whether the request may
+// have had an effect.
 func TestCodeOfLostVerb(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStopped)
@@ -104,7 +106,7 @@ func TestCodeOfLostVerb(t *testing.T) {
 	}{
 		{errDown, 503, bourse.CodeUnavailable},
 		{errLost, 408, bourse.CodeTimeout},
-		{http.ErrHandlerTimeout, 408, bourse.CodeTimeout}, // an error without a code
+		{http.ErrHandlerTimeout, 408, bourse.CodeTimeout}, // this error has no code
 	} {
 		s.workers["w1"].silence(c.err)
 		rec := s.call(t, "POST", path+"/start", "")

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// maxWait is the maximum and default duration of a wait.
+// maxWait is the maximum duration of a wait, and also the default.
 const maxWait = 60 * time.Second
 
 // waitable returns the states for which a client can wait.
@@ -22,8 +22,8 @@ func waitable() []bourse.State {
 	return []bourse.State{bourse.StateStarted, bourse.StateStopped, bourse.StateSuspended, bourse.StateDestroyed, bourse.StateFailed}
 }
 
-// waitMachine blocks until the machine is in the wanted state or the time limit expires. It does not reply earlier,
-// because clients would repeat the request immediately.
+// waitMachine blocks until the machine is in the wanted state or the time limit expires. It does
+// not return earlier, because clients would then repeat the request immediately.
 func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readWait(r)
 	if err != nil {
@@ -42,7 +42,7 @@ func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request)
 	}
 	switch code := bourse.CodeOf(err); {
 	case err == nil && got.State == bourse.StateDestroyed && !slices.Contains(want.States, bourse.StateDestroyed):
-		return errNoMachine() // it can never reach the wanted state
+		return errNoMachine() // the machine can no longer reach the wanted state
 	case err == nil:
 		return endpoint.WriteJSON(w, http.StatusOK, machinesapi.WaitReply{OK: true, State: got.State, Version: got.Instance, EventID: got.Event})
 	case code == bourse.CodeTimeout && r.Context().Err() == nil:
@@ -53,13 +53,14 @@ func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
 }
 
-// waitTimedOut returns the timeout error in the form that clients expect, with the machine's current state.
+// waitTimedOut returns a timeout error in the form that clients expect. It contains the machine's
+// current state.
 func (h *machineHandler) waitTimedOut(r *endpoint.Request, to target, wanted bourse.State, cause error) error {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
 	defer cancel()
 	m, err := fabric.MachineShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
-		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the worker did not answer, so the timeout was not the machine's
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the worker does not answer, so the machine is not to blame
 	}
 	h.known.Note(&m)
 	return &bourse.Error{
@@ -95,7 +96,7 @@ func readWait(r *endpoint.Request) (fabric.WaitQuery, error) {
 	return want, nil
 }
 
-// waitStates returns the states for a value of the state parameter.
+// waitStates returns the states that a value of the state parameter stands for.
 func waitStates(word string) ([]bourse.State, error) {
 	switch {
 	case word == "":

@@ -49,7 +49,8 @@ func TestWaitThatEndsImmediately(t *testing.T) {
 	}
 }
 
-// A wait keeps the request open for the whole timeout, because clients that are answered early repeat it immediately.
+// TestWaitKeepsTheRequestOpen checks that a wait keeps the request open for the whole timeout,
+// because clients that receive an answer earlier repeat the request immediately.
 func TestWaitKeepsTheRequestOpen(t *testing.T) {
 	for query, want := range map[string]time.Duration{
 		"?state=stopped":               60 * time.Second,
@@ -115,7 +116,8 @@ func TestWaitAfterAnEvent(t *testing.T) {
 	})
 }
 
-// If a worker dies during a wait, nothing is known about its machine.
+// TestWaitOnALostWorkerIsUnavailable checks that, if a worker dies during a wait, the reply claims
+// nothing about the machine's state.
 func TestWaitOnALostWorkerIsUnavailable(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStarted)

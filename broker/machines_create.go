@@ -15,7 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// orderHandler serves orders for machines, and the decisions about orders.
+// orderHandler serves the endpoints for ordering machines and for reading the decisions about
+// orders.
 type orderHandler struct {
 	*Config
 	gate    *endpoint.Gate
@@ -35,8 +36,8 @@ func (h *orderHandler) routes() []endpoint.Route {
 	}
 }
 
-// createMachine places an order and replies with the machine that filled it, or with all refusals. Once the order has
-// an ID, the reply contains it.
+// createMachine places an order. It replies with the machine that filled the order, or with all
+// refusals. The reply contains the order's ID, unless the request failed before the order had one.
 func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	order, warnings, err := h.readOrder(w, r)
 	if err != nil {
@@ -76,7 +77,8 @@ func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// quoteMachine returns the decision that an order would have. A refusal is a successful reply here.
+// quoteMachine replies with the decision that an order would get now. Even if the decision is a
+// refusal, the status is that of a success.
 func (h *orderHandler) quoteMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	order, warnings, err := h.readOrder(w, r)
 	if err != nil {
@@ -90,8 +92,8 @@ func (h *orderHandler) quoteMachine(w http.ResponseWriter, r *endpoint.Request) 
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Quoted{Decision: decision, Warnings: warnings})
 }
 
-// readOrder converts a request to an order. It adds warnings about ignored fields to the reply's headers. Errors:
-// invalid, not_found (the app), unavailable (no worker is known).
+// readOrder converts a request to an order. It adds warnings about ignored fields to the reply's
+// headers. Errors: invalid; not_found (the app); unavailable if no worker is known.
 func (h *orderHandler) readOrder(w http.ResponseWriter, r *endpoint.Request) (bourse.Order, []bourse.Warning, error) {
 	var in machinesapi.CreateMachine
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -147,7 +149,7 @@ func review(w http.ResponseWriter, c *bourse.Config, whole func() ([]bourse.Warn
 	return warnings, nil
 }
 
-// choices resolves a region expression. Errors: invalid, unavailable (no worker is known).
+// choices resolves a region expression. Errors: invalid; unavailable if no worker is known.
 func choices(d lookup.Directory, expression string) ([]bourse.Choice, error) {
 	known := d.Regions()
 	if len(known) == 0 {
@@ -156,18 +158,19 @@ func choices(d lookup.Directory, expression string) ([]bourse.Choice, error) {
 	return bourse.ParseRegions(expression, known)
 }
 
-// chosen is the order ID that the client has chosen, or empty.
+// chosen is the order ID that the client has chosen, or "" if it has chosen none.
 type chosen bourse.OrderID
 
 func chosenID(r *endpoint.Request) (chosen, error) {
-	id := bourse.OrderID(strings.ToUpper(r.Header.Get(machinesapi.HeaderOrderID))) // normalize the spelling
+	id := bourse.OrderID(strings.ToUpper(r.Header.Get(machinesapi.HeaderOrderID))) // clients may write the ID in lower case
 	if id == "" {
 		return "", nil
 	}
 	return chosen(id), id.Validate()
 }
 
-// name sets the order's ID: the client's choice within the order's app, or a new ID.
+// name sets the order's ID. The ID is derived from the one that the client has chosen and from the
+// order's app; if the client has chosen none, it is new.
 func (c chosen) name(order *bourse.Order) {
 	if c == "" {
 		order.ID = bourse.NewOrderID().In(order.App.ID)
@@ -179,9 +182,10 @@ func (c chosen) name(order *bourse.Order) {
 	}
 }
 
-// nameIsFree returns CodeAlreadyExists if another machine of the app has the order's name. It uses the view and the
-// owners' recent replies; in addition, each worker refuses a name that one of its own machines has. If two machines
-// with the same name are created at the same moment, both exist, and NameConflict names the older one.
+// nameIsFree returns CodeAlreadyExists if another machine of the app has the order's name. It uses
+// the view and workers' recent replies. In addition, each worker refuses a name that one of its own
+// machines has. If two machines with the same name are created at the same moment, both exist; from
+// then on, NameConflict in the reply about the newer machine names the older one.
 func (h *orderHandler) nameIsFree(ctx context.Context, order *bourse.Order) error {
 	found := h.known.Named(ctx, &order.App, order.Name)
 	for _, m := range found {

@@ -24,7 +24,8 @@ func decodeBody[T any](t testing.TB, raw []byte) T {
 	return out
 }
 
-// The JSON on which clients of the Machines API depend (checklist 1, 2, 4, 5).
+// TestCreateReply checks the parts of the JSON reply on which clients of the Machines API depend
+// (checklist 1, 2, 4, 5).
 func TestCreateReply(t *testing.T) {
 	s := start(t)
 	rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`,"region":"gru","name":"web","unknown":{"x":[1]}}`)
@@ -103,7 +104,8 @@ func TestCreatePlacesTheOrder(t *testing.T) {
 	}
 }
 
-// The image name that a client composes from image_ref when it clones a machine must be accepted.
+// TestCreateAcceptsAClonesImage checks that an image name is accepted that a client has composed
+// from image_ref in order to clone a machine.
 func TestCreateAcceptsAClonesImage(t *testing.T) {
 	s := start(t)
 	rec := s.call(t, "POST", createPath, `{"config":{"image":"/host:latest","init":{"exec":["true"]}}}`)
@@ -132,13 +134,14 @@ func TestRefusalListsWorkers(t *testing.T) {
 	if id := rec.Header().Get("Bourse-Order-Id"); id == "" || id != string(body.OrderID) {
 		t.Errorf("order id: header %q, body %q", id, body.OrderID)
 	}
-	// The broker that refused the order can later return the reasons.
+	// The broker that refused the order still returns the reasons later.
 	if rec := s.call(t, "GET", "/v1/orders/"+string(body.OrderID), ""); rec.Code != http.StatusOK {
 		t.Errorf("GET order: status %d: %s", rec.Code, rec.Body)
 	}
 }
 
-// Clients repeat a create after 502 or 503, so only requests without an effect are answered with them (checklist 11).
+// TestCreateStatusOfEachCode checks the status for each code. Clients repeat a create after 502 or
+// 503, so only a request that had no effect may be answered with them (checklist 11).
 func TestCreateStatusOfEachCode(t *testing.T) {
 	want := map[bourse.Code]int{
 		bourse.CodeInsufficient: 422, bourse.CodeAlreadyExists: 409, bourse.CodeUnavailable: 503, bourse.CodeTimeout: 408,
@@ -200,7 +203,7 @@ func TestRepeatedOrderReturnsTheSameMachine(t *testing.T) {
 	}
 }
 
-// A create looks up its app once, not every time.
+// TestCreateCachesTheApp checks that several creates look up their app only once.
 func TestCreateCachesTheApp(t *testing.T) {
 	s := start(t)
 	for range 20 {

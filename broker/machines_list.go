@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// listFilter specifies which machines to list, and in which form.
+// listFilter specifies which machines a list contains, and in which form.
 type listFilter struct {
 	lookup.Selection
 	deleted, leases, summary bool
@@ -32,8 +32,9 @@ func readFilter(r *endpoint.Request) (listFilter, error) {
 	return f, nil
 }
 
-// gather returns the machines of the path's app or, if there is none in the path, of all apps that the caller may
-// use. An app without machines has an empty list; a missing app is an error.
+// gather returns the machines of the path's app or, if the path contains no app, of all apps that
+// the caller may use. If the app has no machines, the result is empty. If the app does not exist,
+// gather returns an error.
 func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gathered, error) {
 	if r.App() == "" && r.Who.Cluster() {
 		return h.known.Gather(r.Context(), nil, f.deleted, f.Region), nil
@@ -53,9 +54,10 @@ func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gath
 	return all, err
 }
 
-// listMachines lists machines from the view and, in the cases that [lookup.Machines.Gather] describes, from the
-// workers. Destroyed machines are known only to the workers. Workers that did not answer are listed in a response
-// header, because their machines may be missing from the list.
+// listMachines lists machines from the view and, in the cases described at
+// [lookup.Machines.Gather], from the workers. Destroyed machines are known only to the workers.
+// Workers that did not answer are listed in a response header, because their machines may be
+// missing from the list.
 func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request) error {
 	filter, err := readFilter(r)
 	if err != nil {
@@ -87,9 +89,10 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// whole returns the machines that match the filter. For an app's list, it completes their configs if the owners
-// answer. Clients modify the configs that they have listed, so anything missing would be lost. The list of all apps
-// contains only the view's data, because it is meant for people and there may be very many owners.
+// whole returns the machines that match the filter. If the list is that of one app, whole completes
+// their configs, as far as their workers answer: clients send configs back that they have listed
+// and changed, and would lose the parts that were missing. The list of all apps contains only the
+// view's data, because it is meant for people, and there may be too many workers to ask.
 func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inventory.Listed) ([]*inventory.Listed, error) {
 	wanted := slices.DeleteFunc(found, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) || !r.Who.MayMachine(l.ID) })
 	switch {
@@ -106,7 +109,7 @@ func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inve
 		return nil, err
 	}
 	wanted = h.known.Whole(r.Context(), &app, wanted)
-	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // some may have changed
+	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // some machines may have changed
 }
 
 func (f *listFilter) show(l *inventory.Listed, now time.Time) machinesapi.Machine {
@@ -116,12 +119,12 @@ func (f *listFilter) show(l *inventory.Listed, now time.Time) machinesapi.Machin
 	return showListed(l, f.leases, now)
 }
 
-// showListed converts a listed machine, with its host's status.
+// showListed converts a listed machine to the API's type, with its host's status.
 func showListed(l *inventory.Listed, lease bool, now time.Time) machinesapi.Machine {
 	out := showMachine(&l.Machine, lease, now)
 	out.HostStatus = l.HostStatus
 	if !l.Whole {
-		known := out.Config.Public() // may come from a hostile worker
+		known := out.Config.Public() // the config may come from a hostile worker
 		out.Config, out.IncompleteConfig = nil, &known
 	}
 	if l.HostStatus != machinesapi.HostOK && !l.HeardAt.IsZero() {
@@ -130,7 +133,8 @@ func showListed(l *inventory.Listed, lease bool, now time.Time) machinesapi.Mach
 	return out
 }
 
-// showMachine converts a machine, with its lease if requested.
+// showMachine converts a machine to the API's type. It includes the machine's lease if lease is
+// set.
 func showMachine(m *bourse.Machine, lease bool, now time.Time) machinesapi.Machine {
 	out := machinesapi.FromMachine(m)
 	if lease && !m.Lease.Expired(now) {
@@ -139,11 +143,13 @@ func showMachine(m *bourse.Machine, lease bool, now time.Time) machinesapi.Machi
 	return out
 }
 
-// readPatience limits a call to an object's owner if the view's data can be returned instead.
+// readPatience limits how long a read waits for an object's worker if the view's data can be
+// returned instead.
 const readPatience = time.Second
 
-// getMachine returns one machine, even a destroyed one while its worker remembers it, because clients read the exit
-// code from it. If the worker is unreachable, it returns the view's data.
+// getMachine returns one machine. A destroyed machine is returned as long as its worker remembers
+// it, because clients read the exit code from it. If the worker is unreachable, getMachine returns
+// the view's data.
 func (h *machineHandler) getMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	lease, err := endpoint.QueryBool(r, "include_leases")
 	if err != nil {
@@ -169,7 +175,7 @@ func (h *machineHandler) getMachine(w http.ResponseWriter, r *endpoint.Request) 
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// defaultEvents is the default number of events in a reply.
+// defaultEvents is the number of events in a reply if the request does not set a limit.
 const defaultEvents = 20
 
 // machineEvents lists a machine's latest events.

@@ -58,8 +58,9 @@ func TestListFilters(t *testing.T) {
 	}
 }
 
-// The list of all apps contains only machines of the caller's apps, and no machines of another organization's former
-// app with the same name.
+// TestListOfAllAppsContainsOnlyOwnMachines checks that the list of all apps contains only machines
+// of the caller's apps. It must not contain machines of an earlier app that had the same name and
+// belonged to another organization.
 func TestListOfAllAppsContainsOnlyOwnMachines(t *testing.T) {
 	s := start(t, withTokens)
 	shop, zoo := s.app(t, "shop", "acme"), s.app(t, "zoo", "zoological")
@@ -126,7 +127,8 @@ func TestListNamesUnreachableWorkers(t *testing.T) {
 	}
 }
 
-// Without any answers, an empty list would mean that there are no machines.
+// TestListWithoutAnswersIsAnError checks that a list is an error if no worker answers. An empty
+// list would mean that there are no machines.
 func TestListWithoutAnswersIsAnError(t *testing.T) {
 	s := startBlind(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)

@@ -10,7 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Changing metadata does not create a new version, and is permitted even if another caller holds the machine's lease.
+// Changing a machine's metadata does not create a new version of the machine. It is permitted even
+// if another caller holds the machine's lease.
 
 func (h *machineHandler) getMetadata(w http.ResponseWriter, r *endpoint.Request) error {
 	_, m, err := h.machineOf(r)
@@ -36,7 +37,7 @@ func (h *machineHandler) getMetadataKey(w http.ResponseWriter, r *endpoint.Reque
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.MetadataValue{Value: value})
 }
 
-// patchMetadata also serves PUT. Both leave omitted keys unchanged.
+// patchMetadata serves PATCH and PUT. Both leave keys unchanged that the request does not contain.
 func (h *machineHandler) patchMetadata(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.MetadataPatch
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -60,7 +61,7 @@ func (h *machineHandler) deleteMetadataKey(w http.ResponseWriter, r *endpoint.Re
 	return h.changeMetadata(w, r, fabric.MetadataRequest{Set: map[string]*string{r.PathValue("key"): nil}})
 }
 
-// Limits of metadata, the same as for configs.
+// Limits for metadata. The limits for the metadata in configs are the same.
 const (
 	maxMetadataKeys   = 1024
 	maxMetadataString = 1 << 17

@@ -20,7 +20,7 @@ func TestMetadata(t *testing.T) {
 		{"GET", "/a", "", 404, ""},
 		{"POST", "/a", `{"value":"1"}`, 204, ""},
 		{"GET", "/a", "", 200, `{"value":"1"}`},
-		{"PUT", "", `{"metadata":{"b":"2","c":"3"}}`, 204, ""}, // leaves a unchanged
+		{"PUT", "", `{"metadata":{"b":"2","c":"3"}}`, 204, ""}, // the key a stays unchanged
 		{"GET", "", "", 200, `{"a":"1","b":"2","c":"3"}`},
 		{"PATCH", "", `{"metadata":{"b":null,"c":"","d":"4"},"updated_at":"2026-01-01T00:00:00Z"}`, 204, ""},
 		{"GET", "", "", 200, `{"a":"1","d":"4"}`},

@@ -41,7 +41,8 @@ func TestMetricsOfABroker(t *testing.T) {
 	}
 }
 
-// Prometheus discovers each worker behind this broker as a target, even absent ones, which it then reports as down.
+// TestMetricsTargets checks that Prometheus discovers every worker as a target behind this broker.
+// Absent workers are included, so that Prometheus reports them as down.
 func TestMetricsTargets(t *testing.T) {
 	s := start(t, withScraper, func(c *broker.Config) {
 		c.Proxies = func() []bourse.Member {
@@ -67,7 +68,7 @@ func TestMetricsTargets(t *testing.T) {
 	}
 }
 
-// measured is a fabric with a proxy p1 that has metrics, and a p2 that doesn't respond.
+// measured is a fabric with two proxies: p1 replies with metrics, and p2 does not respond.
 type measured struct{ fabric.Fabric }
 
 func (m measured) Call(ctx context.Context, to bourse.Member, r *http.Request) (*http.Response, error) {
@@ -80,7 +81,8 @@ func (m measured) Call(ctx context.Context, to bourse.Member, r *http.Request) (
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s does not answer", to.ID)
 }
 
-// A worker's metrics are relayed as plain text, with a size limit.
+// TestWorkerMetricsAreRelayedAsText checks that a worker's metrics are relayed as plain text, and
+// only up to a maximum size.
 func TestWorkerMetricsAreRelayedAsText(t *testing.T) {
 	s := start(t, withScraper)
 	const page = "<script>alert(1)</script>"
@@ -117,7 +119,7 @@ func TestWorkerMetricsAreRelayedAsText(t *testing.T) {
 	}
 }
 
-// endless serves metrics without an end.
+// endless is a body of metrics that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {

@@ -13,9 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// getOrder returns the decision about an order. The ID is the one in the reply to the order. With an app, on the
-// broker that decided the order, the ID may also be the one that the client chose. That broker has the complete
-// decision temporarily. For a filled order, the worker has most of it as long as it has the machine.
+// getOrder returns the decision about an order. The path contains the order's ID, as in the reply
+// to the order. If the query names an app, it may also be the ID that the client chose. The broker
+// that made the decision has all of it, but only temporarily. If the order was filled, the worker
+// has most of the decision as long as it has the machine.
 func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {
@@ -38,13 +39,13 @@ func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) erro
 		return err
 	}
 	if !h.mayRead(r, &decision) {
-		return errNoOrder(id) // do not reveal that the order exists
+		return errNoOrder(id) // the reply must not reveal that the order exists
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, decision)
 }
 
-// listOrders lists the orders of the caller's apps that this broker has decided recently, newest first, without the
-// rounds.
+// listOrders lists the recent orders of the caller's apps, newest first. It contains only orders
+// that this broker has decided, without their rounds.
 func (h *orderHandler) listOrders(w http.ResponseWriter, r *endpoint.Request) error {
 	var mine []bourse.App
 	if !r.Who.Cluster() {
@@ -62,11 +63,11 @@ func (h *orderHandler) listOrders(w http.ResponseWriter, r *endpoint.Request) er
 	return endpoint.WriteJSON(w, http.StatusOK, append([]bourse.Decision{}, out...))
 }
 
-// maxOrders limits the number of orders in a list.
+// maxOrders is the maximum number of orders in a list.
 const maxOrders = 100
 
-// getPull returns the progress of the image pull for which one of the app's orders, in progress on this broker, is
-// waiting.
+// getPull returns the progress of the image pull for which an order is waiting. The order must
+// belong to one of the caller's apps and be in progress on this broker.
 func (h *orderHandler) getPull(w http.ResponseWriter, r *endpoint.Request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {
@@ -90,7 +91,7 @@ func (h *orderHandler) getPull(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PullLine{Worker: at.ID, Region: at.Region, Image: &image})
 }
 
-// mayRead reports whether the decision is about an order of the caller's apps.
+// mayRead reports whether the order of a decision belongs to one of the caller's apps.
 func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 	if r.Who.Cluster() {
 		return true
@@ -99,7 +100,8 @@ func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 	return err == nil && d.OwnedBy(&app)
 }
 
-// decisionOf asks the workers for the decision about an order that one of them has filled.
+// decisionOf asks all workers for the decision about an order. The worker that has filled the order
+// has it.
 func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	here, away := h.Directory.All()
 	answers := lookup.Ask(ctx, h.Patience, here, lookup.Asking(h.Workers, &fabric.OrderShow, id))

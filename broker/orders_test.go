@@ -31,7 +31,8 @@ func TestDecisionOfAFilledOrderIsOnItsWorker(t *testing.T) {
 	})
 }
 
-// Only callers who may use the app can see the progress of its orders' pulls.
+// TestPullOfAnOrderRequiresItsApp checks that a caller can see the progress of an order's image
+// pull only if it may use the order's app.
 func TestPullOfAnOrderRequiresItsApp(t *testing.T) {
 	s := start(t)
 	const chosen = "01JD3V7K7Y5C5ZQ7W1R2M3N4P6"

@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// The pages together contain every machine once, and none of another organization.
+// TestOrgMachinesInPages checks that the pages of an organization's list together contain each of
+// its machines once, and no machine of another organization.
 func TestOrgMachinesInPages(t *testing.T) {
 	s := start(t, withTokens)
 	shop, other := s.app(t, "shop", "acme"), s.app(t, "kiosk", "acme")
@@ -65,7 +66,7 @@ func TestOrgMachinesInPages(t *testing.T) {
 	}
 }
 
-// join joins an organization with the rest of the path and a query.
+// join inserts /machines between an organization's name and the query, if there is one.
 func join(s string) string {
 	for i := range s {
 		if s[i] == '?' {
@@ -81,7 +82,8 @@ func FuzzPlacements(f *testing.F) {
 		`{"org_slug":"a","count":18446744073709551615}`, `{"org_slug":"a","volume_size_bytes":18446744073709551615}`)
 }
 
-// An invalid config can neither reserve capacity nor run a task.
+// TestReservationsAreReviewed checks that an order with an invalid config can neither reserve
+// capacity nor run a task.
 func TestReservationsAreReviewed(t *testing.T) {
 	s := start(t)
 	body := `{"ttl_seconds":5,"orders":[{"config":{"guest":{"cpus":1,"memory_mb":256},"services":[{"ports":{}}]}}]}`
@@ -90,7 +92,8 @@ func TestReservationsAreReviewed(t *testing.T) {
 	}
 }
 
-// The client reads an organization's pages, and requests placements.
+// TestOrgClient checks that the client can read all pages of an organization's machines, and
+// request placements.
 func TestOrgClient(t *testing.T) {
 	s := start(t)
 	app := s.app(t, "shop", "acme")

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// long is a fabric with a worker that has more machines than fit into a reply.
+// long is a fabric in which worker w1 cannot list its machines: the call fails with err.
 type long struct {
 	fabric.Fabric
 	err error
@@ -23,7 +23,8 @@ func (l long) Call(ctx context.Context, to bourse.Member, req *http.Request) (*h
 	return l.Fabric.Call(ctx, to, req)
 }
 
-// A list that is incomplete because a reply was too large is an error, not a partial list.
+// TestListOverflows checks that a list is an error, and not incomplete, if a worker's reply is too
+// large.
 func TestListOverflows(t *testing.T) {
 	for name, err := range map[string]error{
 		"by the worker":                  bourse.Errorf(bourse.CodeInvalid, "the reply is too long"),

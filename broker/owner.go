@@ -65,8 +65,8 @@ type target struct {
 	id     bourse.MachineID
 }
 
-// owner returns the worker of the path's machine, using only the machine's ID. Errors: not_found, unavailable (the
-// worker is unreachable).
+// owner determines the worker of the path's machine from the machine's ID alone. Errors: not_found;
+// unavailable if the worker is unreachable.
 func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 	id := bourse.MachineID(r.PathValue("machine"))
 	tag := id.Tag()
@@ -80,8 +80,9 @@ func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 	return target{*worker, id}, nil
 }
 
-// errLost returns the error for an ID whose tag belongs to no member. Either it is a machine of a lost worker, which
-// is absent if known, or the machine does not exist. Only the lost worker itself would know with certainty.
+// errLost returns the error for a machine's ID whose tag belongs to no member. Either the machine's
+// worker is lost, or the machine does not exist; only the lost worker itself would know. absent is
+// the worker if it is known to be absent, and otherwise nil.
 func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absent *bourse.Absence) error {
 	l, ok := h.known.Copy(r.Context(), id)
 	if absent != nil && (!ok || absent.Forgotten) {
@@ -97,8 +98,8 @@ func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absen
 		l.Worker, l.HeardAt.UTC().Format(time.RFC3339))
 }
 
-// machineOf returns the path's machine from its owner. A machine of another app is not found. Errors: not_found,
-// unavailable.
+// machineOf fetches the path's machine from its worker. If the machine belongs to another app, it
+// is not found. Errors: not_found, unavailable.
 func (h *machineHandler) machineOf(r *endpoint.Request) (target, bourse.Machine, error) {
 	return h.machineWithin(r, h.Patience)
 }
@@ -122,8 +123,8 @@ func (h *machineHandler) machineWithin(r *endpoint.Request, patience time.Durati
 	return to, m, nil
 }
 
-// targetOf is like machineOf, but does not return the machine. It only checks that the machine belongs to the path's
-// app, which is usually cached.
+// targetOf is like machineOf, but does not return the machine. It only checks that the machine
+// belongs to the path's app. The app of a machine is usually cached.
 func (h *machineHandler) targetOf(r *endpoint.Request) (target, error) {
 	to, err := h.owner(r)
 	if err != nil {
@@ -139,5 +140,6 @@ func (h *machineHandler) targetOf(r *endpoint.Request) (target, error) {
 	return to, err
 }
 
-// verbPatience limits a call that may wait for a program to stop: the longest stop timeout plus a margin.
+// verbPatience limits a call that may wait for a program to stop. It is the longest stop timeout
+// plus a margin.
 const verbPatience = bourse.MaxStopTimeout + 30*time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// two creates apps of two organizations, whose tokens are "acme" and "evil".
+// two creates apps of two organizations. Tokens "acme" and "evil" belong to these organizations.
 func two(t testing.TB) *setup {
 	t.Helper()
 	s := start(t, func(c *broker.Config) {
@@ -23,7 +23,8 @@ func two(t testing.TB) *setup {
 
 func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// Using another organization's order ID returns another machine, or none.
+// TestOrderIDOfAnotherOrganization checks that a caller that uses the order ID of another
+// organization gets a different machine, or none.
 func TestOrderIDOfAnotherOrganization(t *testing.T) {
 	s := two(t)
 	body := `{"config":{"image":"host","init":{"exec":["true"]},"env":{"PASSWORD":"hunter2"}},"lease_ttl":100}`
@@ -42,7 +43,8 @@ func TestOrderIDOfAnotherOrganization(t *testing.T) {
 				t.Errorf("GET %s%s: %d %s", id, query, rec.Code, rec.Body)
 			}
 		}
-		// Its owner finds it by either ID: by the chosen one on this broker, or on any broker if the app is given.
+		// The order's owner finds it by either ID. The chosen ID works on this broker, and on any
+		// broker if the app is given.
 		for _, query := range []string{"", "?app=shop"} {
 			if rec := s.call(t, "GET", "/v1/orders/"+id+query, "", bearer("acme")...); !strings.Contains(rec.Body.String(), string(theirs.OrderID)) && query != "" {
 				t.Errorf("its owner's GET %s%s: %d %s", id, query, rec.Code, rec.Body)
@@ -55,7 +57,8 @@ func TestOrderIDOfAnotherOrganization(t *testing.T) {
 	}
 }
 
-// Task and volume orders are separate for each app, too.
+// TestTaskAndVolumeOrdersBelongToTheirApps checks that the IDs of task and volume orders are
+// separate for each app, too.
 func TestTaskAndVolumeOrdersBelongToTheirApps(t *testing.T) {
 	s := two(t)
 	chosen := string(bourse.NewOrderID())
@@ -74,8 +77,9 @@ func TestTaskAndVolumeOrdersBelongToTheirApps(t *testing.T) {
 	}
 }
 
-// The ID of another organization's reservation cannot be used to show, extend, release or use it, and reserving with
-// the same ID does not affect it.
+// TestReservationOfAnotherOrganization checks that the ID of another organization's reservation
+// cannot be used to show, extend, release or use that reservation, and that reserving with the same
+// ID does not affect it.
 func TestReservationOfAnotherOrganization(t *testing.T) {
 	s := two(t)
 	chosen := string(bourse.NewReservationKey())
@@ -89,7 +93,7 @@ func TestReservationOfAnotherOrganization(t *testing.T) {
 		if o := s.lastOrder(t); o.Hold.Reservation == r.ID.Key() {
 			t.Errorf("evil reserves as %s", o.Hold.Reservation)
 		}
-		elsewhere := bourse.ReservationKey(id).At([]bourse.WorkerTag{0xcccccc}) // on a worker without a hold for it
+		elsewhere := bourse.ReservationKey(id).At([]bourse.WorkerTag{0xcccccc}) // names a worker that has no hold for the reservation
 		for _, target := range []string{string(r.ID), string(elsewhere)} {
 			for _, c := range []struct{ method, body string }{{"GET", ""}, {"PATCH", `{"ttl_seconds":900}`}, {"DELETE", ""}} {
 				rec := s.call(t, c.method, reservePath+"/"+target, c.body, bearer("evil")...)
@@ -107,7 +111,7 @@ func TestReservationOfAnotherOrganization(t *testing.T) {
 			t.Errorf("worker %s has released %d times", w.self.ID, n)
 		}
 	}
-	// Its owner may release it repeatedly.
+	// The owner of a reservation may release it repeatedly.
 	for range 2 {
 		if rec := s.call(t, "DELETE", reservePath+"/"+string(r.ID), "", bearer("acme")...); rec.Code != http.StatusOK {
 			t.Errorf("its owner's release: %d %s", rec.Code, rec.Body)
@@ -115,8 +119,9 @@ func TestReservationOfAnotherOrganization(t *testing.T) {
 	}
 }
 
-// When another organization creates an app with the name of a deleted one, the new app has none of the old one's
-// objects, whatever the workers and the view still contain.
+// TestRecreatedAppHasNothingOfTheOldOne checks that, if another organization creates an app with
+// the name of a deleted app, the new app has none of the deleted app's objects, whatever the
+// workers and the view still contain.
 func TestRecreatedAppHasNothingOfTheOldOne(t *testing.T) {
 	s := two(t)
 	created := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"name":"one"}`, bearer("acme")...)
@@ -124,7 +129,7 @@ func TestRecreatedAppHasNothingOfTheOldOne(t *testing.T) {
 	vol := decodeBody[machinesapi.Volume](t, s.call(t, "POST", "/v1/apps/shop/volumes", `{"name":"data","region":"mad"}`, bearer("acme")...).Body.Bytes())
 	order := created.Header().Get("Bourse-Order-Id")
 
-	// The worker does not answer, and the app is deleted with force. Then the worker is back.
+	// The app is deleted with force while the worker does not answer. Then the worker returns.
 	owner := s.workers[m.Worker]
 	owner.silence(errDown)
 	s.workers[vol.Worker].silence(errDown)
@@ -170,7 +175,7 @@ func TestRecreatedAppHasNothingOfTheOldOne(t *testing.T) {
 			t.Errorf("GET %s: %s", path, rec.Body)
 		}
 	}
-	// The name is available, and deleting the new app does not affect the old one's machines.
+	// The name is available, and deleting the new app does not affect the machines of the old one.
 	if rec := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"name":"one"}`, bearer("evil")...); rec.Code != http.StatusOK {
 		t.Errorf("a machine of the same name: %d %s", rec.Code, rec.Body)
 	}
@@ -178,19 +183,19 @@ func TestRecreatedAppHasNothingOfTheOldOne(t *testing.T) {
 	if got, err := owner.find(m.ID); err != nil || got.State != bourse.StateStarted {
 		t.Errorf("the former app's machine: %+v, %v", got, err)
 	}
-	// A caller with full permissions can destroy leftover machines by ID.
+	// A caller with full permissions can destroy the old app's machines by their IDs.
 	if rec := s.call(t, "DELETE", one+"?force=true", "", bearer("root")...); rec.Code != http.StatusOK {
 		t.Errorf("root destroys leftover machines: %d %s", rec.Code, rec.Body)
 	}
 }
 
-// A machine that was destroyed with its app is not in the list of the next app with the same name, even immediately
-// afterwards.
+// TestRecreatedAppHasNoDestroyedMachines checks that a machine that was destroyed with its app is
+// not in the list of a new app with the same name, even immediately afterwards.
 func TestRecreatedAppHasNoDestroyedMachines(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`)
-	s.view.freeze() // the destruction reaches it too late
+	s.view.freeze() // the view learns of the destruction too late
 	s.call(t, "DELETE", "/v1/apps/shop?force=true", "")
 	if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != http.StatusCreated {
 		t.Fatalf("create: %d %s", rec.Code, rec.Body)
@@ -200,13 +205,14 @@ func TestRecreatedAppHasNoDestroyedMachines(t *testing.T) {
 	}
 }
 
-// If two machines are created with the same name at the same time, both exist. The list tells which of them owns the
-// name, and a further create is refused from the view without asking the workers.
+// TestLaterMachineWithTheSameNameHasAConflict checks that, if two machines with the same name are
+// created at the same time, both exist, and the list shows which of them owns the name. A further
+// create is refused because of the view, without asking the workers.
 func TestLaterMachineWithTheSameNameHasAConflict(t *testing.T) {
 	s := start(t)
 	first := s.machine(t, "w1", "web", bourse.StateStarted)
 	second := s.machine(t, "w3", "web", bourse.StateStarted)
-	if second.Order < first.Order { // created in the same millisecond
+	if second.Order < first.Order { // both were created in the same millisecond
 		first, second = second, first
 	}
 	list := decodeBody[[]machinesapi.Machine](t, s.call(t, "GET", "/v1/apps/shop/machines", "").Body.Bytes())

@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// placeError returns the reply to an order that was not filled. It includes every refusal with its reason (invariant
-// 10).
+// placeError returns the reply for an order that was not filled. It contains every refusal with its
+// reason (invariant 10).
 func placeError(order *bourse.Order, decision *bourse.Decision, err error) error {
 	out := &endpoint.Reply{Err: err, Order: order.ID}
 	switch code := bourse.CodeOf(err); {
-	case code == bourse.CodeUnavailable, // list the workers that answered as well
-		code == bourse.CodeNotFound, code == bourse.CodeInvalid, // about the image or its program
+	case code == bourse.CodeUnavailable, // includes the refusals of the workers that did answer
+		code == bourse.CodeNotFound, code == bourse.CodeInvalid, // the image or its program is wrong
 		code == bourse.CodeFailedPrecondition && order.Reservation != "": // the reservation has ended
 		out.Refusals = decision.Refusals()
 	}
@@ -43,10 +43,12 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 	return out
 }
 
-// mayEncrypt reports whether the worker that refused may support encryption: its reason was another one.
+// mayEncrypt reports whether the worker that sent the refusal may support encryption, because it
+// refused for another reason.
 func mayEncrypt(r bourse.Refusal) bool { return r.Resource != bourse.LabelEncrypted }
 
-// pinnedError is placeError for a machine that must be on its volume's worker, so that no other region helps.
+// pinnedError is like placeError, for a machine that must be on its volume's worker. Another region
+// would not help then.
 func pinnedError(order *bourse.Order, refusals []bourse.Refusal, err error, text string) *endpoint.Reply {
 	for _, r := range refusals {
 		if r.Reason == bourse.RefusedVolume {

@@ -20,8 +20,9 @@ func (h *platformHandler) routes() []endpoint.Route {
 	}
 }
 
-// health reports whether the broker is ready. It does not call anyone. A broker is not ready if it does not know its
-// cluster yet or cannot reach any of its workers, because another broker may. A cluster without workers is healthy.
+// health reports whether the broker is ready, without calling other servers. A broker is not ready
+// if it does not know its cluster yet, or if it cannot reach any of its workers; clients should
+// then use another broker. A broker whose cluster has no workers is healthy.
 func (h *platformHandler) health(w http.ResponseWriter, _ *endpoint.Request) error {
 	if err := ready(h.Directory); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// proxied is a fabric with proxies: each one's reply, by its ID.
+// proxied is a fabric with proxies. It contains the reply of each proxy, by the proxy's ID.
 type proxied struct {
 	fabric.Fabric
 	says map[bourse.WorkerID]string
@@ -36,8 +36,8 @@ func (p proxied) Call(ctx context.Context, to bourse.Member, r *http.Request) (*
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(text))}, nil
 }
 
-// Every proxy is asked, and one that does not answer does not hide the others. A token for an app sees only that app,
-// whatever a proxy replies.
+// TestProxies checks that every proxy is asked, and that the reply contains the others if one does
+// not answer. A token for an app sees only that app, whatever a proxy replies.
 func TestProxies(t *testing.T) {
 	s := start(t, withTokens)
 	id := s.app(t, "shop", "acme").ID
@@ -48,7 +48,7 @@ func TestProxies(t *testing.T) {
 	says := map[bourse.WorkerID]string{
 		"p1": `{"id":"w1","region":"zzz","error":"x","routes":[` + route("shop", id) + "," + route("shop", "another") + "," + route("other", "1") + `]}`,
 		"p2": `{"routes":[{"app":7}]}`,
-		"p3": "", // never answers
+		"p3": "", // this proxy never answers
 	}
 	s = startOn(t, s.cluster, withTokens, func(c *broker.Config) {
 		c.View, c.Workers = s.view, proxied{s.cluster, says}

@@ -22,7 +22,8 @@ func quotas(text string) func(*broker.Config) {
 	}
 }
 
-// Each quota refuses what would exceed it, names itself in the error, and refuses nothing before.
+// TestQuotas checks that each quota refuses a request that would exceed it, is named in the error,
+// and refuses nothing before.
 func TestQuotas(t *testing.T) {
 	const machine = `{"config":` + hostConfig + `,"region":"gru"}`
 	for name, tt := range map[string]struct {
@@ -66,7 +67,8 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// Repeating an order that has already been filled returns its machine, even if the app has reached its quota.
+// TestQuotaPermitsRepeatedOrders checks that repeating an order that has already been filled
+// returns its machine, even if the app has reached its quota.
 func TestQuotaPermitsRepeatedOrders(t *testing.T) {
 	s := start(t, quotas(`{"app":{"machines":1}}`))
 	s.app(t, "default", "personal")

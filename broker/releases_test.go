@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// TestReleases makes the requests of a deploying client.
+// TestReleases makes the same requests as a client that deploys.
 func TestReleases(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
@@ -34,7 +34,7 @@ func TestReleases(t *testing.T) {
 	if got.ID != first.ID || got.Status != release.Complete || string(got.Metadata) != `{"took":3}` || string(got.Definition) != `{"app":"shop"}` {
 		t.Errorf("current is %+v", got)
 	}
-	for _, path := range []string{one[:len(one)-1], "/v1/apps/other/releases/" + string(first.ID)} { // another app's release is not found
+	for _, path := range []string{one[:len(one)-1], "/v1/apps/other/releases/" + string(first.ID)} { // another app's release must not be found
 		if rec := s.call(t, "PATCH", path, `{"status":"failed"}`, ann...); rec.Code != http.StatusNotFound {
 			t.Errorf("PATCH %s: %d %s", path, rec.Code, rec.Body)
 		}
@@ -54,7 +54,8 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// The oldest releases are deleted, and no version is reused.
+// TestReleasesAreLimited checks that the oldest releases are deleted, and that no version is
+// reused.
 func TestReleasesAreLimited(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "acme")
@@ -79,8 +80,8 @@ func TestReleasesAreLimited(t *testing.T) {
 	}
 }
 
-// A release whose client was killed becomes interrupted when the next one is running. A release that is waiting for
-// that is not affected.
+// TestReleasesOfKilledClients checks that a release whose client was killed becomes interrupted
+// when the next release is running. A release that waits for its turn is not affected.
 func TestReleasesOfKilledClients(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "acme")
@@ -92,11 +93,11 @@ func TestReleasesOfKilledClients(t *testing.T) {
 	for _, change := range []struct {
 		of   int
 		to   release.Status
-		want string // statuses afterwards, oldest first
+		want string // expected statuses, oldest release first
 	}{
 		{0, release.Complete, "complete pending pending pending"},
 		{1, release.Running, "complete running pending pending"},
-		{3, release.Failed, "complete running pending failed"}, // it did not get the leases
+		{3, release.Failed, "complete running pending failed"}, // this release did not get the leases
 		{2, release.Running, "complete interrupted running failed"},
 		{2, release.Complete, "complete interrupted complete failed"},
 	} {

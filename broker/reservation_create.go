@@ -33,7 +33,7 @@ func (rs *reservationHandler) createReservation(w http.ResponseWriter, r *endpoi
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromHolds(key.At(tags), holds))
 }
 
-// reserveError adds to placeError which of the orders was refused.
+// reserveError is like placeError, and also tells which of the orders was refused.
 func reserveError(orders []bourse.Order, decision *bourse.Decision, err error) error {
 	i := max(0, slices.IndexFunc(orders, func(o bourse.Order) bool { return o.ID == decision.Order }))
 	out := placeError(&orders[i], decision, err)
@@ -43,8 +43,8 @@ func reserveError(orders []bourse.Order, decision *bourse.Decision, err error) e
 	return out
 }
 
-// readReservation converts a request to one or more orders. Errors: invalid, not_found (an app), forbidden,
-// unavailable (no worker is known).
+// readReservation converts a request to one or more orders. Errors: invalid; not_found (an app);
+// forbidden; unavailable if no worker is known.
 func (rs *reservationHandler) readReservation(w http.ResponseWriter, r *endpoint.Request) ([]bourse.Order, error) {
 	var in machinesapi.CreateReservation
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -89,7 +89,8 @@ func (rs *reservationHandler) readReservation(w http.ResponseWriter, r *endpoint
 	return orders, nil
 }
 
-// readHold converts one order of a request, without its ID, and returns its count.
+// readHold converts one entry of a request to an order, without setting the order's ID. It also
+// returns how many such orders the entry requests.
 func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.ReserveOrder) (order bourse.Order, count int, err error) {
 	if in.Count != nil && (*in.Count < 1 || *in.Count > bourse.MaxReservedOrders) {
 		return order, 0, bourse.Errorf(bourse.CodeInvalid, "invalid count %d: use 1 to %d", *in.Count, bourse.MaxReservedOrders)
@@ -121,12 +122,13 @@ func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.Rese
 	return order, count, err
 }
 
-// orderError adds the index of the order to an error.
+// orderError adds the order's index to an error.
 func orderError(i int, err error) error {
 	return &bourse.Error{Code: bourse.CodeOf(err), Message: "orders[" + strconv.Itoa(i) + "]: " + bourse.MessageOf(err), Err: err}
 }
 
-// reservationKey returns the key that the client has chosen, in the body or the header, or a new one.
+// reservationKey returns the reservation's key, and whether the client has chosen it, in the body
+// or the header. If it has not, the key is new.
 func reservationKey(body, header string) (key bourse.ReservationKey, named bool, err error) {
 	if body != "" && header != "" && !strings.EqualFold(body, header) {
 		return "", false, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: header %s is %s", bourse.Quoted(body), machinesapi.HeaderOrderID, bourse.Quoted(header))
@@ -135,11 +137,11 @@ func reservationKey(body, header string) (key bourse.ReservationKey, named bool,
 	if chosen == "" {
 		return bourse.NewReservationKey(), false, nil
 	}
-	key = bourse.ReservationKey(strings.ToUpper(chosen)) // normalize the spelling
+	key = bourse.ReservationKey(strings.ToUpper(chosen)) // clients may write the key in lower case
 	return key, true, key.Validate()
 }
 
-// holdTime decodes a required TTL.
+// holdTime decodes the TTL of a request, which is required.
 func holdTime(seconds *int64) (time.Duration, error) {
 	const most = int64(bourse.MaxHold / time.Second)
 	if seconds == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// reservationHandler serves the endpoints of reservations. A broker does not store reservations, because a
-// reservation's ID encodes its workers.
+// reservationHandler serves the endpoints of reservations. The broker does not store reservations;
+// the ID of a reservation encodes the workers that do.
 type reservationHandler struct {
 	*Config
 	gate *endpoint.Gate
@@ -30,7 +30,8 @@ func (rs *reservationHandler) routes() []endpoint.Route {
 	}
 }
 
-// listReservations lists the reservations of the apps that the caller may use, as the workers report them.
+// listReservations asks all workers for their holds, and lists the reservations of the apps that
+// the caller may use.
 func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoint.Request) error {
 	var foreign func(*bourse.Hold) bool
 	if !r.Who.Cluster() {
@@ -52,8 +53,8 @@ func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoin
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// reservationOf asks the workers of the path's reservation for their holds. Errors: invalid, not_found (also if it
-// belongs to another caller).
+// reservationOf asks the workers of the path's reservation for their holds. Errors: invalid;
+// not_found, even if the reservation exists but belongs to another caller.
 func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reservation, error) {
 	h := lookup.Reservation{ID: bourse.ReservationID(r.PathValue("reservation"))}
 	if !r.Who.Cluster() {
@@ -82,8 +83,8 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 	return h, nil
 }
 
-// reserved reports, from the key alone, whether a reservation belongs to an app that the caller may use. It is needed
-// if nothing is left of the reservation or no worker answers.
+// reserved determines from a reservation's key alone whether it belongs to an app that the caller
+// may use. It is used if no holds of the reservation remain or no worker answers.
 func (rs *reservationHandler) reserved(r *endpoint.Request, key bourse.ReservationKey) bool {
 	mine, err := rs.gate.AppsOf(r)
 	return err == nil && slices.ContainsFunc(mine, func(app bourse.App) bool { return key.In(app.ID) == key })
@@ -107,8 +108,8 @@ func (rs *reservationHandler) getReservation(w http.ResponseWriter, r *endpoint.
 	return writeReservation(w, &h)
 }
 
-// extendReservation extends all holds or none, as far as possible. If a hold expires or a worker becomes unreachable
-// between the check and the extension, the error says so.
+// extendReservation extends either all holds of a reservation or none. This can fail in between: if
+// a hold expires or a worker becomes unreachable after the check, the error says so.
 func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ExtendReservation
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -136,10 +137,10 @@ func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoi
 	return writeReservation(w, &now)
 }
 
-// releaseReservation is idempotent: releasing a missing reservation succeeds. Holds on unreachable workers expire
-// automatically.
+// releaseReservation releases all holds of a reservation. It is idempotent: releasing a missing
+// reservation succeeds. Holds on unreachable workers expire automatically.
 func (rs *reservationHandler) releaseReservation(w http.ResponseWriter, r *endpoint.Request) error {
-	h, err := rs.reservationOf(r) // checks whose it is
+	h, err := rs.reservationOf(r) // checks who owns the reservation
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,8 @@ func (s *setup) reserve(t testing.TB, body string, header ...string) machinesapi
 	return decodeBody[machinesapi.Reservation](t, rec.Body.Bytes())
 }
 
-// The ID contains the workers: another broker that has not seen the reservation can show, extend and release it.
+// TestReservationsAreStoredOnWorkers checks that a broker that has not seen a reservation can show,
+// extend and release it, because its ID contains the workers.
 func TestReservationsAreStoredOnWorkers(t *testing.T) {
 	s := start(t)
 	began := time.Now()
@@ -48,7 +49,7 @@ func TestReservationsAreStoredOnWorkers(t *testing.T) {
 		t.Errorf("holds (-want +got):\n%s", diff)
 	}
 
-	api := startOn(t, s.cluster).client(t) // another broker
+	api := startOn(t, s.cluster).client(t) // a client of another broker
 	shown, err := api.Reservations().Get(t.Context(), got.ID)
 	if diff := cmp.Diff(got, shown); err != nil || diff != "" {
 		t.Errorf("shown: %v (-created +shown):\n%s", err, diff)
@@ -67,7 +68,8 @@ func TestReservationsAreStoredOnWorkers(t *testing.T) {
 	}
 }
 
-// If one hold has expired, it is shown as gone, and nothing is extended.
+// TestReservationWithAnExpiredHold checks that an expired hold is shown as gone, and that the
+// reservation can then not be extended.
 func TestReservationWithAnExpiredHold(t *testing.T) {
 	s := start(t)
 	api := s.client(t)
@@ -100,7 +102,8 @@ func TestReservationWithAnExpiredHold(t *testing.T) {
 	}
 }
 
-// A hold may expire between the check and the extension. The error says so.
+// TestHoldExpiresDuringExtend checks that, if a hold expires between the check and the extension,
+// the error says so.
 func TestHoldExpiresDuringExtend(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -124,8 +127,8 @@ func TestHoldExpiresDuringExtend(t *testing.T) {
 	}
 }
 
-// The reservation's ID contains the ID that the client has chosen in the body or the header. Repeating the request
-// returns the same reservation.
+// TestReserveWithAChosenID checks that a reservation's ID contains the ID that the client has
+// chosen in the body or the header, and that repeating the request returns the same reservation.
 func TestReserveWithAChosenID(t *testing.T) {
 	app := bourse.DefaultApp(bourse.App{})
 	id := string(bourse.ReservationKey("01J00000000000000000000000").In(app.ID))
@@ -145,7 +148,8 @@ func TestReserveWithAChosenID(t *testing.T) {
 	}
 }
 
-// If there is no capacity, the reply contains all refusals, the refused order, and where to find the decision.
+// TestReserveRefused checks the reply if there is no capacity. It must contain all refusals, the
+// refused order, and the place where the decision can be read.
 func TestReserveRefused(t *testing.T) {
 	s := start(t)
 	s.workers["w3"].full = true
@@ -159,7 +163,8 @@ func TestReserveRefused(t *testing.T) {
 	}
 }
 
-// A machine is created from a reservation that has ended.
+// TestCreateFromAnEndedReservation checks the reply to a request to create a machine from a
+// reservation that has ended.
 func TestCreateFromAnEndedReservation(t *testing.T) {
 	s := start(t)
 	made := s.reserve(t, `{"orders":[{}]}`)
@@ -179,7 +184,8 @@ func TestCreateFromAnEndedReservation(t *testing.T) {
 	}
 }
 
-// A token for one app can reserve capacity for that app, and sees no other app's reservations.
+// TestReservationsBelongToTheirApps checks that a token for one app can reserve capacity for that
+// app, and sees no reservations of other apps.
 func TestReservationsBelongToTheirApps(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "personal")
@@ -211,7 +217,8 @@ func TestReservationsBelongToTheirApps(t *testing.T) {
 	}
 }
 
-// Invalid input gets a clear typed error and reserves nothing.
+// TestHostileReservations checks that invalid input causes an error with the right code and a clear
+// text, and reserves nothing.
 func TestHostileReservations(t *testing.T) {
 	one := func(order string) string { return `{"orders":[{"region":"gru"},` + order + `]}` }
 	require := func(r string) string { return one(`{"config":{"requirements":` + r + `}}`) }
@@ -305,7 +312,7 @@ func TestHostileReservationPaths(t *testing.T) {
 		{"GET", reservePath + "/01J00000000000000000000000-aaaaaa", "", 404},
 		{"GET", reservePath + "/..%2f..%2fetc-aaaaaa", "", 400},
 		{"DELETE", reservePath + "/x", "", 400},
-		{"DELETE", reservePath + "/01J00000000000000000000000-ffffff", "", 200}, // there are no holds
+		{"DELETE", reservePath + "/01J00000000000000000000000-ffffff", "", 200}, // this reservation has no holds
 		{"PATCH", good, ``, 400},
 		{"PATCH", good, `{}`, 400},
 		{"PATCH", good, `{"ttl_seconds":null}`, 400},
@@ -339,7 +346,8 @@ func FuzzReserve(f *testing.F) {
 		`{"id":"01J00000000000000000000000","orders":[{"count":-1}]}`, `{"orders":[{"config":{"image":"nginx","rootfs":{"size_gb":1}}}],"deadline":"1s"}`)
 }
 
-// Holds that a worker reports for another reservation or another worker are ignored.
+// TestHoldsForOtherWorkersAreIgnored checks that holds are ignored if a worker reports them for
+// another reservation or another worker.
 func TestHoldsForOtherWorkersAreIgnored(t *testing.T) {
 	for name, lie := range map[string]func(*bourse.Hold){
 		"another's tag":  func(h *bourse.Hold) { h.Tag = 0xbbbbbb },
@@ -358,8 +366,9 @@ func TestHoldsForOtherWorkersAreIgnored(t *testing.T) {
 	}
 }
 
-// A worker that reports another tenant's hold does not hide the other holds from their owner: they can be shown,
-// listed and released, and the worker is no longer asked.
+// TestForeignHoldDoesNotHideTheReservation checks that a worker that reports another tenant's hold
+// does not hide a reservation's remaining holds from their owner. They can be shown, listed and
+// released, and that worker is no longer asked.
 func TestForeignHoldDoesNotHideTheReservation(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
@@ -394,8 +403,9 @@ func TestForeignHoldDoesNotHideTheReservation(t *testing.T) {
 	}
 }
 
-// A list contains the holds for the caller's apps, and names the workers that do not answer. Holds that a worker
-// reports for another worker are ignored.
+// TestReservationListContainsOnlyOwnOnes checks that a list contains the holds for the caller's
+// apps, and names the workers that do not answer. Holds that a worker reports for another worker
+// are ignored.
 func TestReservationListContainsOnlyOwnOnes(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
@@ -411,7 +421,7 @@ func TestReservationListContainsOnlyOwnOnes(t *testing.T) {
 		}
 		return ids, rec.Header().Get(machinesapi.HeaderUnreachable)
 	}
-	part := both.Holds[0].ID // shop's hold
+	part := both.Holds[0].ID // the hold for app shop
 	for token, want := range map[string][]bourse.ReservationID{"root": {mine.ID, both.ID}, "acme": {mine.ID, part}, "shop": {mine.ID, part}} {
 		got, _ := list(token)
 		slices.Sort(got)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestEveryEndpointIsDocumented compares the table in docs/api.md with the routes.
+// TestEveryEndpointIsDocumented checks that the table in docs/api.md lists exactly the existing
+// routes.
 func TestEveryEndpointIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/api.md")
 	if err != nil {
@@ -37,7 +38,7 @@ func TestEveryEndpointIsDocumented(t *testing.T) {
 	}
 }
 
-// notInClient lists path segments that the Go client does not call, with the reasons.
+// notInClient contains path segments that the Go client does not use, with the reasons.
 var notInClient = map[string]string{
 	"schedule":       "is for curl; the client has tasks",
 	"ip_assignments": "flyctl asks; there are none to assign",
@@ -49,8 +50,8 @@ var notInClient = map[string]string{
 	"targets":        "is for Prometheus",
 }
 
-// Package machinesapi contains the segments of every path. TestEachCallHasACommand in package cmd/bourse checks that
-// every call has a command.
+// TestEveryEndpointHasACall checks that package machinesapi contains the segments of every path.
+// TestEachCallHasACommand in package cmd/bourse checks that every call has a command.
 func TestEveryEndpointHasACall(t *testing.T) {
 	files, err := filepath.Glob("../machinesapi/*.go")
 	if err != nil || len(files) == 0 {

@@ -18,16 +18,17 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// reach describes who may call an endpoint.
+// reach is the expected answer to the question who may call an endpoint.
 type reach struct {
-	of      string // anyone, token, app, machine, metrics, cluster
+	of      string // required permission: anyone, token, app, machine, metrics or cluster
 	changes bool
-	narrow  bool // it shows a machine token no other machines
+	narrow  bool // a machine token may call the endpoint, which shows it no other machines
 }
 
-// reaches determines from an endpoint's path who may call it: the first entry that is a prefix of the path applies. A
-// path without an entry belongs to a new noun, which needs a line here. So does a path with other permissions than
-// its neighbors.
+// reaches determines from an endpoint's path who may call it. The first entry applies whose path is
+// a prefix of the endpoint's path. If a path has no entry, it belongs to a new noun, and an entry
+// must be added here. The same is true for a path whose permissions differ from those of similar
+// paths.
 var reaches = []struct{ path, of string }{
 	{"/v1/health", "anyone"},
 	{"/v1/platform/regions", "anyone"},
@@ -57,12 +58,12 @@ var reaches = []struct{ path, of string }{
 	{"/v1/tokens", "token"},
 }
 
-// narrow lists the endpoints that are not about a single machine but may be called with a machine token, because they
-// show it no other machines.
+// narrow contains the endpoints that are not about a single machine, but may be called with a
+// machine token because they show it no other machines.
 var narrow = []string{"GET /v1/apps", "GET /v1/apps/{app}", "GET /v1/apps/{app}/machines", "GET /v1/machines", "GET /v1/tokens/current"}
 
-// reachOf returns who may call an endpoint. Methods other than GET change something. The result is compared with the
-// gate's decision.
+// reachOf returns who may call an endpoint. It assumes that every method except GET changes
+// something.
 func reachOf(pattern string) (reach, bool) {
 	method, path, _ := strings.Cut(pattern, " ")
 	for _, r := range reaches {
@@ -73,15 +74,15 @@ func reachOf(pattern string) (reach, bool) {
 	return reach{}, false
 }
 
-// kind is a kind of token in the test, with its permissions in the terms of the table.
+// kind is a kind of token in the test. Its permissions are described with the terms of reaches.
 type kind struct {
 	name     string
-	grant    *inventory.Token // nil: no token, or an unknown one
+	grant    *inventory.Token // nil: there is no token, or it is unknown
 	shown    string
 	ended    bool
-	apps     bool // permits app web
-	machine  bool // permits only the test's machine
-	other    bool // permits only another machine
+	apps     bool // the token permits app web
+	machine  bool // the token permits only the test's machine
+	other    bool // the token permits only another machine
 	readOnly bool
 	cluster  bool
 }
@@ -110,7 +111,7 @@ func kinds(now time.Time) []kind {
 	}
 }
 
-// want returns the expected result according to the table.
+// want returns the expected code for calling an endpoint with this kind of token.
 func (k *kind) want(to reach) bourse.Code {
 	narrow := k.machine || k.other
 	switch {
@@ -128,7 +129,8 @@ func (k *kind) want(to reach) bourse.Code {
 	return ""
 }
 
-// Calls every endpoint with every kind of token.
+// TestEveryEndpointAndEveryToken calls every endpoint with every kind of token, and compares the
+// gate's decision with reaches.
 func TestEveryEndpointAndEveryToken(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	book := tokenBook{}
@@ -182,7 +184,7 @@ func TestEveryEndpointAndEveryToken(t *testing.T) {
 	}
 }
 
-// appsOnly is a view with app web of acme.
+// appsOnly is a view that contains only app web of organization acme.
 type appsOnly struct{ lookup.View }
 
 func (appsOnly) InSync() bool { return true }

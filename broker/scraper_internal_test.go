@@ -18,7 +18,8 @@ func (aScraper) Identify(context.Context, string) (endpoint.Identity, error) {
 	return endpoint.Identity{Name: "scraper", Scraper: true}, nil
 }
 
-// A scraper's token or certificate permits reading metrics, and no other endpoint that requires credentials.
+// TestScraperReadsOnlyMetrics checks that a scraper can read metrics with its token or certificate,
+// but cannot use any other endpoint that requires credentials.
 func TestScraperReadsOnlyMetrics(t *testing.T) {
 	s, routes, _ := compose(&Config{Tokens: aScraper{}, Certified: func(*tls.ConnectionState) (endpoint.Identity, bool) {
 		return endpoint.Identity{Name: "prometheus", Scraper: true}, true

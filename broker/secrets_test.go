@@ -22,7 +22,7 @@ import (
 
 const secretsPath = "/v1/apps/shop/secrets"
 
-// startSealing starts a broker with a key for secrets and an app "shop".
+// startSealing starts a broker that has a key for secrets, and creates app "shop".
 func startSealing(t *testing.T, change ...func(*broker.Config)) (*setup, *fakeSecrets, *seal.Keys) {
 	t.Helper()
 	view := newFakeSecrets()
@@ -94,7 +94,7 @@ func TestSecretVersionsIncrease(t *testing.T) {
 		}
 		last = out.Version
 	}
-	grows(false, "DELETE", secretsPath+"/a-random-name-that-no-one-has", "", 200) // clients use this to learn the version
+	grows(false, "DELETE", secretsPath+"/a-random-name-that-no-one-has", "", 200) // clients use this call to find out the current version
 	grows(true, "POST", secretsPath, `{"values":{"A":"1","B":"2"}}`, 200)
 	grows(false, "DELETE", secretsPath+"/nosuch", "", 200)
 	grows(false, "POST", secretsPath, `{"values":{"nosuch":null}}`, 200)
@@ -111,8 +111,8 @@ func TestSecretVersionsIncrease(t *testing.T) {
 	}
 }
 
-// Two brokers with the same view change secrets at the same time. Their versions are distinct, and each broker's
-// versions increase.
+// TestBrokersNeverReuseASecretVersion checks that, if two brokers with the same view change secrets
+// at the same time, no version is used twice, and each broker's versions increase.
 func TestBrokersNeverReuseASecretVersion(t *testing.T) {
 	view := newFakeSecrets()
 	seals, _ := sealing(view)
@@ -178,8 +178,8 @@ func TestSecretsAreLimited(t *testing.T) {
 	}
 }
 
-// Another tenant can neither read nor set an app's secrets, and a new app with the name of a deleted one has none of
-// its secrets.
+// TestSecretsBelongToTheirApp checks that another tenant can neither read nor set an app's secrets,
+// and that a new app with the name of a deleted one has none of its secrets.
 func TestSecretsBelongToTheirApp(t *testing.T) {
 	view := newFakeSecrets()
 	seals, _ := sealing(view)
@@ -241,8 +241,9 @@ func TestFlyGoSecrets(t *testing.T) {
 	}
 }
 
-// An order has the latest known version, even if its client asks for an older one. A client that wants no secrets
-// gets none.
+// TestOrdersHaveTheLatestSecrets checks that an order contains the latest known version of the
+// secrets, even if the client asks for an older one. If the client asks for no secrets, the order
+// contains none.
 func TestOrdersHaveTheLatestSecrets(t *testing.T) {
 	s, view, _ := startSealing(t)
 	place := func(more string) bourse.Options {
@@ -269,14 +270,15 @@ func TestOrdersHaveTheLatestSecrets(t *testing.T) {
 	view.mu.Lock()
 	view.getErr = errors.New("the view's file is being made again")
 	view.mu.Unlock()
-	if o := place(""); o.Secrets != 0 || o.SkipSecrets { // the worker has its own view
+	if o := place(""); o.Secrets != 0 || o.SkipSecrets { // the worker uses its own view
 		t.Errorf("while the view cannot be read: %+v", o)
 	}
 }
 
-// Every order, update, start and restart contains the keys of its app, so that the worker can decrypt the app's
-// secrets at later starts without a broker, including secrets that are set later. Requests for quotes and other calls
-// do not contain keys.
+// TestWorkersReceiveTheirAppsKeys checks that every order, update, start and restart contains the
+// keys of its app. With the keys, the worker can decrypt the app's secrets at later starts without
+// a broker, including secrets that are set later. Requests for quotes and other calls must not
+// contain keys.
 func TestWorkersReceiveTheirAppsKeys(t *testing.T) {
 	view := newFakeSecrets()
 	seals, keys := sealing(view)

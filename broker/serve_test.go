@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A panic fails a single request. The reply contains a request ID that is also in the log, the cause is only in the
-// log, and the process continues.
+// TestPanicFailsOneRequest checks that a panic makes only one request fail, and the process
+// continues. The reply contains a request ID that is also in the log. The cause is only in the log.
 func TestPanicFailsOneRequest(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStarted)
@@ -33,7 +33,8 @@ func TestPanicFailsOneRequest(t *testing.T) {
 	}
 }
 
-// A request that changes something has one line in the log, a read has none.
+// TestRequestLog checks that a request that changes something adds one line to the log, and that a
+// read adds none.
 func TestRequestLog(t *testing.T) {
 	s := start(t)
 	s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`)
@@ -52,7 +53,8 @@ func TestRequestLog(t *testing.T) {
 	}
 }
 
-// A panic in the call of one of several workers counts as no answer from that worker.
+// TestPanicInOneOfManyCalls checks that, if calling one of several workers causes a panic, that
+// worker is treated as if it had not answered.
 func TestPanicInOneOfManyCalls(t *testing.T) {
 	s := startBlind(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)

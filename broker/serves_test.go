@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestServicesThatCannotBeServed checks that create, update and quote reject such services with a sentence. For an
-// image, whose machines may have a network of their own, they are accepted.
+// TestServicesThatCannotBeServed checks that create, update and quote reject services that a host
+// process cannot have, with an explanation. They accept the same services for an image, whose
+// machines may have a network of their own.
 func TestServicesThatCannotBeServed(t *testing.T) {
 	config := func(services string) string {
 		return `{"region":"gru","config":` + strings.Replace(hostConfig, "{", `{"services":`+services+`,`, 1) + `}`

@@ -9,13 +9,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Clients encode the same request in several ways, and all of them are accepted.
+// TestSpellings checks that all encodings of the same request that clients use are accepted.
 func TestSpellings(t *testing.T) {
 	config := func(more string) string {
 		return `{"config":{"image":"host","init":{"exec":["true"]},` + more + `}}`
 	}
 	for _, c := range []struct {
-		path, body string // below a machine of the app "shop", or from "/v1"
+		path, body string // relative to a machine of app "shop", unless it begins with "/v1"
 		want       int
 	}{
 		{"/stop", `{"timeout":"5s"}`, 200},
@@ -39,7 +39,7 @@ func TestSpellings(t *testing.T) {
 		{"/restart?timeout=5x", ``, 400},
 		{"/restart?force_stop=maybe", ``, 400},
 		{"/lease?ttl=30", ``, 201},
-		{"/lease/?ttl=30", ``, 201}, // as sent by the Terraform provider
+		{"/lease/?ttl=30", ``, 201}, // the Terraform provider sends this
 		{"/lease", `{"ttl":30}`, 201},
 		{"/lease", `{"ttl":"30"}`, 400},
 		{"/v1/apps/shop/machines", config(`"stop_config":{"timeout":"5s","signal":"SIGTERM"}`), 200},
@@ -66,7 +66,8 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// Objects of another app are not found below an app, whatever the request, and are not affected.
+// TestIDsOfAnotherApp checks that objects of another app are not found under an app's path,
+// whatever the request, and are not affected.
 func TestIDsOfAnotherApp(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")

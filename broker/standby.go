@@ -6,10 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// prepareStandby prepares an order for a standby. The machine is created without starting it, and is started when one of
-// the machines that it backs up is lost. Those must be machines of the order's app. Requests do not start a standby,
-// even if it has services. Errors: invalid, unavailable (the worker of one of the machines does not answer, and the
-// view does not have the machine).
+// prepareStandby checks the order for a standby and changes it so that the machine is created but
+// not started. A standby backs up one or more primary machines, which must belong to the order's
+// app, and is started when one of them is lost. Errors: invalid; unavailable if the worker of a
+// primary machine does not answer and the view does not contain that machine.
 func (h *orderHandler) prepareStandby(ctx context.Context, order *bourse.Order) error {
 	if len(order.Config.Standbys) == 0 {
 		return nil

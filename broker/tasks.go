@@ -34,7 +34,8 @@ func (h *taskHandler) routes() []endpoint.Route {
 	}
 }
 
-// runTask runs a task and replies with its result, even if the program failed, or with all refusals.
+// runTask runs a task. It replies with the task's result, even if the program failed, or with all
+// refusals.
 func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.RunTask
 	if err := endpoint.DecodeTask(w, r, &in); err != nil {
@@ -50,8 +51,8 @@ func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error 
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromTask(fill.Task, fill.Again))
 }
 
-// streamTask is like runTask, but streams lines: the acceptance, the parts of the answer as they arrive, and the
-// result.
+// streamTask is like runTask, but replies with a stream of lines: first the acceptance, then the
+// parts of the answer as they arrive, and last the result.
 func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in *machinesapi.RunTask) error {
 	out := codec.NewWriter(w)
 	fill, err := h.placeTask(w, r, r.App(), in, func(part []byte) {
@@ -64,7 +65,7 @@ func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in 
 		default:
 			line.OutputBase64 = part
 		}
-		_ = out.Write(line) // if the caller has disconnected, the request's context ends
+		_ = out.Write(line) // if the caller has disconnected, the request's context is canceled as well
 	})
 	switch {
 	case err == nil:
@@ -78,8 +79,9 @@ func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in 
 	}})
 }
 
-// schedule is the short form of runTask: the reply's body is the program's answer. If the program fails, the status
-// is 502, or 504 if it exceeded its time limit, and the body is runTask's.
+// schedule is the short form of runTask. The body of its reply is the program's answer. If the
+// program fails, the status is 502, or 504 if it exceeded its time limit, and the body is the same
+// as runTask's.
 func (h *taskHandler) schedule(w http.ResponseWriter, r *endpoint.Request) error {
 	var short machinesapi.Schedule
 	if err := endpoint.DecodeTask(w, r, &short); err != nil {
@@ -107,7 +109,8 @@ func (h *taskHandler) schedule(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusBadGateway, machinesapi.FromTask(result, fill.Again))
 }
 
-// placeTask places an order for a task. If output is not nil, it receives the parts of the answer.
+// placeTask places an order for a task. If output is not nil, it is called with each part of the
+// answer.
 func (h *taskHandler) placeTask(w http.ResponseWriter, r *endpoint.Request, name bourse.AppName, in *machinesapi.RunTask, output func([]byte)) (*bourse.Fill, error) {
 	order, err := h.taskOrder(r, name, in)
 	if err != nil {
@@ -128,7 +131,8 @@ func (h *taskHandler) placeTask(w http.ResponseWriter, r *endpoint.Request, name
 	return &fill, nil
 }
 
-// taskOrder converts a request to an order. Errors: invalid, not_found (the app), unavailable (no worker is known).
+// taskOrder converts a request to an order. Errors: invalid; not_found (the app); unavailable if no
+// worker is known.
 func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *machinesapi.RunTask) (bourse.Order, error) {
 	chosen, err := chosenID(r)
 	if err != nil {
@@ -142,7 +146,7 @@ func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *ma
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	if config.Image != "" { // only a cold task has its own config to validate
+	if config.Image != "" { // only a cold task has a config of its own, which must be valid
 		if _, err := workload.Review(&config); err != nil {
 			return bourse.Order{}, err
 		}

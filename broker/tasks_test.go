@@ -18,7 +18,8 @@ const (
 	schedulePath = "/schedule"
 )
 
-// work determines how a task ends: "answer:x" is answered with x, anything else with the payload.
+// work runs a task on a worker: tasks named "fails" and "hangs" fail, and the answer of any other
+// task is its payload.
 func (c *cluster) work(order bourse.Order, m bourse.Member) *bourse.TaskResult {
 	r := &bourse.TaskResult{
 		Order: order.ID, Name: order.Task.Name, Worker: m.ID, Region: m.Region, Machine: "aaaaaa00000001", End: bourse.TaskAnswered,
@@ -42,7 +43,7 @@ func TestTaskRequestAndReply(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
 		want bourse.TaskOrder
-		out  string // the part of the reply that depends on the payload
+		out  string // expected part of the reply that depends on the payload
 	}{
 		"JSON": {
 			`{"task":"inc","payload": {"N": 41},"timeout":"2s"}`,
@@ -88,7 +89,8 @@ func TestTaskRequestAndReply(t *testing.T) {
 	}
 }
 
-// The reply to a task that was run is 200, even if it failed. In the short form, the status shows the failure.
+// TestFailedTasks checks that the reply to a task has status 200 even if the task failed, but that
+// the status of the short form shows the failure.
 func TestFailedTasks(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -106,7 +108,8 @@ func TestFailedTasks(t *testing.T) {
 	}
 }
 
-// With Accept: application/x-ndjson, the answer is streamed as it is written.
+// TestTaskStream checks that, if the request has Accept: application/x-ndjson, the answer is
+// streamed as it is written.
 func TestTaskStream(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -124,7 +127,7 @@ func TestTaskStream(t *testing.T) {
 	if last := decodeBody[machinesapi.TaskLine](t, []byte(lines[3])); last.Result == nil || !last.Result.OK || last.Result.ID != id {
 		t.Errorf("the last line is %s", lines[3])
 	}
-	for _, w := range s.workers { // an error before the first line is a regular reply
+	for _, w := range s.workers { // an error before the first line has an ordinary reply
 		w.full = true
 	}
 	if rec := s.call(t, http.MethodPost, tasksPath, `{"task":"inc"}`, "Accept", "application/x-ndjson"); rec.Code != http.StatusUnprocessableEntity {
@@ -132,7 +135,8 @@ func TestTaskStream(t *testing.T) {
 	}
 }
 
-// A task with its own program is an order for a machine that runs only the task.
+// TestColdTaskRequest checks that a task with a program of its own becomes an order for a machine
+// that runs only this task.
 func TestColdTaskRequest(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -170,7 +174,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// An order ID that the caller has chosen makes the order repeatable.
+// TestTaskOrderID checks that an order can be repeated if the caller has chosen its ID.
 func TestTaskOrderID(t *testing.T) {
 	s := start(t)
 	shop, first := s.app(t, "shop", "personal"), bourse.DefaultApp(bourse.App{})
@@ -274,7 +278,8 @@ func soundTask(t *testing.T, s *setup) {
 	}
 }
 
-// Unknown members of /schedule are requirements. They are sent to the workers, which refuse unknown ones.
+// TestScheduleSendsEveryRequirement checks that unknown members of a request to /schedule become
+// requirements. They are sent to the workers, which refuse those that they do not know.
 func TestScheduleSendsEveryRequirement(t *testing.T) {
 	s := start(t)
 	s.call(t, http.MethodPost, schedulePath, `{"Task":"inc","Requirements":{"Region":"gru","Slots":2,"Zone":"b","tapes":3,"Nothing":null}}`)

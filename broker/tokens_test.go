@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// tokenBook is an in-memory store of created tokens.
+// tokenBook is an in-memory store of tokens that were created through the API.
 type tokenBook struct {
 	mu      sync.Mutex
 	tokens  []inventory.Token
@@ -56,7 +56,7 @@ func (b *tokenBook) issued(now func() time.Time) *endpoint.Issued {
 	return endpoint.NewIssued(b, b.changed, func() bool { return !b.young }, now)
 }
 
-// both combines the tokens of a file and created ones.
+// both accepts the tokens of a file as well as those that were created through the API.
 type both struct {
 	tokenMap
 	*endpoint.Issued
@@ -69,8 +69,9 @@ func (b both) Identify(ctx context.Context, token string) (endpoint.Identity, er
 	return b.Issued.Identify(ctx, token)
 }
 
-// issuing is a broker that creates tokens. Its file has a token for the whole cluster and two of acme; the apps shop
-// and till belong to acme, and zoo to another organization.
+// issuing starts a broker that creates tokens. The tokens "root", "acme" and "shop" come from its
+// file: root is valid for the whole cluster, acme for the organization acme, and shop for one app
+// of acme. The apps shop and till belong to acme, and zoo belongs to another organization.
 func issuing(t *testing.T, now *time.Time) (*setup, *tokenBook) {
 	book := &tokenBook{changed: make(chan struct{}, 1)}
 	s := start(t, func(c *broker.Config) {
@@ -90,14 +91,14 @@ func issuing(t *testing.T, now *time.Time) (*setup, *tokenBook) {
 	return s, book
 }
 
-// with sends a request with a token.
+// with sends a request with the given token.
 func (s *setup) with(t *testing.T, token, method, path, body string) (int, []byte) {
 	t.Helper()
 	rec := s.call(t, method, path, body, "Authorization", "Bearer "+token)
 	return rec.Code, rec.Body.Bytes()
 }
 
-// token creates a token.
+// token creates a token with the token by.
 func (s *setup) token(t *testing.T, by, body string) machinesapi.Token {
 	t.Helper()
 	status, reply := s.with(t, by, "POST", "/v1/tokens", body)
@@ -107,14 +108,15 @@ func (s *setup) token(t *testing.T, by, body string) machinesapi.Token {
 	return decodeBody[machinesapi.Token](t, reply)
 }
 
-// created places an order for an app with the cluster's token.
+// created creates a machine of an app with the token for the whole cluster.
 func (s *setup) created(t *testing.T, app string) machinesapi.Machine {
 	t.Helper()
 	_, reply := s.with(t, "root", "POST", "/v1/apps/"+app+"/machines", `{"config":`+hostConfig+`}`)
 	return decodeBody[machinesapi.Machine](t, reply)
 }
 
-// A token can never create one that permits more than itself.
+// TestTokenCannotExceedItsCreator checks that a token cannot be used to create a token that permits
+// more than itself.
 func TestTokenCannotExceedItsCreator(t *testing.T) {
 	s, _ := issuing(t, nil)
 	shop, till := s.created(t, "shop"), s.created(t, "till")
@@ -178,7 +180,8 @@ func TestTokenCannotExceedItsCreator(t *testing.T) {
 	}
 }
 
-// A token is invalid after its expiry, and cannot expire after the token with which it was created.
+// TestTokensExpireByTheBrokersClock checks that a token is invalid after its expiry, and cannot
+// expire later than the token with which it was created.
 func TestTokensExpireByTheBrokersClock(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s, _ := issuing(t, &now)
@@ -207,7 +210,8 @@ func TestTokensExpireByTheBrokersClock(t *testing.T) {
 	}
 }
 
-// Which tokens a caller can see and revoke, and what happens to the tokens created with them.
+// TestRevoke checks which tokens a caller can see and revoke, and what happens to the tokens that
+// were created with a revoked one.
 func TestRevoke(t *testing.T) {
 	s, book := issuing(t, nil)
 	admin := s.token(t, "acme", `{"name":"admin"}`)
@@ -272,7 +276,8 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// A machine token can only see and change its machines, and lists contain no others.
+// TestMachineToken checks that a machine token can only be used to see and change its machines, and
+// that lists contain no other machines.
 func TestMachineToken(t *testing.T) {
 	s, _ := issuing(t, nil)
 	mine, other, till := s.created(t, "shop"), s.created(t, "shop"), s.created(t, "till")
@@ -316,8 +321,8 @@ func TestMachineToken(t *testing.T) {
 	}
 }
 
-// A broker that does not know all tokens yet does not reject a token as unknown. A token from the file is valid
-// immediately.
+// TestNewBrokerRejectsNoToken checks that a broker that does not know all tokens yet does not
+// reject a token as unknown. A token from the file is valid immediately.
 func TestNewBrokerRejectsNoToken(t *testing.T) {
 	s, book := issuing(t, nil)
 	token := endpoint.NewToken()
@@ -335,7 +340,7 @@ func TestNewBrokerRejectsNoToken(t *testing.T) {
 
 func TestDeployToken(t *testing.T) {
 	s, _ := issuing(t, nil)
-	status, reply := s.with(t, "acme", "POST", "/v1/apps/shop/deploy_token", `{"expiry":"175200h"}`) // as clients request it
+	status, reply := s.with(t, "acme", "POST", "/v1/apps/shop/deploy_token", `{"expiry":"175200h"}`) // clients send the expiry in this form
 	token := decodeBody[machinesapi.NewDeployToken](t, reply).Token
 	if status != 200 || token == "" {
 		t.Fatalf("status %d: %s", status, reply)
@@ -347,7 +352,7 @@ func TestDeployToken(t *testing.T) {
 	}
 }
 
-// The number of an organization's tokens in the view is limited.
+// TestTokensAreLimited checks that the number of an organization's tokens in the view is limited.
 func TestTokensAreLimited(t *testing.T) {
 	s, book := issuing(t, nil)
 	for range 1000 {

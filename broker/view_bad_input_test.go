@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/query"
 )
 
-// realQueries queries a real view. A subscription ends with its first line, because nobody reads further.
+// realQueries queries a real view. It ends each subscription after the first line, because the test
+// does not read further.
 type realQueries struct{ *query.Engine }
 
 var _ broker.Queries = realQueries{}
@@ -23,7 +24,7 @@ func (q realQueries) Subscribe(w http.ResponseWriter, r *http.Request) error {
 	return q.Engine.Subscribe(&lastLine{w, cancel}, r.WithContext(ctx))
 }
 
-// lastLine stops the writer after its first line.
+// lastLine is a response writer that calls end once something is written.
 type lastLine struct {
 	http.ResponseWriter
 	end context.CancelFunc
@@ -36,10 +37,10 @@ func (l *lastLine) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-// askRealView answers queries of an empty view until the test ends.
+// askRealView returns queries of an empty view, which is closed when the test ends.
 func askRealView(t *testing.T) broker.Queries {
 	t.Helper()
-	if err := query.BoundMemory(); err != nil { // before any view is opened
+	if err := query.BoundMemory(); err != nil { // must be called before a view is opened
 		t.Fatal(err)
 	}
 	v, err := view.Open(view.Config{Path: filepath.Join(t.TempDir(), "view.db"), Cluster: "c", Site: "broker-1"})

@@ -11,9 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Queries runs SQL queries of the view. Its handlers limit what they read and write, flush streams, and return when
-// the request's context ends. An error before the first byte is returned for the caller to write; a later error ends
-// the connection.
+// Queries runs SQL queries of the view for HTTP clients. Its methods limit how much they read and
+// write, flush streams, and return when the request's context is done. If a method fails before it
+// has written anything, the caller writes the error that it returns; after a later error, the
+// caller breaks the connection.
 type Queries interface {
 	// Query serves POST /v1/view/queries.
 	Query(w http.ResponseWriter, r *http.Request) error
@@ -23,12 +24,12 @@ type Queries interface {
 	Resume(w http.ResponseWriter, r *http.Request) error
 }
 
-// errNoQueries returns the error of a broker that cannot query the view.
+// errNoQueries returns the error that a broker sends if it cannot query the view.
 func errNoQueries() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "this broker has no view to query")
 }
 
-// viewHandler serves the view to operators of the cluster.
+// viewHandler serves the view's endpoints to operators of the cluster.
 type viewHandler struct {
 	*Config
 
@@ -51,7 +52,7 @@ func (h *viewHandler) ask(do func(Queries, http.ResponseWriter, *http.Request) e
 			return errNoQueries()
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, machinesapi.MaxBody)
-		if r.Method == http.MethodPost { // a new query; a resumed subscription only receives changes
+		if r.Method == http.MethodPost { // wait for a new query only, because a resumed subscription receives nothing but changes
 			lookup.AwaitView(r.Context(), h.machines, h.volumes)
 		}
 		return do(h.Queries, w, r.Request)
@@ -64,12 +65,13 @@ func (h *viewHandler) viewHealth(w http.ResponseWriter, r *endpoint.Request) err
 	}
 	health := machinesapi.CompareViews(append(h.Health(r.Context()), h.missing(r.Context())...), h.Now())
 	for i := range health.Members {
-		health.Members[i].Heads = nil // heads are needed only for the comparison, and are large in a large cluster
+		health.Members[i].Heads = nil // the heads are needed only for the comparison, and are long in a large cluster
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, health)
 }
 
-// missing returns the workers that should be members but are not. Stopped workers are not included.
+// missing returns the workers that should be members but are not. Workers that were stopped are not
+// included.
 func (h *viewHandler) missing(ctx context.Context) []machinesapi.MemberHealth {
 	var out []machinesapi.MemberHealth
 	_, absent := h.Directory.All()

@@ -17,11 +17,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// queries answers every query with one line for each word of its body. A subscription continues with each value of
-// next.
+// queries answers every query with one line for each word in the query's body. A subscription sends
+// each value that it receives from next as a line.
 type queries struct {
 	next chan string
-	err  error // returned instead of, or after, the lines
+	err  error // returned by Query after the lines
 }
 
 var _ broker.Queries = (*queries)(nil)
@@ -132,7 +132,7 @@ func subscribe(t *testing.T, q *queries) *http.Response {
 	return resp
 }
 
-// Each line of a subscription arrives when it is written.
+// TestSubscriptionsStream checks that each line of a subscription arrives as soon as it is written.
 func TestSubscriptionsStream(t *testing.T) {
 	q := &queries{next: make(chan string, 1)}
 	lines := bufio.NewScanner(subscribe(t, q).Body) //nolint:bodyclose // subscribe closes it
@@ -147,7 +147,8 @@ func TestSubscriptionsStream(t *testing.T) {
 	}
 }
 
-// A broken stream can be distinguished from one that has ended.
+// TestBrokenStreamIsDetected checks that clients can distinguish a broken stream from one that has
+// ended.
 func TestBrokenStreamIsDetected(t *testing.T) {
 	q := &queries{next: make(chan string, 1)}
 	body := subscribe(t, q).Body //nolint:bodyclose // subscribe closes it

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-const heardAt = "2026-03-04T12:00:00Z" // for every worker, in the fake view
+const heardAt = "2026-03-04T12:00:00Z" // when the broker last heard from each worker, according to the fake view
 
 func (s *setup) asked(call string) int {
 	n := 0
@@ -25,13 +25,14 @@ func (s *setup) asked(call string) int {
 	return n
 }
 
-// machines returns the list in its JSON form.
+// machines returns the list of app "shop". query is appended to the path.
 func (s *setup) machines(t testing.TB, query string) []machinesapi.Machine {
 	t.Helper()
 	return s.listed(t, "/v1/apps/shop/machines"+query)
 }
 
-// viewed returns a list for which no owner is asked.
+// viewed returns the list of all apps, for which the broker asks no worker. query is appended to
+// the path.
 func (s *setup) viewed(t testing.TB, query string) []machinesapi.Machine {
 	t.Helper()
 	return s.listed(t, "/v1/machines"+query)
@@ -75,7 +76,8 @@ func TestHostStatus(t *testing.T) {
 	}
 }
 
-// Objects that the view does not contain, or may not contain, are requested from the workers.
+// TestWorkersAreAskedIfTheViewIsIncomplete checks that workers are asked for objects that the view
+// does not contain or may not contain.
 func TestWorkersAreAskedIfTheViewIsIncomplete(t *testing.T) {
 	for name, spoil := range map[string]func(*fakeView){
 		"not synced":            func(v *fakeView) { v.unsynced = true },
@@ -102,8 +104,9 @@ func TestWorkersAreAskedIfTheViewIsIncomplete(t *testing.T) {
 	}
 }
 
-// A worker that is asked and does not answer is unreachable, whatever an unsynced view contains. If it answers, its
-// answer takes precedence.
+// TestAnswersTakePrecedenceOverAnOldView checks that a worker that is asked but does not answer is
+// shown as unreachable, whatever an unsynced view contains. If the worker answers, its answer takes
+// precedence over the view.
 func TestAnswersTakePrecedenceOverAnOldView(t *testing.T) {
 	s := start(t)
 	gone := s.machine(t, "w1", "a", bourse.StateStarted)
@@ -140,7 +143,8 @@ func TestDestroyedMachinesComeFromWorkers(t *testing.T) {
 	}
 }
 
-// A member's row of another worker's machine is ignored.
+// TestRowOfAnotherWorkersMachineIsIgnored checks that a row of the view is ignored if a worker has
+// written it about another worker's machine.
 func TestRowOfAnotherWorkersMachineIsIgnored(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "a", bourse.StateStarted)
@@ -156,8 +160,9 @@ func TestRowOfAnotherWorkersMachineIsIgnored(t *testing.T) {
 	}
 }
 
-// A machine whose worker is lost or does not answer is shown as the view last received it. Operations on it fail with
-// an error that names the worker.
+// TestMachineOfALostWorker checks that, if a machine's worker is lost or does not answer, the
+// machine is shown as the view last received it. Operations on it fail with an error that names the
+// worker.
 func TestMachineOfALostWorker(t *testing.T) {
 	for name, lose := range map[string]func(*setup){
 		"not a member anymore": func(s *setup) { s.lose("w2") },
@@ -198,7 +203,8 @@ func TestMachineOfALostWorker(t *testing.T) {
 	})
 }
 
-// An app is not deleted while a lost worker may still run its machines.
+// TestDeleteAppCountsLostWorkers checks that an app cannot be deleted while a lost worker may still
+// run its machines.
 func TestDeleteAppCountsLostWorkers(t *testing.T) {
 	s := start(t)
 	s.machine(t, "w1", "a", bourse.StateStopped)
@@ -212,8 +218,8 @@ func TestDeleteAppCountsLostWorkers(t *testing.T) {
 	}
 }
 
-// An app that was created through another broker a moment ago is found on the workers. Requests for missing apps do
-// not overload the workers.
+// TestSecondLookupOfAnApp checks that an app that was created through another broker a moment ago
+// is found on the workers, and that requests for missing apps do not overload the workers.
 func TestSecondLookupOfAnApp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
@@ -235,7 +241,8 @@ func TestSecondLookupOfAnApp(t *testing.T) {
 	})
 }
 
-// A view that is outdated, wrong or unreadable never hides the state of a single machine, and does not affect orders.
+// TestInvariant8TheViewIsAHint checks that an outdated, wrong or unreadable view never hides the
+// state of a single machine, and does not affect orders.
 func TestInvariant8TheViewIsAHint(t *testing.T) {
 	for name, spoil := range map[string]func(*fakeView){
 		"wiped": func(v *fakeView) { v.frozen = true; clear(v.rows); clear(v.apps) },

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestVolumeClient makes the client's other calls.
+// TestVolumeClient makes the client's other calls for volumes.
 func TestVolumeClient(t *testing.T) {
 	s := start(t)
 	app := s.app(t, "shop", "personal")
@@ -95,7 +95,7 @@ func sameWords(got []string, want string) bool {
 	return true
 }
 
-// TestDeleteAppWithVolumes checks that volumes are not deleted accidentally.
+// TestDeleteAppWithVolumes checks that deleting an app does not delete its volumes accidentally.
 func TestDeleteAppWithVolumes(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")

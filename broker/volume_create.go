@@ -13,7 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// createVolume places an order for a volume. It replies with the volume that filled it, or with all refusals.
+// createVolume places an order for a volume. It replies with the volume that filled the order, or
+// with all refusals.
 func (h *volumeHandler) createVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	order, err := h.readVolumeOrder(w, r)
 	if err != nil {
@@ -83,7 +84,8 @@ func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Reque
 	return order, order.Validate()
 }
 
-// oneRegion decodes the region of a volume. Exactly one region is required, because stored data does not move.
+// oneRegion decodes the region of a volume. It must be exactly one region, because stored data does
+// not move.
 func (h *volumeHandler) oneRegion(expression string) ([]bourse.Choice, error) {
 	if expression == "" {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "region is required for a volume")
@@ -100,15 +102,16 @@ func (h *volumeHandler) oneRegion(expression string) ([]bourse.Choice, error) {
 
 // source describes the volume or snapshot from which a volume is created.
 type source struct {
-	size      int64 // in GB; 0: there is no source
+	size      int64 // in GB; 0: the volume is not created from a source
 	encrypted bool
 }
 
-// sourceOf looks up the source of a new volume on its worker. Errors: invalid, not_found, unavailable.
+// sourceOf asks the worker of a new volume's source for the source. Errors: invalid, not_found,
+// unavailable.
 func (h *volumeHandler) sourceOf(r *endpoint.Request, of *bourse.App, spec *bourse.VolumeOrder) (source, error) {
 	switch {
 	case spec.Source != "" && spec.Snapshot != "":
-		return source{}, nil // the order's validation rejects this
+		return source{}, nil // the order's validation rejects a volume with two sources
 	case spec.Source != "":
 		return h.sourceVolume(r, of, spec.Source)
 	case spec.Snapshot != "":
@@ -158,7 +161,8 @@ func (h *volumeHandler) sourceSnapshot(r *endpoint.Request, of *bourse.App, id b
 	return source{}, missing
 }
 
-// sourceWorker returns the worker with a tag.
+// sourceWorker returns the worker with the given tag. If the tag is 0, it returns the error
+// missing.
 func (h *volumeHandler) sourceWorker(tag bourse.WorkerTag, missing error) (bourse.Member, error) {
 	if tag == 0 {
 		return bourse.Member{}, missing

@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// volumePatience limits a call that may copy a volume, such as a snapshot of a large one. The worker continues even
-// if the call times out.
+// volumePatience limits a call for which the worker may have to copy a volume, such as a snapshot
+// of a large volume. The worker continues even if the call times out.
 const volumePatience = 10 * time.Minute
 
-// volumeTargetOf is like volumeOf, but does not return the volume. It only checks that the volume belongs to the
-// path's app, which is usually cached.
+// volumeTargetOf is like volumeOf, but does not return the volume. It only checks that the volume
+// belongs to the path's app. The app of a volume is usually cached.
 func (h *volumeHandler) volumeTargetOf(r *endpoint.Request) (volumeTarget, error) {
 	to, err := h.volumeOwner(r)
 	if err != nil {
@@ -32,7 +32,7 @@ func (h *volumeHandler) volumeTargetOf(r *endpoint.Request) (volumeTarget, error
 	return to, err
 }
 
-// onVolume sends a change to the volume's owner and returns the changed volume.
+// onVolume makes a volume's worker change the volume, and returns the changed volume.
 func (h *volumeHandler) onVolume(r *endpoint.Request, change func(context.Context, volumeTarget) (bourse.Volume, error)) (bourse.Volume, error) {
 	to, err := h.volumeTargetOf(r)
 	if err != nil {
@@ -65,8 +65,8 @@ func (h *volumeHandler) updateVolume(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromVolume(&v))
 }
 
-// extendVolume replies once the volume has been enlarged. The machine that uses the volume usually need not be
-// restarted.
+// extendVolume replies once the volume has its new size. The machine that uses the volume usually
+// need not be restarted.
 func (h *volumeHandler) extendVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ExtendVolume
 	if err := endpoint.Decode(w, r, false, &in); err != nil {

@@ -39,11 +39,11 @@ func (h *volumeHandler) routes() []endpoint.Route {
 	}
 }
 
-// errNoVolume returns the error for every ID that is not a volume's.
+// errNoVolume returns the error for an ID that no volume has.
 func errNoVolume() error { return bourse.Errorf(bourse.CodeNotFound, "volume not found") }
 
-// volumeError is endpoint.WorkerError for volumes: a missing volume has its own text, and no other region helps if
-// the worker is full.
+// volumeError is like endpoint.WorkerError, for volumes. A missing volume has its own message. If
+// the worker is full, the reply shows that another region would not help.
 func volumeError(ctx context.Context, worker bourse.WorkerID, changes bool, err error) error {
 	switch err = endpoint.WorkerError(ctx, worker, changes, err); bourse.CodeOf(err) {
 	case bourse.CodeNotFound:
@@ -55,7 +55,8 @@ func volumeError(ctx context.Context, worker bourse.WorkerID, changes bool, err 
 	}
 }
 
-// noVolumeRoom returns a lack of capacity in the form that clients expect for volumes.
+// noVolumeRoom returns the reply for a lack of capacity, in the form that clients expect for
+// volumes.
 func noVolumeRoom(err error) *endpoint.Reply {
 	return &endpoint.Reply{
 		Err: err, Status: http.StatusPreconditionFailed, Word: machinesapi.StatusVolumePlacement,
@@ -63,7 +64,8 @@ func noVolumeRoom(err error) *endpoint.Reply {
 	}
 }
 
-// listVolumes lists an app's volumes from the view and, in the cases that package lookup describes, from the workers.
+// listVolumes lists an app's volumes from the view and, in the cases described at
+// [lookup.Machines.Gather], from the workers.
 func (h *volumeHandler) listVolumes(w http.ResponseWriter, r *endpoint.Request) error {
 	summary, err := endpoint.QueryBool(r, "summary")
 	if err != nil {
@@ -86,7 +88,7 @@ func (h *volumeHandler) listVolumes(w http.ResponseWriter, r *endpoint.Request) 
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// showVolume converts a listed volume, with its host's status.
+// showVolume converts a listed volume to the API's type, with its host's status.
 func showVolume(l *inventory.ListedVolume, summary bool) machinesapi.Volume {
 	show := machinesapi.FromVolume
 	if summary {
@@ -100,7 +102,7 @@ func showVolume(l *inventory.ListedVolume, summary bool) machinesapi.Volume {
 	return out
 }
 
-// orgVolumes lists the volumes of an organization's apps that the caller may use.
+// orgVolumes lists the volumes of those of the organization's apps that the caller may use.
 func (h *volumeHandler) orgVolumes(w http.ResponseWriter, r *endpoint.Request) error {
 	counts, _ := h.machines.Count(r.Context(), nil)
 	list, missing, err := h.apps.List(r.Context(), counts)
@@ -132,8 +134,8 @@ type volumeTarget struct {
 	id     bourse.VolumeID
 }
 
-// volumeOwner returns the worker of the path's volume, using only the volume's ID. Errors: not_found, unavailable
-// (the worker is unreachable).
+// volumeOwner determines the worker of the path's volume from the volume's ID alone. Errors:
+// not_found; unavailable if the worker is unreachable.
 func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 	id := bourse.VolumeID(r.PathValue("volume"))
 	if id.Tag() == 0 {
@@ -153,13 +155,14 @@ func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 	return volumeTarget{}, bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached", l.Worker)
 }
 
-// volumeCopy returns this broker's data about the path's volume without asking its owner.
+// volumeCopy returns this broker's information about the path's volume, without asking the volume's
+// worker.
 func (h *volumeHandler) volumeCopy(r *endpoint.Request) (inventory.ListedVolume, bool) {
 	return h.known.Copy(r.Context(), r.App(), bourse.VolumeID(r.PathValue("volume")), r.Reaches)
 }
 
-// volumeOf returns the path's volume from its owner. A volume of another app is not found. Errors: not_found,
-// unavailable.
+// volumeOf fetches the path's volume from its worker. If the volume belongs to another app, it is
+// not found. Errors: not_found, unavailable.
 func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volume, error) {
 	to, err := h.volumeOwner(r)
 	if err != nil {
@@ -179,8 +182,8 @@ func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volu
 	return to, v, nil
 }
 
-// getVolume returns one volume with its used space, even a destroyed one while its worker remembers it. If the worker
-// is unreachable, it returns the view's data.
+// getVolume returns one volume, including its used space. A destroyed volume is returned as long as
+// its worker remembers it. If the worker is unreachable, getVolume returns the view's data.
 func (h *volumeHandler) getVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	_, v, err := h.volumeOf(r)
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 
 const volumesPath = "/v1/apps/shop/volumes"
 
-// TestVolumeOnTheWire checks the JSON on which clients of the Machines API rely.
+// TestVolumeOnTheWire checks the JSON on which clients of the Machines API depend.
 func TestVolumeOnTheWire(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -140,7 +140,8 @@ func TestVolumeRefusals(t *testing.T) {
 	}
 }
 
-// TestVolumeWithoutRoom checks the codes and phrases that clients expect.
+// TestVolumeWithoutRoom checks that the reply to a volume order that was refused for lack of
+// capacity contains the code and the phrases that clients expect.
 func TestVolumeWithoutRoom(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -180,7 +181,8 @@ func TestVolumeWithoutRoom(t *testing.T) {
 	}
 }
 
-// No caller finds an older version of a volume in a list than it was sent, even if the view has received nothing yet.
+// TestVolumeListsAreNeverOlderThanReplies checks that no caller finds an older version of a volume
+// in a list than one that it has already received, even if the view has received nothing yet.
 func TestVolumeListsAreNeverOlderThanReplies(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -245,7 +247,8 @@ func TestVolumeOfALostWorker(t *testing.T) {
 	}
 }
 
-// If no worker can encrypt volumes, that is not a lack of capacity: neither waiting nor a smaller size helps.
+// TestNoWorkerCanEncrypt checks that, if no worker can encrypt volumes, the reply does not report a
+// lack of capacity, because neither waiting nor a smaller size would help.
 func TestNoWorkerCanEncrypt(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -259,7 +262,7 @@ func TestNoWorkerCanEncrypt(t *testing.T) {
 		body.Error != "no worker there can encrypt volumes: use another region, or encrypted: false (flyctl volumes create --no-encryption)" {
 		t.Errorf("%d %+v", rec.Code, body)
 	}
-	w := s.workers["w1"] // this one could, but has no capacity
+	w := s.workers["w1"] // this worker could encrypt the volume, but has no capacity
 	w.plain, w.full = false, true
 	rec = s.call(t, http.MethodPost, volumesPath, order)
 	if body := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); body.Code != bourse.CodeInsufficient || body.Status != machinesapi.StatusVolumePlacement {
@@ -267,7 +270,7 @@ func TestNoWorkerCanEncrypt(t *testing.T) {
 	}
 }
 
-// An app's volume_count counts its existing volumes.
+// TestAppsCountVolumes checks that an app's volume_count is the number of its existing volumes.
 func TestAppsCountVolumes(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// wanderer is a directory in which a worker leaves or returns after each read.
+// wanderer is a directory in which one worker leaves or returns after each read.
 type wanderer struct {
 	*cluster
 	id bourse.WorkerID
@@ -50,7 +50,8 @@ func (d *wanderer) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return here[i], true
 }
 
-// A worker that lists another worker's machine and volume as an app's neither makes them appear there nor has them
+// TestMachinesOfOtherWorkersAreIgnored checks the case in which a worker wrongly claims to have
+// another worker's machine and volume for an app. They must not be listed there, and must not be
 // destroyed with the app.
 func TestMachinesOfOtherWorkersAreIgnored(t *testing.T) {
 	s := start(t)
@@ -78,8 +79,9 @@ func TestMachinesOfOtherWorkersAreIgnored(t *testing.T) {
 	}
 }
 
-// An object is never reported as missing because its worker returned or left during the lookup. It is found, or its
-// worker cannot be reached.
+// TestWorkerLeavesDuringLookup checks that an object is never reported as missing because its
+// worker returned or left during the lookup. Either the object is found, or its worker cannot be
+// reached.
 func TestWorkerLeavesDuringLookup(t *testing.T) {
 	begin := func(t *testing.T, away bool) (*setup, bourse.Machine) {
 		var d *wanderer
@@ -91,7 +93,7 @@ func TestWorkerLeavesDuringLookup(t *testing.T) {
 	}
 	for _, away := range []bool{false, true} {
 		s, m := begin(t, away)
-		for range 2 { // and one lookup later
+		for range 2 { // the second time, the worker changes its state one lookup later
 			for _, path := range []string{"/v1/apps/shop/machines/" + string(m.ID), "/v1/workers/w1", "/v1/workers/w1/runs"} {
 				if rec := s.call(t, "GET", path, ""); rec.Code != http.StatusOK && rec.Code != http.StatusServiceUnavailable {
 					t.Errorf("GET %s: status %d: %s", path, rec.Code, rec.Body)

@@ -10,7 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// withSecrets adds a machine whose config is incomplete in the view, as in a real one.
+// withSecrets adds a machine whose config contains private parts, which a real view does not
+// contain.
 func withSecrets(t *testing.T, s *setup, w bourse.WorkerID, name string) bourse.Machine {
 	t.Helper()
 	app := s.app(t, "shop", "personal")
@@ -20,8 +21,9 @@ func withSecrets(t *testing.T, s *setup, w bourse.WorkerID, name string) bourse.
 	}}, bourse.StateStarted)
 }
 
-// A client may change a listed config and send it back. An incomplete config is marked as such if its owner does not
-// answer.
+// TestListHasWholeConfigs checks that a list contains complete configs, because a client may change
+// a listed config and send it back. If a machine's worker does not answer, the config is marked as
+// incomplete.
 func TestListHasWholeConfigs(t *testing.T) {
 	s := start(t)
 	s.view.public = true
@@ -73,7 +75,8 @@ func TestListHasWholeConfigs(t *testing.T) {
 	s.workers["w2"].silence(nil)
 }
 
-// Owners without matching machines are not asked, and nobody is asked for a summary.
+// TestListAsksOnlyOwners checks that a worker is not asked if it has no machines that match, and
+// that no worker is asked for a summary.
 func TestListAsksOnlyOwners(t *testing.T) {
 	s := start(t)
 	s.view.public = true

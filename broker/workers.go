@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// workerHandler serves workers and their runs to operators of the cluster.
+// workerHandler serves the endpoints of workers and their runs to operators of the cluster.
 type workerHandler struct {
 	*Config
 	known *lookup.Machines
@@ -39,7 +39,8 @@ func (h *workerHandler) routes() []endpoint.Route {
 	}
 }
 
-// listWorkers lists all workers of the cluster, with their own reports if they answer.
+// listWorkers lists all workers of the cluster. For workers that answer, the list contains their
+// own reports.
 func (h *workerHandler) listWorkers(w http.ResponseWriter, r *endpoint.Request) error {
 	members, absent := h.Directory.All()
 	answers := lookup.Ask(r.Context(), h.Patience, members, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
@@ -89,7 +90,7 @@ func (h *workerHandler) forgetWorker(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WriteJSON(w, http.StatusOK, was)
 }
 
-// cordon makes a worker refuse new orders, or accept them again.
+// cordon returns a handler that makes a worker refuse new orders, or accept them again.
 func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 	return func(w http.ResponseWriter, r *endpoint.Request) error {
 		member, err := h.worker(r)
@@ -106,7 +107,8 @@ func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 	}
 }
 
-// find returns the path's worker: a member, an absent worker, or neither.
+// find returns the path's worker: the first result if it is a member, the second if it is absent,
+// and nil for both otherwise.
 func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.Worker) {
 	id := bourse.WorkerID(r.PathValue("worker"))
 	here, absent := h.Directory.All()
@@ -119,13 +121,13 @@ func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.
 		return nil, nil
 	}
 	list := h.known.Away(r.Context(), absent[i:i+1])
-	if len(list) == 0 { // it has been removed
+	if len(list) == 0 { // the worker has been removed
 		return nil, nil
 	}
 	return nil, &list[0]
 }
 
-// worker returns the path's worker if it is a member. Errors: not_found, unavailable.
+// worker returns the path's worker if that is a member. Errors: not_found, unavailable.
 func (h *workerHandler) worker(r *endpoint.Request) (bourse.Member, error) {
 	member, away := h.find(r)
 	switch {
@@ -141,7 +143,7 @@ func errNoWorker(r *endpoint.Request) error {
 	return bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(r.PathValue("worker")))
 }
 
-// metrics returns this broker's own metrics.
+// metrics replies with this broker's own metrics.
 func (h *workerHandler) metrics(w http.ResponseWriter, r *endpoint.Request) error {
 	h.Metrics.ServeHTTP(w, r.Request)
 	return nil
@@ -152,7 +154,7 @@ func (h *workerHandler) targets(w http.ResponseWriter, r *endpoint.Request) erro
 	return endpoint.WriteJSON(w, http.StatusOK, endpoint.Targets(r.Host, here, away, h.proxies()))
 }
 
-// proxies returns the proxies that are members.
+// proxies returns the proxies that are members now.
 func (h *workerHandler) proxies() []bourse.Member {
 	if h.Proxies == nil {
 		return nil
@@ -199,7 +201,7 @@ func (h *workerHandler) listRuns(w http.ResponseWriter, r *endpoint.Request) err
 	return endpoint.WriteJSON(w, http.StatusOK, list)
 }
 
-// actOnRun serves an action on one run.
+// actOnRun returns a handler for an action on one run.
 func (h *workerHandler) actOnRun(do *fabric.Verb[string, fabric.Run]) endpoint.Handler {
 	return func(w http.ResponseWriter, r *endpoint.Request) error {
 		member, err := h.worker(r)

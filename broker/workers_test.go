@@ -96,7 +96,7 @@ func TestPlatform(t *testing.T) {
 	if err != nil || len(regions.Regions) != 2 || regions.Regions[0] != (machinesapi.Region{Code: "gru", Name: "São Paulo, Brazil", Workers: 2, GeoRegion: "south_america", Latitude: -23.4, Longitude: -46.5}) || regions.Nearest != "gru" {
 		t.Errorf("regions %+v, %v", regions, err)
 	}
-	// A broker in another region names the nearest region with workers.
+	// The broker names the nearest region that has workers.
 	for at, want := range map[bourse.Region]bourse.Region{"mad": "mad", "fra": "mad", "scl": "gru", "nowhere": "", "": ""} {
 		other := start(t, func(c *broker.Config) { c.Region = at })
 		if list, err := other.client(t).Regions(t.Context()); err != nil || list.Nearest != want {

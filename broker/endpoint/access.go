@@ -15,47 +15,48 @@ type Tokens interface {
 	Identify(ctx context.Context, token string) (Identity, error)
 }
 
-// Identity is the caller of a request and its permissions. Without an organization and
-// apps, the caller may do everything.
+// Identity is the caller of a request with its permissions. A caller may do everything that no
+// field forbids.
 type Identity struct {
 	Name     string             // owner of the leases that the caller acquires
-	Token    string             // id of the token; "" if the token was not created through the API
-	Org      string             // if set: only this organization's apps
-	Apps     []bourse.AppRef    // if set: only these apps; an entry without an id means whichever app has the name
-	Machines []bourse.MachineID // if set: only these machines of the apps
+	Token    string             // ID of the token; "" if the token was not created through the API
+	Org      string             // if set, the caller may use only this organization's apps
+	Apps     []bourse.AppRef    // if set, the caller may use only these apps; without an ID: any app with the name
+	Machines []bourse.MachineID // if set, the caller may use only these machines of the apps
 	Until    time.Time          // when the token expires; zero: never
-	ReadOnly bool               // may not change anything or open anything in a machine
+	ReadOnly bool               // the caller may not change anything, or open anything in a machine
 
-	Scraper bool // may read metrics and nothing else
+	Scraper bool // the caller may read metrics and nothing else
 }
 
-// LocalIdentity is the caller of a broker that requires no tokens.
+// LocalIdentity is the identity of every caller if the broker requires no tokens.
 var LocalIdentity = Identity{Name: "local"}
 
-// Cluster reports whether the identity may see and change the cluster itself.
+// Cluster reports whether the caller may see and change the cluster itself, and not only apps.
 func (i Identity) Cluster() bool {
 	return i.Org == "" && len(i.Apps) == 0 && len(i.Machines) == 0 && !i.Scraper
 }
 
-// May reports whether the identity may use the app.
+// May reports whether the caller may use the app.
 func (i Identity) May(app bourse.App) bool {
 	return !i.Scraper && (i.Org == "" || i.Org == app.Org) && (len(i.Apps) == 0 || slices.ContainsFunc(i.Apps, func(ref bourse.AppRef) bool {
 		return ref.Name == app.Name && (ref.ID == "" || ref.ID == app.ID)
 	}))
 }
 
-// MayMachine reports whether the identity may use a machine of an app that it may use.
+// MayMachine reports whether the caller may use a machine. It assumes that the caller may use the
+// machine's app.
 func (i Identity) MayMachine(id bourse.MachineID) bool {
 	return len(i.Machines) == 0 || slices.Contains(i.Machines, id)
 }
 
-// Scope is the permission that an endpoint requires.
+// Scope is the permission that an endpoint requires of its callers.
 type Scope int
 
-// The scopes.
+// Scopes.
 const (
 	Anyone  Scope = iota // no token required
-	Token                // any token; the endpoint itself checks further
+	Token                // any token; the endpoint makes further checks
 	App                  // a token that may use the app in the path
 	Metrics              // an unrestricted token or a scraper
 	Cluster              // an unrestricted token

@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Decode decodes a JSON body into into. If optional is set, an empty body leaves into
-// unchanged. Members without a field in into are ignored, and each is listed in a header of
-// the reply. Errors: invalid.
+// Decode decodes a JSON body into the value into. If optional is set, an empty body leaves the
+// value unchanged. Members without a field in the value are ignored, and each is listed in a header
+// of the reply. Errors: invalid.
 func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 	return decode(w, r, optional, func(raw []byte) error {
 		err := unmarshal(raw, into)
@@ -28,13 +28,13 @@ func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 	})
 }
 
-// DecodeTask is like Decode, for the payload of a task. It does not report unknown members,
-// because that would parse a large payload twice.
+// DecodeTask is like Decode, for the payload of a task. It does not report unknown members, because
+// that would mean parsing a large payload twice.
 func DecodeTask(w http.ResponseWriter, r *Request, into any) error {
 	return decode(w, r, false, func(raw []byte) error { return unmarshal(raw, into) })
 }
 
-// Warn lists the members of the request that are ignored in the reply's headers.
+// Warn adds the warnings to the reply's headers.
 func Warn(w http.ResponseWriter, warnings ...bourse.Warning) {
 	for _, warning := range warnings {
 		w.Header().Add(machinesapi.HeaderWarning, warning.String())
@@ -55,9 +55,9 @@ func decode(w http.ResponseWriter, r *Request, optional bool, read func(raw []by
 	return throttle.DecodeBody(r.Request, len(raw), func() error { return read(raw) })
 }
 
-// unmarshal decodes JSON. It returns CodeInvalid with a description of the problem.
+// unmarshal decodes JSON. If it cannot, it returns CodeInvalid with a description of the problem.
 func unmarshal(raw []byte, into any) error {
-	if !utf8.Valid(raw) { // the decoder would replace invalid characters
+	if !utf8.Valid(raw) { // the decoder would silently replace invalid characters
 		return bourse.Errorf(bourse.CodeInvalid, "the body is not UTF-8")
 	}
 	err := json.Unmarshal(raw, into)
@@ -83,10 +83,10 @@ func fieldName(field string) string {
 	return field
 }
 
-// firstRoom is the initial capacity for a body, in bytes.
+// firstRoom is the initial capacity of the buffer for a body, in bytes.
 const firstRoom = 4 << 10
 
-// ReadBody reads a body of at most machinesapi.MaxBody bytes. Errors: invalid.
+// ReadBody reads the request's body, of at most machinesapi.MaxBody bytes. Errors: invalid.
 func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
 	tooLong := &Reply{Status: http.StatusRequestEntityTooLarge, Err: bourse.Errorf(bourse.CodeInvalid, "the body is too long: the maximum is %d bytes", machinesapi.MaxBody)}
 	if r.ContentLength > machinesapi.MaxBody {
@@ -94,7 +94,7 @@ func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
 	}
 	var buf bytes.Buffer // grows with the data received, not with the declared length
 	if n := r.ContentLength; n > 0 {
-		buf.Grow(int(min(n, firstRoom)) + bytes.MinRead) // the additional MinRead bytes keep ReadFrom from growing it
+		buf.Grow(int(min(n, firstRoom)) + bytes.MinRead) // the additional MinRead bytes prevent ReadFrom from growing the buffer
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, machinesapi.MaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -106,8 +106,8 @@ func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// QueryBool returns a boolean query parameter: absent is false, present without a value is
-// true.
+// QueryBool returns a boolean query parameter. A missing parameter is false, and a parameter
+// without a value is true.
 func QueryBool(r *Request, name string) (bool, error) {
 	values, ok := r.URL.Query()[name]
 	if !ok {
@@ -123,7 +123,7 @@ func QueryBool(r *Request, name string) (bool, error) {
 	return v, nil
 }
 
-// QueryInt returns an integer query parameter; absent is 0.
+// QueryInt returns an integer query parameter, or 0 if it is missing.
 func QueryInt(r *Request, name string) (int, error) {
 	s := r.URL.Query().Get(name)
 	if s == "" {
@@ -136,8 +136,9 @@ func QueryInt(r *Request, name string) (int, error) {
 	return n, nil
 }
 
-// QueryTimeout returns the query parameter timeout, in seconds or as a Go duration. Absent
-// is 0, negative is invalid, and values above most are reduced to it.
+// QueryTimeout returns the query parameter timeout, which is a number of seconds or a Go duration.
+// If the parameter is missing, QueryTimeout returns 0. A negative value is invalid, and a value
+// above most is reduced to most.
 func QueryTimeout(r *Request, most time.Duration) (time.Duration, error) {
 	s := r.URL.Query().Get("timeout")
 	if s == "" {

@@ -9,13 +9,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Reply is an error with additional details for its HTTP reply. Zero fields mean the status
-// of the error's code and no further details.
+// Reply is an error with additional details for its HTTP reply. If Status is zero, the status
+// follows from the error's code.
 type Reply struct {
 	Err      error
 	Status   int
 	Word     machinesapi.ErrorStatus
-	Text     string // instead of the error's own message
+	Text     string // text of the reply; "": the error's own message
 	Order    bourse.OrderID
 	Refusals []bourse.Refusal
 }
@@ -23,12 +23,12 @@ type Reply struct {
 // Error returns the error's own message.
 func (e *Reply) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (e *Reply) Unwrap() error { return e.Err }
 
-// writeError writes an error reply. All errors are written by this function. Codes become
-// statuses with machinesapi.StatusOf. Messages about a machine get the prefix that clients
-// of the Machines API look for.
+// writeError writes an error reply. Every error reply is written by this function. It uses the
+// status that machinesapi.StatusOf returns for the error's code, unless the error is a Reply with
+// another one. Messages about a machine get the prefix that clients of the Machines API look for.
 func writeError(w http.ResponseWriter, r *Request, err error) {
 	code := bourse.CodeOf(err)
 	status := code.Status()
@@ -63,17 +63,20 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 	_ = WriteJSON(w, status, body) // this body can always be encoded
 }
 
-// Possible effects of a failed call to a worker.
+// Values for the changes parameter of WorkerError: whether a call may have had an effect on the
+// worker.
 const (
 	Reading  = false
 	Changing = true
 )
 
-// WorkerError converts a worker's error for the caller. Code and message stay the same,
-// except that a missing machine always has the same message, and that a lost answer is
-// judged by whether the call may have had an effect. Only calls that certainly had no
-// effect become unavailable (503), because clients repeat those automatically, including
-// creates.
+// WorkerError converts a worker's error to an error for the caller. changes reports whether the
+// call could have changed anything.
+//
+// Code and message stay the same, with two exceptions. A missing machine always has the same
+// message. If the answer was lost, the error is unavailable (503) for a read, and a timeout with an
+// unknown outcome for a change: clients automatically repeat requests after a 503, including
+// creates, so the request must certainly have had no effect.
 func WorkerError(ctx context.Context, worker bourse.WorkerID, changes bool, err error) error {
 	if err == nil {
 		return nil
@@ -81,7 +84,7 @@ func WorkerError(ctx context.Context, worker bourse.WorkerID, changes bool, err 
 	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err)
 	}
-	code := bourse.CodeTimeout // for errors without a code: the fabric lost the answer
+	code := bourse.CodeTimeout // an error without a code means that the fabric lost the answer
 	e, coded := errors.AsType[*bourse.Error](err)
 	if coded {
 		code = e.Code

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Gate decides who may make a request and how many orders may be in progress.
+// Gate decides who may make a request, and how many orders may be in progress.
 type Gate struct {
 	Tokens    Tokens // nil: no credentials are required
 	Certified func(*tls.ConnectionState) (Identity, bool)
@@ -24,7 +24,7 @@ type Gate struct {
 	Turns     *throttle.Turns
 }
 
-// Authorize identifies the caller and checks its permission. Errors: unauthorized,
+// Authorize identifies the caller and checks that it may use the route. Errors: unauthorized,
 // forbidden, not_found (the app), unavailable.
 func (g *Gate) Authorize(rt *Route, r *Request) error {
 	needs := rt.Needs
@@ -61,10 +61,10 @@ func (g *Gate) Authorize(rt *Route, r *Request) error {
 	return within(rt, r)
 }
 
-// within checks the token's restrictions. A read-only token may not change or open
-// anything. A token for machines may only use those machines; endpoints that do not concern
-// a single machine are closed to it unless they declare that they only show its machines.
-// Errors: forbidden.
+// within checks the restrictions of the caller's token. A read-only token may not change anything,
+// or open anything in a machine. A machine token may only be used for its machines. An endpoint
+// that does not concern a single machine refuses it, unless the route is declared with
+// [ForMachines]. Errors: forbidden.
 func within(rt *Route, r *Request) error {
 	id := bourse.MachineID(r.PathValue("machine"))
 	switch reads := r.Method == http.MethodGet || r.Method == http.MethodHead; {
@@ -76,7 +76,7 @@ func within(rt *Route, r *Request) error {
 	return nil
 }
 
-// identify returns the caller: by its token or, without one, by its certificate. Errors:
+// identify identifies the caller by its token or, if it has none, by its certificate. Errors:
 // unauthorized, unavailable.
 func (g *Gate) identify(r *Request) (Identity, error) {
 	shown := tokensIn(r.Header.Get("Authorization"))
@@ -101,9 +101,9 @@ func (g *Gate) identify(r *Request) (Identity, error) {
 	return Identity{}, errNoToken(refused)
 }
 
-// Usable returns the app with a name. Errors: not_found, for any caller, because clients
-// interpret forbidden as a name that is taken, and app names are not secret; forbidden if
-// the caller may not use the app; unavailable.
+// Usable returns the app with the given name. If the app does not exist, it returns not_found to
+// any caller: app names are not secret, and clients interpret forbidden as a name that is taken.
+// Errors: not_found; forbidden if the caller may not use the app; unavailable.
 func (g *Gate) Usable(r *Request, name bourse.AppName) (bourse.App, error) {
 	app, err := g.Apps.Recall(r.Context(), name)
 	if err == nil && !r.Who.May(app) {
@@ -123,11 +123,11 @@ func (g *Gate) AppsOf(r *Request) ([]bourse.App, error) {
 	return slices.DeleteFunc(list, func(app bourse.App) bool { return !r.Who.May(app) }), err
 }
 
-// maxShown is the maximum number of tokens in one request that are checked.
+// maxShown is the maximum number of tokens that are checked for one request.
 const maxShown = 8
 
-// tokensIn returns the tokens in an Authorization header: one after Bearer, or a
-// comma-separated list after FlyV1, which clients send that also have Fly tokens.
+// tokensIn returns the tokens in an Authorization header. The scheme Bearer has one token. The
+// scheme FlyV1 has a comma-separated list of tokens; clients use it if they also have Fly tokens.
 func tokensIn(header string) []string {
 	scheme, rest, _ := strings.Cut(header, " ")
 	rest = strings.TrimSpace(rest)
@@ -145,8 +145,9 @@ func tokensIn(header string) []string {
 	return nil
 }
 
-// errNoToken returns an error with the message of the Machines API. For a token that was
-// valid earlier, the message contains the reason why it is not anymore.
+// errNoToken returns an unauthorized error with the message of the Machines API. For a token that
+// was valid earlier, the message also contains the reason why it is no longer valid. If cause has
+// another code than unauthorized, errNoToken returns cause itself.
 func errNoToken(cause error) error {
 	text := machinesapi.UnauthorizedText
 	switch {
@@ -158,5 +159,6 @@ func errNoToken(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnauthorized, Message: text, Err: cause}
 }
 
-// ErrForbidden has a message that clients interpret as "exists, but belongs to somebody else".
+// ErrForbidden returns an error with a message that clients interpret as "exists, but belongs to
+// somebody else".
 func ErrForbidden() error { return bourse.Errorf(bourse.CodeForbidden, machinesapi.ForbiddenText) }

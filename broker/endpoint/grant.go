@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Everything is used in place of an organization for tokens that are valid for all
-// organizations and the cluster itself. It is not a valid slug.
+// Everything takes the place of an organization in tokens that are valid for all organizations and
+// for the cluster itself. It is not a valid slug.
 const Everything = "*"
 
-// identityOf returns the owner of a token.
+// identityOf returns the identity of a token's owner.
 func identityOf(t *inventory.Token) Identity {
 	who := Identity{Name: t.Name, Token: t.ID, Org: t.Org, Apps: t.Apps, Machines: t.Machines, Until: t.ExpiresAt, ReadOnly: t.ReadOnly}
 	if t.Org == Everything {
@@ -26,8 +26,8 @@ func identityOf(t *inventory.Token) Identity {
 	return who
 }
 
-// good returns why a token is not valid now: CodeUnauthorized, or CodeUnavailable if this
-// release cannot tell.
+// good returns nil if a token is valid now. Otherwise it returns the reason: CodeUnauthorized, or
+// CodeUnavailable if this release cannot tell whether the token is valid.
 func good(t *inventory.Token, now time.Time) error {
 	switch {
 	case !t.RevokedAt.IsZero():
@@ -40,15 +40,15 @@ func good(t *inventory.Token, now time.Time) error {
 	return nil
 }
 
-// ErrTokenEnded is wrapped by errors about tokens that were valid earlier. The reason may be
-// shown to the token's bearer.
+// ErrTokenEnded is wrapped by errors about tokens that are no longer valid. The text of such an
+// error may be shown to the token's bearer.
 var ErrTokenEnded = errors.New("the token is no longer valid")
 
 // Live reports whether the token is valid now, as far as this release can tell.
 func Live(t *inventory.Token, now time.Time) bool { return good(t, now) == nil }
 
-// Format of tokens. The prefix tells people and secret scanners that a string is a Bourse
-// token, and clients that it is not a Fly token.
+// Format of tokens. The prefix identifies a string as a Bourse token for people and secret
+// scanners, and shows clients that it is not a Fly token.
 const (
 	tokenPrefix = "bourse_"
 	tokenBytes  = 32
@@ -66,14 +66,15 @@ func NewToken() string {
 	return tokenPrefix + strings.ToLower(letters.EncodeToString(b))
 }
 
-// idLength is the length of the part of a digest that serves as the id.
+// idLength is the length of a token's ID, which is the beginning of its digest.
 const idLength = 16
 
-// Digest returns the id and the digest of a token. It returns false if the string does not
-// have the format of a token; that check is cheap for any length.
+// Digest returns a token's ID and digest. If the string does not have the format of a token, it
+// returns false; this check is cheap for strings of any length.
 //
-// SHA-256 is sufficient. Passwords need a slow hash because there are few likely passwords,
-// but 256 random bits cannot be found by trying, and every request pays for the hash.
+// SHA-256 is sufficient. A slow hash is needed for passwords, because an attacker can try the
+// likely ones. It would not help here, because 256 random bits cannot be guessed, and every request
+// would pay for it.
 func Digest(token string) (id, digest string, ok bool) {
 	rest, ok := strings.CutPrefix(token, tokenPrefix)
 	if !ok || len(token) != tokenLength || strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") != "" {

@@ -10,21 +10,21 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// TokenView stores the tokens created by brokers. All brokers share the same tokens,
-// shortly after one of them has written a token.
+// TokenView stores the tokens that brokers create. All brokers share the same tokens: each of them
+// sees a new token shortly after it is stored.
 type TokenView interface {
-	// Token returns the token with an id, or nil if there is none.
+	// Token returns the token with the given ID, or nil if there is none.
 	Token(ctx context.Context, id string) (*inventory.Token, error)
 	// Tokens returns all tokens, including revoked ones, oldest first.
 	Tokens(ctx context.Context) ([]inventory.Token, error)
-	// PutToken stores a token. It returns once the token is on this server's disk and on
-	// some other members', if there are any. If versions of a token conflict, a revoked one
-	// wins.
+	// PutToken stores a token. It returns once the token is on this server's disk and on the disks
+	// of some other members, if there are any. If there are conflicting versions of a token, a
+	// revoked one wins.
 	PutToken(ctx context.Context, t *inventory.Token) error
 }
 
-// Issued identifies the owners of tokens created through the API. It caches tokens until
-// they may have changed.
+// Issued identifies the owners of tokens that were created through the API. It caches tokens until
+// a token may have changed.
 type Issued struct {
 	TokenView
 	changed <-chan struct{}
@@ -32,15 +32,16 @@ type Issued struct {
 	now     func() time.Time
 
 	mu    sync.Mutex
-	reads uint64 // number of times that the cache was cleared
+	reads uint64 // number of times the cache was cleared because tokens may have changed
 	known map[string]*inventory.Token
 }
 
-// maxKnown is the maximum size of the cache; when exceeded, it is cleared.
+// maxKnown is the maximum number of cached tokens. When it is reached, the cache is cleared.
 const maxKnown = 1 << 14
 
-// NewIssued returns an Issued with an empty cache. changed receives a value when tokens may
-// have changed since the last receive. synced reports whether the view contains all tokens.
+// NewIssued returns an Issued with an empty cache. changed must receive a value whenever tokens may
+// have changed since the last value was read. synced must report whether the view contains all
+// tokens.
 func NewIssued(v TokenView, changed <-chan struct{}, synced func() bool, now func() time.Time) *Issued {
 	return &Issued{TokenView: v, changed: changed, synced: synced, now: now, known: map[string]*inventory.Token{}}
 }
@@ -67,7 +68,8 @@ func (s *Issued) Identify(ctx context.Context, token string) (Identity, error) {
 	return identityOf(t), nil
 }
 
-// find returns a token as stored after the last change, or nil if there is none.
+// find returns the token with the given ID, or nil if there is none. It reflects every change of
+// which s.changed has notified it.
 func (s *Issued) find(ctx context.Context, id string) (*inventory.Token, error) {
 	s.mu.Lock()
 	select {
@@ -87,7 +89,7 @@ func (s *Issued) find(ctx context.Context, id string) (*inventory.Token, error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if began == s.reads { // otherwise the token may be older than the change
+	if began == s.reads { // otherwise t may have been read before a change
 		if len(s.known) >= maxKnown {
 			clear(s.known)
 		}

@@ -19,9 +19,9 @@ type book struct {
 	byID    map[string]inventory.Token
 	changed chan struct{}
 	reads   int
-	reading func() // called after a token was read, before it is returned
+	reading func() // called after a token was read from the book, before Token returns it
 	err     error
-	young   bool // not synced
+	young   bool // the view does not contain all tokens yet
 }
 
 func newBook(grants ...inventory.Token) *book {
@@ -66,7 +66,7 @@ func (b *book) issued(now func() time.Time) *endpoint.Issued {
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// issue creates a token.
+// issue creates a token with the given permissions.
 func issue(g inventory.Token) (string, inventory.Token) {
 	token := endpoint.NewToken()
 	g.ID, g.Digest, _ = endpoint.Digest(token)
@@ -93,7 +93,7 @@ func TestIdentify(t *testing.T) {
 		token, g := issue(tt.grant)
 		clock := now
 		s := newBook(g).issued(func() time.Time { return clock })
-		_, _ = s.Identify(t.Context(), token) // caches it
+		_, _ = s.Identify(t.Context(), token) // fills the cache
 		clock = now.Add(tt.at)
 		who, err := s.Identify(t.Context(), token)
 		if bourse.CodeOf(err) != tt.want {
@@ -105,7 +105,8 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestGarbageIsNoToken checks that invalid tokens of any length cause no query.
+// TestGarbageIsNoToken checks that strings that are not tokens cause no query, whatever their
+// length.
 func TestGarbageIsNoToken(t *testing.T) {
 	b := newBook()
 	s := b.issued(time.Now)
@@ -123,8 +124,8 @@ func TestGarbageIsNoToken(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNotNo checks that a broker that does not have all tokens, or cannot read
-// them, never calls a token unknown.
+// TestUnknownIsNotNo checks that a broker that does not have all tokens, or cannot read them, never
+// reports a token as unknown.
 func TestUnknownIsNotNo(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook()
@@ -146,8 +147,8 @@ func TestUnknownIsNotNo(t *testing.T) {
 	}
 }
 
-// TestTheDigestDecides checks that of two tokens with the same id only the one with the
-// right digest is accepted.
+// TestTheDigestDecides checks that, if two tokens have the same ID, only the one with the right
+// digest is accepted.
 func TestTheDigestDecides(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	g.Digest = g.Digest[:63] + "x"
@@ -156,9 +157,9 @@ func TestTheDigestDecides(t *testing.T) {
 	}
 }
 
-// TestWhatIsRememberedIsNeverOld checks that a token is cached until something changes, and
-// that a token read before a change is not used after it, even if the change happened
-// during the read.
+// TestWhatIsRememberedIsNeverOld checks that a token is cached until something changes. A token
+// that was read before a change must not be used after it, even if the change happens during the
+// read.
 func TestWhatIsRememberedIsNeverOld(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook(g)
@@ -172,7 +173,7 @@ func TestWhatIsRememberedIsNeverOld(t *testing.T) {
 		t.Errorf("read %d times", b.reads)
 	}
 	_ = b.PutToken(t.Context(), &inventory.Token{ID: "another"})
-	b.reading = func() { // read as valid, then revoked, which another request has noticed
+	b.reading = func() { // the token is read while it is valid, then revoked, and another request notices the change
 		b.reading = nil
 		revoked := g
 		revoked.RevokedAt = now

@@ -16,19 +16,19 @@ type Counts struct {
 	orders    *prometheus.CounterVec
 	took      *prometheus.HistogramVec
 	steps     *prometheus.HistogramVec
-	refusals  map[bourse.RefusalReason]prometheus.Counter // one for each known reason, and "other"
+	refusals  map[bourse.RefusalReason]prometheus.Counter // one counter for each known reason, and one for other
 	requests  *prometheus.CounterVec
 	answered  *prometheus.HistogramVec
 	open      *prometheus.GaugeVec
 	collected []prometheus.Collector
 }
 
-// other replaces words that this release does not know, which come from another release or
-// from a worker that lies.
+// other is the label value for words that this release does not know. They come from servers of
+// another release, or from a malicious worker.
 const other = "other"
 
-// seconds lists the upper bounds of the latency buckets, from a refusal to the pull of an
-// image.
+// seconds contains the upper bounds of the latency buckets. They range from the time of a refusal
+// to that of an image pull.
 var seconds = []float64{.0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}
 
 // NewCounts returns counters that are all zero.
@@ -59,9 +59,9 @@ func NewCounts() *Counts {
 	return c
 }
 
-// Watch adds gauges of values that are maintained elsewhere. turns returns the number of
-// orders in progress and the number of orders that wait for a turn. Watch must be called
-// before anything is collected.
+// Watch adds gauges whose values the function turns returns when metrics are collected: the number
+// of orders in progress, and the number of orders that wait for their turn. Watch must be called
+// before metrics are collected for the first time.
 func (c *Counts) Watch(turns func() (inProgress, waiting int)) {
 	c.collected = append(c.collected,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -87,11 +87,11 @@ func (c *Counts) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Decided counts a decided order. fill is nil if the order was not filled.
+// Decided counts an order once it is decided. fill is nil if the order was not filled.
 func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error) {
 	kind, outcome := string(order.Kind()), string(d.Outcome)
 	if fill != nil && fill.Again {
-		outcome = "repeated" // the order was filled and counted before
+		outcome = "repeated" // an earlier request filled the order and was counted
 	}
 	c.orders.WithLabelValues(kind, outcome, c.count(d, err)).Inc()
 	c.took.WithLabelValues(kind, outcome).Observe(d.Times.Total.Seconds())
@@ -105,8 +105,8 @@ func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decis
 	}
 }
 
-// count counts the refusals in a decision and returns the reason for which the order was
-// refused, or "" if it was not.
+// count counts the refusals in a decision. If the order was refused, it returns the most frequent
+// reason or the error's code. Otherwise it returns "".
 func (c *Counts) count(d *bourse.Decision, err error) string {
 	var by map[bourse.RefusalReason]int
 	most := bourse.RefusalReason("")
@@ -140,16 +140,16 @@ func (c *Counts) count(d *bourse.Decision, err error) string {
 	case code == bourse.CodeInsufficient && most != "":
 	case slices.Contains(bourse.Codes(), code):
 		return string(code)
-	default: // workers may send any word
+	default: // a worker may send any code
 		return other
 	}
 	return string(most)
 }
 
-// Began counts the start of a request.
+// Began counts a request that has begun.
 func (c *Counts) Began(route string) { c.open.WithLabelValues(route).Inc() }
 
-// Ended counts a completed request; status 0 means 200.
+// Ended counts a request that has ended. Status 0 stands for 200.
 func (c *Counts) Ended(route string, status int, took time.Duration) {
 	if status == 0 {
 		status = 200

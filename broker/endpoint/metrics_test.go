@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/endpoint"
 )
 
-// series returns the series with the given names, without comments.
+// series returns the exported lines of the metrics with the given names, without comments.
 func series(t *testing.T, c *endpoint.Counts, names ...string) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -39,7 +39,7 @@ func series(t *testing.T, c *endpoint.Counts, names ...string) string {
 	return out.String()
 }
 
-// refused returns the decision of an order that workers refused for these reasons.
+// refused returns the decision about an order that workers have refused for the given reasons.
 func refused(reasons ...bourse.RefusalReason) *bourse.Decision {
 	d := &bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: make([]bourse.Round, 1)}
 	for _, reason := range reasons {
@@ -52,7 +52,7 @@ func TestDecided(t *testing.T) {
 	c := endpoint.NewCounts()
 	machine, task := &bourse.Order{}, &bourse.Order{Task: &bourse.TaskOrder{}}
 	full := bourse.Errorf(bourse.CodeInsufficient, "full")
-	filled := refused(bourse.RefusedImage) // filled by another worker
+	filled := refused(bourse.RefusedImage) // one worker refuses the order, and another one fills it
 	filled.Outcome, filled.Times = bourse.OutcomeFilled, bourse.Times{Quote: time.Millisecond, Claim: 20 * time.Millisecond, Total: 21 * time.Millisecond}
 	c.Decided(machine, &bourse.Fill{}, filled, nil)
 	c.Decided(machine, &bourse.Fill{Again: true}, &bourse.Decision{Outcome: bourse.OutcomeFilled}, nil)
@@ -91,7 +91,7 @@ func TestServerTiming(t *testing.T) {
 	}
 }
 
-// TestLabelsAreBounded checks that the number of series is bounded, whatever workers report.
+// TestLabelsAreBounded checks that the number of series is bounded, whatever words workers send.
 func TestLabelsAreBounded(t *testing.T) {
 	c := endpoint.NewCounts()
 	before := strings.Count(series(t, c), "\n")
@@ -122,8 +122,8 @@ func TestReasonsAreListed(t *testing.T) {
 	}
 }
 
-// TestCountsConcurrently checks that concurrent requests and orders are counted exactly
-// once while others read the metrics.
+// TestCountsConcurrently checks that concurrent requests and orders are counted exactly once, even
+// while metrics are read.
 func TestCountsConcurrently(t *testing.T) {
 	c := endpoint.NewCounts()
 	c.Watch(func() (int, int) { return 1, 2 })

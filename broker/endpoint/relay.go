@@ -16,14 +16,14 @@ import (
 // Limits for relaying metrics.
 const (
 	relayTime  = 10 * time.Second // Prometheus' default timeout
-	relayBytes = 32 << 20         // a machine needs about 500
+	relayBytes = 32 << 20         // a machine needs about 500 bytes
 )
 
 // ProxyMetricsPath is the path at which a proxy serves its metrics to brokers and scrapers.
 const ProxyMetricsPath = "/proxy/metrics"
 
-// Relay responds with the metrics of a worker or a proxy, as plain text whatever content
-// type the server declares. Errors before the first byte are those of [fabric.Pipe]; a
+// Relay responds with the metrics of a worker or a proxy. The reply is always plain text, whatever
+// content type the server declares. Errors before the first byte are those of [fabric.Pipe]; a
 // later error means that the reply is incomplete.
 func Relay(w http.ResponseWriter, r *http.Request, servers fabric.Fabric, from bourse.Member) error {
 	ctx, cancel := context.WithTimeout(r.Context(), relayTime)
@@ -59,15 +59,15 @@ func open(ctx context.Context, servers fabric.Fabric, from bourse.Member) (io.Re
 	return resp.Body, nil
 }
 
-// Target is a worker or a proxy in the format of Prometheus' HTTP service discovery.
+// Target describes a worker or a proxy in the format of Prometheus' HTTP service discovery.
 type Target struct {
 	Targets []string          `json:"targets"`
 	Labels  map[string]string `json:"labels"`
 }
 
-// Targets returns the workers and proxies whose metrics are relayed by the broker at host,
-// the address that the client used. Unreachable workers are included so that Prometheus
-// reports them as down; a proxy is included as long as it is a member.
+// Targets returns the workers and proxies as scrape targets. Their metrics are scraped through a
+// broker: host is the broker's address that the client used. Absent workers are included, so that
+// Prometheus reports them as down. Proxies are included only while they are members.
 func Targets(host string, workers []bourse.Member, absent []bourse.Absence, proxies []bourse.Member) []Target {
 	out := make([]Target, 0, len(workers)+len(absent)+len(proxies))
 	add := func(noun string, m *bourse.Member) {

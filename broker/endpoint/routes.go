@@ -15,21 +15,22 @@ type Route struct {
 	Pattern string
 	Needs   Scope
 	Serve   Handler
-	Narrow  bool // a token for machines sees only those machines
+	Narrow  bool // a machine token may use the endpoint, which then shows only its machines
 	About   About
 }
 
-// On returns a route.
+// On returns the route of an endpoint.
 func On(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve}
 }
 
-// ForMachines is like On, for an endpoint that shows a token for machines only those machines.
+// ForMachines is like On, for an endpoint that also accepts a machine token, and then shows only
+// the token's machines.
 func ForMachines(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve, Narrow: true}
 }
 
-// Common path prefixes.
+// Prefixes of routes' paths.
 const (
 	OneApp      = "/v1/apps/{app}"
 	AllMachines = OneApp + "/machines"
@@ -41,9 +42,9 @@ const (
 	OneReservation = "/v1/reservations/{reservation}"
 )
 
-// Routed registers routes in a mux, with JSON errors for unknown paths. A trailing slash is
-// removed before the path is matched, so that the endpoint, the authorization and the log
-// all see the same path.
+// Routed returns a handler that serves the routes, and answers unknown paths with JSON errors. It
+// removes a trailing slash from the path before matching, so that the endpoint, the authorization
+// and the log all see the same path.
 func (s *Server) Routed(routes []Route) http.Handler {
 	mux := http.NewServeMux()
 	for _, rt := range routes {
@@ -60,8 +61,8 @@ func (s *Server) Routed(routes []Route) http.Handler {
 	})
 }
 
-// withoutSlash returns r without the slash at the end of its path. An encoded slash (%2F)
-// is part of a name and stays.
+// withoutSlash returns r with the slash at the end of its path removed. An encoded slash (%2F) is
+// part of a name and stays.
 func withoutSlash(r *http.Request) *http.Request {
 	if p := r.URL.EscapedPath(); len(p) < 2 || !strings.HasSuffix(p, "/") {
 		return r
@@ -75,8 +76,8 @@ func withoutSlash(r *http.Request) *http.Request {
 
 const anyPath = "/"
 
-// unknownPath returns the error for a path without a route, or for a path that exists with
-// other methods.
+// unknownPath returns the error for a path that has no route, or whose routes do not have the
+// request's method.
 func unknownPath(mux *http.ServeMux, w http.ResponseWriter, r *Request) error {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

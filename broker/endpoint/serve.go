@@ -20,11 +20,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Request is an HTTP request with the information that the broker has about it.
+// Request is an HTTP request together with data that the broker adds.
 type Request struct {
 	*http.Request
 	ID  string      // sent in the reply and logged
-	Who Identity    // set once the request is authorized
+	Who Identity    // the caller; set once the request is authorized
 	Of  *bourse.App // the app in the path, if the caller may not use every app
 
 	notes []slog.Attr // additional attributes for the log
@@ -36,9 +36,9 @@ func (r *Request) Note(attrs ...slog.Attr) { r.notes = append(r.notes, attrs...)
 // App returns the name of the app in the path.
 func (r *Request) App() bourse.AppName { return bourse.AppName(r.PathValue("app")) }
 
-// Reaches reports whether the caller may use a record that belongs to an app with the
-// path's name and the given id. A caller that may use every app may also use what a former
-// app of that name has left behind.
+// Reaches reports whether the caller may use a record whose owner is of: an app with the name in
+// the request's path. A caller that may use every app may also use records that a deleted app of
+// that name has left behind.
 func (r *Request) Reaches(of lookup.Owner) bool {
 	if r.Of != nil {
 		return r.Of.Owns(of.App, of.ID, of.Made)
@@ -46,10 +46,10 @@ func (r *Request) Reaches(of lookup.Owner) bool {
 	return of.App == r.App()
 }
 
-// Server handles all requests.
+// Server serves the routes of the public API.
 type Server struct {
 	Gate        *Gate
-	Ready       func() error               // returns why only health, metrics and the view are served so far; nil: everything is served
+	Ready       func() error               // returns an error while only health, metrics and the view are served
 	Unsupported func(*http.Request) string // returns why a call of the Machines API is not supported; "" for other requests
 	Counts      *Counts
 	Region      bourse.Region // shown in request ids
@@ -57,8 +57,8 @@ type Server struct {
 	Log         *slog.Logger
 }
 
-// endpoint serves one route. It assigns an id to the request, authorizes it, turns an error
-// or panic into a reply, and logs the request.
+// endpoint returns the handler of one route. It assigns an ID to the request, authorizes it, turns
+// an error or panic into a reply, and logs the request.
 func (s *Server) endpoint(rt Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := s.Now()
@@ -80,8 +80,8 @@ func (s *Server) endpoint(rt Route) http.Handler {
 	})
 }
 
-// guarded authorizes and serves a request. A panic becomes an internal error, so that only
-// the request fails.
+// guarded authorizes and serves a request. It converts a panic to an internal error, so that only
+// this request fails.
 func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -102,10 +102,10 @@ func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error
 	return rt.Serve(w, r)
 }
 
-// logRequest logs a request that changes something, whether done or refused, and every
-// request that failed because of an error on our side. Entries of changes have audit=true.
-// They show who did what to which object, from where, and with what outcome. Entries never
-// contain tokens or bodies.
+// logRequest logs a request: as an error if it failed because of an error on our side, otherwise
+// for debugging if it only reads, and as information if it changes something. Entries about changes
+// have audit=true, whether the change was made or refused. They contain the caller, the operation,
+// the object, the client's address and the outcome. Entries never contain tokens or bodies.
 func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration, err error) {
 	level := slog.LevelInfo
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -142,8 +142,8 @@ func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration
 	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// maxLogged is the number of bytes of one part of a path that are logged. No name or id is
-// longer.
+// maxLogged is the maximum number of bytes that are logged of one segment of a path. All names and
+// IDs are shorter.
 const maxLogged = 128
 
 // outcome returns the outcome of a change, derived from the status of the reply.
@@ -159,7 +159,7 @@ func outcome(status int) string {
 	return "done"
 }
 
-// recorder records the status that was sent; 0 means none yet.
+// recorder records the status of a reply. Status 0 means that nothing has been sent yet.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -181,14 +181,14 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.ResponseWriter.Write(b)
 }
 
-// Unwrap allows http.ResponseController to flush.
+// Unwrap returns the wrapped writer. http.ResponseController needs it to flush.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // maxReply is the maximum size of a reply that is not a stream, in bytes.
 const maxReply = 256 << 20
 
-// WriteJSON writes a reply. It ignores errors caused by a disconnected caller. If the reply
-// is too long, it writes nothing and returns an error.
+// WriteJSON writes a JSON reply. It ignores errors that occur because the caller has disconnected.
+// If the reply is larger than maxReply, it writes nothing and returns an error.
 func WriteJSON(w http.ResponseWriter, status int, body any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -208,12 +208,13 @@ func WriteJSON(w http.ResponseWriter, status int, body any) error {
 	return nil
 }
 
-// WriteOK sends {"ok":true}.
+// WriteOK writes the reply {"ok":true}.
 func WriteOK(w http.ResponseWriter) error {
 	return WriteJSON(w, http.StatusOK, machinesapi.OK{OK: true})
 }
 
-// ListUnreachable lists the workers whose data is missing from the reply in a header.
+// ListUnreachable sets a header of the reply to the list of workers whose data is missing from the
+// reply.
 func ListUnreachable(r interface{ Set(key, value string) }, ids []bourse.WorkerID) {
 	if len(ids) == 0 {
 		return
@@ -225,8 +226,8 @@ func ListUnreachable(r interface{ Set(key, value string) }, ids []bourse.WorkerI
 	r.Set(machinesapi.HeaderUnreachable, strings.Join(names, ","))
 }
 
-// early reports whether an endpoint is served before the broker knows its cluster, because
-// it only reports the state of this server.
+// early reports whether an endpoint is served even while the broker does not know its cluster.
+// These endpoints only report the state of this server.
 func early(pattern string) bool {
 	_, path, _ := strings.Cut(pattern, " ")
 	return pattern == anyPath || path == "/v1/health" || path == "/metrics" || path == "/openapi.json" || strings.HasPrefix(path, "/v1/view/")

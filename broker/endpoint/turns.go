@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// The time for which an order may delay others. Whatever takes longer does not wait for
-// servers, but for an image pull or a running program.
+// The longest times for which an order keeps its turn. An order that takes longer no longer waits
+// for servers, but for an image pull or a running program.
 const (
 	MachineLease = 250 * time.Millisecond
 	TaskLease    = 25 * time.Millisecond
 )
 
-// Ordering makes an endpoint that places orders wait for its turn before it reads the
-// request. If too many orders are in progress, the request is refused: an order accepted
-// without the resources to decide it would be refused for lack of capacity even if there
-// were some. Errors: rate_limited.
+// Ordering returns a handler for an endpoint that places orders. The handler waits for its turn
+// before it reads the request. If too many orders are in progress, it refuses the request: an
+// overloaded broker could not decide the order in time, and would report a lack of capacity even if
+// there is some. Errors: rate_limited.
 func (g *Gate) Ordering(lease time.Duration, serve Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) error {
 		if err := g.Quota.MayOrder(r.App(), r.Who.Org); err != nil {

@@ -9,11 +9,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// appCache holds the apps that one query has resolved, because clients select the same
-// app several times under different aliases.
+// appCache caches the apps that one query has resolved, because clients select the same app several
+// times under different aliases.
 type appCache map[bourse.AppName]object
 
-// find returns an app. Errors: not_found, with the text that clients look for.
+// find returns an app's object, from the cache if it was resolved before. Errors: not_found, with
+// the text that clients look for.
 func (m *appCache) find(ctx context.Context, c *caller, name bourse.AppName) (any, error) {
 	if known, ok := (*m)[name]; ok {
 		return known, nil
@@ -43,7 +44,7 @@ func (c *caller) appOf(ctx context.Context, name bourse.AppName) (machinesapi.Ap
 	return a, err
 }
 
-// nameAvailable reports whether an app name is available.
+// nameAvailable reports whether no app has the name yet.
 func (c *caller) nameAvailable(ctx context.Context, args arguments) (any, error) {
 	_, err := c.appOf(ctx, bourse.AppName(args.text("name")))
 	code := bourse.CodeOf(err)
@@ -53,11 +54,11 @@ func (c *caller) nameAvailable(ctx context.Context, args arguments) (any, error)
 	return code == bourse.CodeNotFound, err
 }
 
-// maxPage limits the number of apps on a page.
+// maxPage is the maximum number of apps on a page.
 const maxPage = 1000
 
-// apps resolves a page of the apps that the caller may use, sorted by name. No app has
-// a role.
+// apps resolves a page of the apps that the caller may use, sorted by name. Bourse has no app
+// roles, so a query for apps with a role finds none.
 func (c *caller) apps(ctx context.Context, args arguments) (any, error) {
 	if args.text("role") != "" {
 		return none(), nil
@@ -73,7 +74,7 @@ func (c *caller) apps(ctx context.Context, args arguments) (any, error) {
 	list := make([]object, len(page))
 	for i := range page {
 		list[i] = c.shownApp(&page[i])
-		list[i]["currentRelease"] = nil // would need a call for each app
+		list[i]["currentRelease"] = nil // would require a call for each app
 	}
 	out := nodes(list)
 	if len(page) < len(all) {
@@ -82,7 +83,7 @@ func (c *caller) apps(ctx context.Context, args arguments) (any, error) {
 	return out, nil
 }
 
-// shownApp returns an app's object. Its id is its name, as clients expect.
+// shownApp returns the object of an app. Its id is the app's name, as clients expect.
 func (c *caller) shownApp(a *machinesapi.App) object {
 	name := a.Name
 	deployed := a.Status != machinesapi.AppPending
@@ -116,8 +117,8 @@ func (c *caller) shownApp(a *machinesapi.App) object {
 	}
 }
 
-// image resolves an image reference. It is null if the image is not found, which clients
-// then report. The size of an image is unknown until it is pulled.
+// image resolves an image reference. The result is null if the image is not found, which clients
+// then report to the user. An image's size is unknown until the image is pulled.
 func (c *caller) image(ctx context.Context, app bourse.AppName, ref string) (any, error) {
 	found, err := c.Client.AppImages(app).Resolve(ctx, ref)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

@@ -8,25 +8,26 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// caller calls /v1 with the credentials of one request.
+// caller is a client of /v1 that uses the credentials of one request.
 type caller struct{ *machinesapi.Client }
 
 func newCaller(api http.Handler, r *http.Request) *caller {
 	return &caller{&machinesapi.Client{
 		BaseURL: "http://" + r.Host, HTTP: &http.Client{Transport: &inProcess{api, r}},
-		Retries: -1, // the client itself retries
+		Retries: -1, // no retries, because the original client retries
 	}}
 }
 
-// inProcess is an [http.RoundTripper] that has a handler answer requests. They appear
-// to come from the original request's address with its credentials.
+// inProcess is an [http.RoundTripper] whose requests are served by a handler in this process. To
+// the handler, they appear to come from the address of the original request, with that request's
+// credentials.
 type inProcess struct {
 	api      http.Handler
 	original *http.Request
 }
 
-// RoundTrip returns the reply once its header is known. The handler continues while the
-// body is read, and has returned when the body is closed.
+// RoundTrip returns the reply once its header is known. The handler continues while the caller
+// reads the body. Closing the body waits until the handler has returned.
 func (p *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	inner := req.Clone(ctx)
@@ -84,8 +85,8 @@ func (w *replyWriter) Write(b []byte) (int, error) {
 // Flush does nothing, because Write does not buffer.
 func (w *replyWriter) Flush() {}
 
-// finish ends the reply when the handler has returned. If the handler panicked, the
-// reader sees a truncated reply, as over a connection.
+// finish ends the reply once the handler has returned. If the handler panicked, the reader sees a
+// truncated reply, as it would over a connection.
 func (w *replyWriter) finish() {
 	if recover() != nil {
 		w.WriteHeader(http.StatusInternalServerError)

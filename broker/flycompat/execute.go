@@ -14,13 +14,13 @@ import (
 // list of objects, or a resolver that returns one of these. A missing field is null.
 type object map[string]any
 
-// typename is the field with the name of an object's type.
+// typename is the name of the field that contains the name of an object's type.
 const typename = "__typename"
 
 // resolver returns a field's value. It is called only if a query selects the field.
 type resolver func(context.Context, arguments) (any, error)
 
-// arguments are a field's arguments, with variables replaced by their values.
+// arguments contains a field's arguments. Variables have been replaced by their values.
 type arguments map[string]any
 
 // text returns a string argument, or "" if it is missing.
@@ -29,10 +29,11 @@ func (a arguments) text(name string) string {
 	return s
 }
 
-// count returns an integer argument, limited to 0 through limit.
+// count returns an integer argument, limited to the range from 0 to limit. If the argument is
+// missing, it returns fallback.
 func (a arguments) count(name string, fallback, limit int) int {
 	switch n := a[name].(type) {
-	case float64: // from a variable
+	case float64: // the value comes from a variable
 		return int(min(max(n, 0), float64(limit)))
 	case int64:
 		return int(min(max(n, 0), int64(limit)))
@@ -40,26 +41,26 @@ func (a arguments) count(name string, fallback, limit int) int {
 	return fallback
 }
 
-// execution is the state of one query's execution. It belongs to one goroutine.
+// execution is the state of the execution of one query. It must not be used concurrently.
 type execution struct {
 	doc    *ast.QueryDocument
 	vars   map[string]any
-	work   int // remaining, see maxWork
-	calls  int // remaining, see maxCalls
+	work   int // remaining work; see maxWork
+	calls  int // remaining calls of /v1; see maxCalls
 	errors []replyError
 }
 
-// selected is a field of the reply, merged from all selections of that field.
+// selected is one field of the reply. It combines all selections of that field in the query.
 type selected struct {
 	key   string
 	first *ast.Field
 	set   ast.SelectionSet
 }
 
-// object returns the selected fields of an object. It returns false if the query is
-// too costly; the reply then contains no data.
+// object returns the selected fields of an object. It returns false if the query is too expensive;
+// the reply then contains no data.
 func (x *execution) object(ctx context.Context, set ast.SelectionSet, of object, path []any) (map[string]any, bool) {
-	if len(path) > 2*maxDepth { // a list adds an index to the path
+	if len(path) > 2*maxDepth { // twice maxDepth, because each list adds an index to the path
 		return nil, x.tooMuch("its depth exceeds %d fields", maxDepth)
 	}
 	fields, ok := x.collect(nil, set, of, map[string]bool{})
@@ -128,8 +129,8 @@ func (x *execution) field(ctx context.Context, f *ast.Field, of object, path []a
 	return resolve(ctx, args)
 }
 
-// collect returns the fields of an object that a selection set contains, in order,
-// including those of fragments (GraphQL specification, section 6.3.2).
+// collect adds to fields the fields of an object that a selection set selects, in order. This
+// includes the fields of fragments (GraphQL specification, section 6.3.2).
 func (x *execution) collect(fields []selected, set ast.SelectionSet, of object, seen map[string]bool) ([]selected, bool) {
 	for _, s := range set {
 		if x.work--; x.work < 0 {
@@ -167,14 +168,14 @@ func (x *execution) collect(fields []selected, set ast.SelectionSet, of object, 
 	return fields, true
 }
 
-// is reports whether a fragment with a type condition applies to the object. It does if
-// the object's type is that type or is unknown.
+// is reports whether a fragment applies to the object. condition is the fragment's type condition.
+// The fragment applies if the object's type is condition or is unknown.
 func (o object) is(condition string) bool {
 	of, known := o[typename].(string)
 	return condition == "" || !known || of == condition
 }
 
-// included evaluates the skip and include directives.
+// included evaluates the skip and include directives of a selection.
 func (x *execution) included(directives ast.DirectiveList) bool {
 	value := func(name string, fallback bool) bool {
 		d := directives.ForName(name)
@@ -192,7 +193,7 @@ func (x *execution) included(directives ast.DirectiveList) bool {
 	return value("include", true) && !value("skip", false)
 }
 
-// maxErrors limits the errors in one reply.
+// maxErrors is the maximum number of errors in one reply.
 const maxErrors = 100
 
 func (x *execution) fail(path []any, err error) {
@@ -205,7 +206,7 @@ func (x *execution) fail(path []any, err error) {
 	})
 }
 
-// tooMuch fails the whole query and returns false.
+// tooMuch makes the whole query fail with the given error. It always returns false.
 func (x *execution) tooMuch(format string, args ...any) bool {
 	x.errors = nil
 	x.fail(nil, bourse.Errorf(bourse.CodeInvalid, "the query is too large: "+format, args...))

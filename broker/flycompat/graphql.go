@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of one query. The longest one of flyctl has 300 tokens and is 8 fields deep.
+// Limits for one query. The longest query that flyctl sends has 300 tokens and is 8 fields deep.
 const (
-	maxQuery  = 256 << 10 // bytes, including the variables
+	maxQuery  = 256 << 10 // bytes of the query, including the variables
 	maxTokens = 4000
 	maxDepth  = 20      // nested selections
 	maxWork   = 500_000 // visited selections and values in the reply
@@ -28,7 +28,7 @@ type query struct {
 	OperationName string         `json:"operationName"`
 }
 
-// reply is the body of a reply. A query that failed also has status 200.
+// reply is the body of a reply. Even if the query failed, the reply has status 200.
 type reply struct {
 	Data   any          `json:"data"`
 	Errors []replyError `json:"errors,omitempty"`
@@ -40,8 +40,8 @@ type replyError struct {
 	Extensions map[string]string `json:"extensions,omitempty"`
 }
 
-// serveGraphQL answers a query. A malformed query is refused with status 400. A field
-// that fails is an error in the reply.
+// serveGraphQL answers a query. If the query is malformed, the reply has status 400. If a field
+// fails, the reply contains an error for it.
 func serveGraphQL(c *caller, w http.ResponseWriter, r *http.Request) error {
 	raw, err := readBody(w, r, maxQuery)
 	if err != nil {
@@ -64,8 +64,8 @@ func serveGraphQL(c *caller, w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// parse reads a query and returns the requested operation and its variables,
-// including their defaults. Errors: invalid.
+// parse reads a query. It returns the requested operation, its variables with their defaults, and
+// the whole document. Errors: invalid.
 func parse(raw []byte) (*ast.OperationDefinition, map[string]any, *ast.QueryDocument, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
 		return nil, nil, nil, bourse.Errorf(bourse.CodeInvalid, "batches are not supported: send one query at a time")

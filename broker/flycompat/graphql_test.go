@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// v1 answers like a broker with one app that has one machine.
+// v1 returns a handler that answers like a broker with one app that has one machine. It adds each
+// request to asked.
 func v1(asked *[]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if asked != nil {
@@ -61,7 +62,7 @@ func TestQueries(t *testing.T) {
 	for name, c := range map[string]struct {
 		query string
 		vars  map[string]any
-		want  string // part of the reply
+		want  string // text that the reply must contain
 	}{
 		"an alias": {
 			`query($n: String!) { appcompact: app(name: $n) { id internalNumericId organization { slug internalNumericId } } }`,
@@ -112,7 +113,8 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// A query that is too costly is refused before it costs much.
+// TestHostileQueries checks that a query that is too expensive is refused before it uses many
+// resources.
 func TestHostileQueries(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("{a", n) + strings.Repeat("}", n) }
 	var aliases, chain strings.Builder
@@ -120,7 +122,7 @@ func TestHostileQueries(t *testing.T) {
 		fmt.Fprintf(&aliases, "a%d: app(name: \"x%d\") {id} ", i, i)
 	}
 	chain.WriteString(`{app(name: "shop") {...F0}}`)
-	for i := range 60 { // each fragment doubles the previous one
+	for i := range 60 { // each fragment selects twice as many fields as the previous one
 		fmt.Fprintf(&chain, " fragment F%d on App {m: machines {nodes {app {...F%d}}} n: machines {nodes {app {...F%d}}}}", i, i+1, i+1)
 	}
 	for name, c := range map[string]struct {
@@ -169,8 +171,8 @@ func quote(s string) string {
 	return string(raw)
 }
 
-// An app that is selected under several aliases is requested from /v1 once, with the
-// caller's credentials.
+// TestAppIsRequestedOnce checks that an app that is selected under several aliases is requested
+// from /v1 only once, with the caller's credentials.
 func TestAppIsRequestedOnce(t *testing.T) {
 	var asked []string
 	post(t, &asked, `{"query":"{a: app(name: \"shop\") {id} b: app(name: \"shop\") {name}}"}`)
@@ -202,7 +204,7 @@ func FuzzGraphQL(f *testing.F) {
 	})
 }
 
-// Decoding and encoding a token yields the same positions.
+// FuzzLogToken checks that decoding and encoding a token yields the same positions.
 func FuzzLogToken(f *testing.F) {
 	f.Add("aaaaaa00000001=1.23,aaaaaa00000002=")
 	f.Fuzz(func(t *testing.T, text string) {

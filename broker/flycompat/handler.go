@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Handler serves flyctl's other APIs and passes all other requests to api, a
-// broker's /v1.
+// Handler returns a handler that serves flyctl's other APIs. It passes all other requests to api,
+// which must be the handler of a broker's /v1.
 func Handler(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	on := func(pattern string, serve func(*caller, http.ResponseWriter, *http.Request) error) {
@@ -88,8 +88,8 @@ func writeJSON(w http.ResponseWriter, status int, body any) error {
 	return nil
 }
 
-// writeError sends an error in the form of /v1. An error that /v1 returned keeps its
-// status and request id.
+// writeError sends an error in the same form as /v1. An error that was returned by /v1 keeps its
+// status and request ID.
 func writeError(w http.ResponseWriter, err error) {
 	code := bourse.CodeOf(err)
 	if errors.Is(err, context.Canceled) {
@@ -101,5 +101,5 @@ func writeError(w http.ResponseWriter, err error) {
 		status, body.RequestID = e.Status, e.RequestID
 		w.Header().Set(machinesapi.HeaderRequestID, e.RequestID)
 	}
-	_ = writeJSON(w, status, body) // this body always encodes
+	_ = writeJSON(w, status, body) // this body can always be encoded
 }

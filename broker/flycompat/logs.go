@@ -17,12 +17,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Bounds of one page of logs.
+// Limits for one page of logs.
 const (
-	logMachines = 100     // the app's newest machines; use instance or region for others
-	logAtOnce   = 16      // machines that are read concurrently
-	logLines    = 100     // on the first page, and for a new machine
-	logBytes    = 1 << 20 // for all machines together; the rest follows on the next page
+	logMachines = 100     // only the app's newest machines are read, unless the request selects an instance or a region
+	logAtOnce   = 16      // number of machines that are read concurrently
+	logLines    = 100     // lines of each machine, on the first page and for a machine that is not in the token yet
+	logBytes    = 1 << 20 // bytes of all machines together; the remaining lines follow on the next page
 )
 
 // logPage is a page of an app's logs.
@@ -49,8 +49,8 @@ type logAttributes struct {
 	Meta     map[string]any   `json:"meta"`
 }
 
-// positions contains, for each machine, the position in its log at which the next page
-// begins. "" is the beginning of the log.
+// positions contains, for each machine, the position in its log where the next page begins. "" is
+// the beginning of the log.
 type positions map[bourse.MachineID]string
 
 // token encodes positions as the token of the next page.
@@ -62,7 +62,7 @@ func (p positions) token() string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// readToken decodes a page's token. Errors: invalid.
+// readToken decodes the token of a page. Errors: invalid.
 func readToken(text string) (positions, error) {
 	out := positions{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -78,10 +78,10 @@ func readToken(text string) (positions, error) {
 	return out, nil
 }
 
-// getLogs serves GET /api/v1/apps/{app}/logs. Without a token it returns the latest lines
-// of the app's machines, and with a page's token the lines that were written since then.
-// A page without new lines is empty and repeats the token, because clients pause only
-// after an empty page.
+// getLogs serves GET /api/v1/apps/{app}/logs. Without a token in the request, it returns the latest
+// lines of the app's machines. With the token from an earlier page, it returns the lines written
+// after that page. If there are no new lines, the page is empty and contains the same token again,
+// because clients pause only after an empty page.
 func getLogs(c *caller, w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	before, err := readToken(query.Get("next_token"))
@@ -121,8 +121,8 @@ func getLogs(c *caller, w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// logged returns the machines whose logs are requested, newest first. Errors:
-// not_found if there is no such app or instance.
+// logged returns the machines whose logs are requested, newest first. Errors: not_found if the app
+// or the instance does not exist.
 func (c *caller) logged(ctx context.Context, app bourse.AppName, region bourse.Region, instance bourse.MachineID) ([]machinesapi.Machine, error) {
 	if err := app.Validate(); err != nil {
 		return nil, err
@@ -143,14 +143,15 @@ func (c *caller) logged(ctx context.Context, app bourse.AppName, region bourse.R
 	return list[:min(len(list), logMachines)], nil
 }
 
-// isPosition reports whether a worker's position may be part of a token.
+// isPosition reports whether s, which a worker has sent, has the form of a position in a log.
 func isPosition(s string) bool { return len(s) < 64 && strings.Trim(s, ".0123456789") == "" }
 
 var errPageFull = errors.New("the page is full")
 
-// read returns a machine's lines after a position, up to limit bytes but at least one
-// line, and the position after them. For an unknown machine it returns the latest lines.
-// If the machine's worker does not answer, it returns no lines and no error.
+// read returns the lines of a machine after position at, and the position after the last of them.
+// It stops once the lines contain limit bytes or more. If known is not set, the machine has no
+// position yet; read then returns its latest lines, whatever their size. If the machine's worker
+// does not answer, the result may be empty, but err is nil.
 func (c *caller) read(ctx context.Context, app bourse.AppName, m *machinesapi.Machine, at string, known bool, limit int) ([]logEntry, string, error) {
 	want := machinesapi.LogQuery{After: at}
 	if !known {

@@ -24,9 +24,9 @@ type organization struct {
 	BuilderImage  string `json:"remote_builder_image"`
 }
 
-// myOrganizations returns the organizations with apps that the caller may use, and the
-// one in which the caller may create apps. For a token that is valid for everything,
-// that is the default organization.
+// myOrganizations returns the organizations that have apps which the caller may use, and also the
+// organization in which the caller may create apps. For a token that is valid for everything, that
+// is the default organization.
 func (c *caller) myOrganizations(ctx context.Context) ([]machinesapi.Organization, error) {
 	token, err := c.token(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *caller) myOrganizations(ctx context.Context) ([]machinesapi.Organizatio
 	return out, nil
 }
 
-// token returns the scope of the caller's token.
+// token returns the restrictions of the caller's token.
 func (c *caller) token(ctx context.Context) (machinesapi.CurrentToken, error) {
 	list, err := c.Client.Tokens().Current(ctx)
 	if err == nil && len(list) == 0 {
@@ -76,7 +76,7 @@ func compareOrgs(x, y string) int {
 	return 1
 }
 
-// organizationOf returns one of the caller's organizations. Errors: not_found.
+// organizationOf returns the caller's organization with the given slug. Errors: not_found.
 func (c *caller) organizationOf(ctx context.Context, slug string) (machinesapi.Organization, error) {
 	all, err := c.myOrganizations(ctx)
 	if err != nil {

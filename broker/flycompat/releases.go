@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// restRelease is a release in the REST API. Its id contains the app's name, because
-// clients update a release by its id alone.
+// restRelease is a release in the REST API. Its id contains the app's name, because clients update
+// a release by its id alone.
 type restRelease struct {
 	ID         string `json:"id"`
 	Version    int64  `json:"version"`
@@ -40,7 +40,8 @@ func inProgress(r *release.Release) bool {
 	return r.Status == release.Pending || r.Status == release.Running
 }
 
-// releaseOf splits the id of a restRelease. Errors: not_found.
+// releaseOf splits the id of a restRelease into the release's ID and the app's name. Errors:
+// not_found.
 func releaseOf(id string) (release.ID, bourse.AppName, error) {
 	of, app, ok := strings.Cut(id, "-")
 	if !ok || release.ID(of).Validate() != nil || bourse.AppName(app).Validate() != nil {
@@ -125,7 +126,7 @@ func currentRelease(c *caller, w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, shownRelease(&current))
 }
 
-// lastRelease resolves the newest complete release. It is null if there is none.
+// lastRelease resolves the newest complete release. The result is null if there is none.
 func (c *caller) lastRelease(ctx context.Context, app bourse.AppName) (any, error) {
 	current, err := c.releases(app).Current(ctx)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -157,7 +158,8 @@ func releaseObject(r *release.Release) object {
 	}
 }
 
-// definition returns the app's configuration as its client sent it.
+// definition returns an app's configuration from a release, in the form in which the client sent
+// it.
 func definition(r *release.Release) any {
 	if len(r.Definition) == 0 {
 		return nil

@@ -36,8 +36,8 @@ func queries(c *caller) object {
 	}
 }
 
-// mutations returns the root object of mutations. Clients make changes through the
-// Machines API and tolerate the failure of these mutations.
+// mutations returns the root object of mutations. It has few fields, because clients make changes
+// through the Machines API. Clients tolerate the failure of these mutations.
 func mutations() object {
 	return object{
 		typename:                 "Mutation",
@@ -48,7 +48,7 @@ func mutations() object {
 	}
 }
 
-// nodes returns a GraphQL connection with the whole list on one page.
+// nodes returns a GraphQL connection that contains the whole list on one page.
 func nodes(list []object) object {
 	if list == nil {
 		list = []object{}
@@ -60,12 +60,12 @@ func nodes(list []object) object {
 	return object{"nodes": list, "edges": edges, "totalCount": len(list), "pageInfo": onlyPage}
 }
 
-// none returns an empty connection, for lists of objects that Bourse does not have.
+// none returns an empty connection. It is used for lists of objects that Bourse does not have.
 func none() object { return nodes(nil) }
 
 var onlyPage = object{"hasNextPage": false, "endCursor": ""}
 
-// viewer resolves the token's user. Bourse knows only its name.
+// viewer resolves the user to whom the token belongs. Bourse knows only the user's name.
 func (c *caller) viewer(ctx context.Context, _ arguments) (any, error) {
 	token, err := c.token(ctx)
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *caller) platform(ctx context.Context, _ arguments) (any, error) {
 	return object{"requestRegion": all.Nearest, "regions": list, "vmSizes": []any{}}, nil
 }
 
-// nearestRegion resolves the region nearest to the broker, or the first region if
-// their locations are unknown. It is never null, because flyctl's agent does not check.
+// nearestRegion resolves the region nearest to the broker, or the first region if no locations are
+// known. The result is never null, because flyctl's agent does not check for that.
 func (c *caller) nearestRegion(ctx context.Context, _ arguments) (any, error) {
 	all, err := c.Regions(ctx)
 	if err != nil {
@@ -110,8 +110,8 @@ func shownRegion(r *machinesapi.Region) object {
 	}
 }
 
-// latestImageDetails always fails, because Bourse does not look for newer images.
-// Clients ignore an error that begins with "Unknown repository".
+// latestImageDetails always fails, because Bourse does not look for newer images. Clients ignore an
+// error that begins with "Unknown repository".
 func latestImageDetails(_ context.Context, args arguments) (any, error) {
 	return nil, bourse.Errorf(bourse.CodeNotFound, "Unknown repository %s: Bourse does not look for newer images", bourse.Quoted(args.text("image")))
 }

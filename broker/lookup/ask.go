@@ -9,15 +9,15 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Answer is the answer of one of several workers.
+// Answer is one worker's answer to a question that several workers were asked.
 type Answer[T any] struct {
 	From bourse.Member
 	Got  T
 	Err  error
 }
 
-// Ask calls question for several workers in parallel. It returns their answers in the order of members once all have
-// answered or the patience has expired.
+// Ask calls question for each member in parallel. It returns the answers in the order of members,
+// once all workers have answered or the patience has expired.
 func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Member, question func(context.Context, bourse.Member) (T, error)) []Answer[T] {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -27,7 +27,7 @@ func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Me
 		answers[i].From = m
 		wg.Go(func() {
 			defer func() {
-				if p := recover(); p != nil { // an invalid answer must not end the process
+				if p := recover(); p != nil { // a panic caused by an invalid answer must not terminate the process
 					answers[i].Err = bourse.Errorf(bourse.CodeInternal, "ask worker %s: panic: %v", m.ID, p)
 				}
 			}()
@@ -38,7 +38,7 @@ func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Me
 	return answers
 }
 
-// Asking returns a question for Ask that calls a verb.
+// Asking returns a question for Ask that calls the verb v with the request req.
 func Asking[Req, Rep any](f fabric.Fabric, v *fabric.Verb[Req, Rep], req Req) func(context.Context, bourse.Member) (Rep, error) {
 	return func(ctx context.Context, to bourse.Member) (Rep, error) { return v.Call(ctx, f, to, req) }
 }
@@ -54,8 +54,8 @@ func Silent[T any](answers []Answer[T]) []bourse.WorkerID {
 	return out
 }
 
-// NoneAnswered returns CodeUnavailable if there were no workers to ask or none of them answered. In that case, an
-// empty result would be misleading.
+// NoneAnswered returns CodeUnavailable if there were no workers to ask, or if none of them
+// answered: an empty result would be misleading then.
 func NoneAnswered[T any](answers []Answer[T]) error {
 	if len(answers) == 0 {
 		return bourse.Errorf(bourse.CodeUnavailable, "no workers are known")

@@ -8,18 +8,18 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// The view usually receives a worker's changes within milliseconds. A query waits for
-// them no longer than viewWait, because a worker that died after its reply publishes
+// Limits for AwaitView. The view usually receives a worker's changes within milliseconds. A query
+// waits for them no longer than viewWait, because a worker that died after its reply publishes
 // nothing.
 const (
 	viewWait         = time.Second
 	viewPollInterval = 5 * time.Millisecond // interval between two reads of the view
 )
 
-// AwaitView waits until the view contains the machines and volumes as their workers
-// have recently reported them in replies through this broker, so that a query finds
-// what the broker has already told its clients. It gives up after a second, when the
-// view can't be read, and when ctx ends.
+// AwaitView waits until the view contains the latest versions of machines and volumes that this
+// broker has recently received from their workers. A query after that finds every change that the
+// broker has reported to its clients. AwaitView gives up after viewWait, if the view cannot be
+// read, and when ctx is done.
 func AwaitView(ctx context.Context, machines *Machines, volumes *Volumes) {
 	ctx, cancel := context.WithTimeout(ctx, viewWait)
 	defer cancel()
@@ -36,9 +36,9 @@ func AwaitView(ctx context.Context, machines *Machines, volumes *Volumes) {
 	}
 }
 
-// drop removes the machines that the view contains in the same or a later version from
-// missing, and reports whether none remains. It returns true if the view can't be read,
-// because waiting would not help.
+// drop removes from missing the machines that the view contains in the same version or a later one.
+// It returns true if no machines remain. It also returns true if the view cannot be read, because
+// waiting would not help.
 func (k *Machines) drop(ctx context.Context, missing map[bourse.MachineID]bourse.Machine) bool {
 	for id, m := range missing {
 		row, err := k.View.Machine(ctx, id)
@@ -57,7 +57,7 @@ func (k *Machines) drop(ctx context.Context, missing map[bourse.MachineID]bourse
 	return len(missing) == 0
 }
 
-// drop does the same for volumes.
+// drop is like [Machines.drop], for volumes.
 func (k *Volumes) drop(ctx context.Context, missing map[bourse.VolumeID]bourse.Volume) bool {
 	if len(missing) == 0 {
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Away describes the workers of the cluster that are not members now. A worker that was killed or is unreachable is
-// down; one that has left cleanly is stopped. Removed workers are not included.
+// Away describes the absent workers of the cluster. A worker that was killed or is unreachable is
+// shown as down, and a worker that has left cleanly as stopped. Removed workers are not included.
 func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesapi.Worker {
 	if len(absent) == 0 {
 		return nil
@@ -36,8 +36,8 @@ func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesa
 	return out
 }
 
-// Forget removes an absent worker from the cluster, and returns its last known state. Errors: not_found,
-// failed_precondition (it is a member).
+// Forget removes an absent worker from the cluster, and returns its last known state. Errors:
+// not_found; failed_precondition if the worker is a member.
 func (s *Sources) Forget(ctx context.Context, id bourse.WorkerID) (machinesapi.Worker, error) {
 	here, absent := s.Directory.All()
 	if slices.ContainsFunc(here, func(m bourse.Member) bool { return m.ID == id }) {
@@ -47,7 +47,7 @@ func (s *Sources) Forget(ctx context.Context, id bourse.WorkerID) (machinesapi.W
 	if i < 0 {
 		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(id)))
 	}
-	w := machinesapi.Worker{ID: id, Region: absent[i].Region, Tag: absent[i].Tag.String()} // for a worker that has already been removed
+	w := machinesapi.Worker{ID: id, Region: absent[i].Region, Tag: absent[i].Tag.String()} // returned if it was already removed
 	for _, away := range s.Away(ctx, absent[i:i+1]) {
 		w = away
 	}
@@ -71,8 +71,8 @@ func show(a *bourse.Absence, row inventory.AwayWorker, known bool) machinesapi.W
 	return w
 }
 
-// Where returns a phrase about an absent worker of a machine, to append to an error. It returns "" if the worker is a
-// member.
+// Where returns a phrase that describes the worker of a machine if that worker is absent. The
+// phrase is meant to be appended to an error. If the worker is a member, Where returns "".
 func (s *Sources) Where(ctx context.Context, m *bourse.Machine) string {
 	_, absent := s.Directory.All()
 	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == m.Worker })
@@ -86,7 +86,7 @@ func (s *Sources) Where(ctx context.Context, m *bourse.Machine) string {
 	return ", and " + Why(&list[0])
 }
 
-// Why returns why a worker does not respond.
+// Why returns a phrase that explains why a worker does not respond.
 func Why(w *machinesapi.Worker) string {
 	since := "since"
 	if w.Earlier {

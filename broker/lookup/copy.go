@@ -7,7 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// fromView returns the view's data about one machine.
+// fromView returns a machine from the view. It returns false if the view does not contain the
+// machine.
 func (k *Machines) fromView(ctx context.Context, id bourse.MachineID) (inventory.Listed, bool) {
 	l, err := k.View.Machine(ctx, id)
 	if err != nil {
@@ -19,18 +20,20 @@ func (k *Machines) fromView(ctx context.Context, id bourse.MachineID) (inventory
 	return *l, true
 }
 
-// isOwnersRow reports whether the row was written by the machine's owner, as far as that is known from the ID.
+// isOwnersRow reports whether a row of the view was written by the worker that owns the machine. If
+// the owner is unknown, it returns true.
 func (k *Machines) isOwnersRow(row *inventory.Listed) bool { return k.owns(row.Worker, row.ID.Tag()) }
 
-// Settle discards the remembered reply about a machine at once if the view already contains it. Reads are frequent,
-// and once the machine is destroyed, only the view should determine that.
+// Settle makes the broker stop using the remembered reply about a machine if the view already
+// contains it. After that, only the view determines whether the machine still exists.
 func (k *Machines) Settle(ctx context.Context, id bourse.MachineID) {
 	if l, ok := k.fromView(ctx, id); ok {
 		k.fresh.sawInView(id, l.UpdatedAt)
 	}
 }
 
-// Copy returns this broker's data about a machine without asking its owner.
+// Copy returns this broker's information about a machine, from the view and recent replies, without
+// asking the machine's worker.
 func (k *Machines) Copy(ctx context.Context, id bourse.MachineID) (inventory.Listed, bool) {
 	t, remembered := k.fresh.get(id) // before reading the view; see fresh.of
 	l, ok := k.fromView(ctx, id)

@@ -12,35 +12,36 @@ import (
 // Limits for remembered replies.
 const (
 	freshFor = 5 * time.Second // much longer than changes take to reach the view
-	maxFresh = 1 << 13         // machines; beyond that, the oldest reply is dropped
+	maxFresh = 1 << 13         // number of machines or volumes; when it is exceeded, the oldest reply is dropped
 )
 
-// fresh remembers the owners' replies about their machines or volumes from the last seconds. A caller that has
-// changed an object through this broker therefore does not see an older version in a list, even if the change has not
-// reached the view yet. Older replies, and those before maxFresh later ones, are dropped.
+// fresh remembers the latest replies of workers about their machines or volumes. It ensures that a
+// caller that has changed an object through this broker does not see an older version in a list,
+// even if the change has not reached the view yet. Replies older than freshFor are dropped, and the
+// oldest ones if there are more than maxFresh.
 type fresh[K ~string, T any] struct {
 	now   func() time.Time
 	about func(*T) about[K]
-	keep  func(next, old *T) // copies parts from old that a reply may lack
+	keep  func(next, old *T) // copies parts of the old version that the new reply may lack
 
 	mu    sync.Mutex
 	byID  map[K]*list.Element
 	queue *list.List // elements are *reply[T], oldest first
 }
 
-// about contains the properties of an object that fresh requires.
+// about contains the properties that fresh needs to know of an object.
 type about[K ~string] struct {
 	id      K
 	app     bourse.AppName
 	version time.Time
 }
 
-// reply is an owner's reply about an object.
+// reply is the latest reply of a worker about an object.
 type reply[T any] struct {
 	thing   T
 	version time.Time
 	at      time.Time
-	seen    time.Time // latest version that the view has contained, unless it is older
+	seen    time.Time // version of the object in the view, if the view contains this reply or a later version; otherwise zero
 }
 
 type (
@@ -48,7 +49,8 @@ type (
 	freshVolumes  = fresh[bourse.VolumeID, bourse.Volume]
 )
 
-// newFresh remembers machines. A reply without events retains the previous events.
+// newFresh returns a fresh for machines. If a reply has no events, the previous events are
+// retained.
 func newFresh(now func() time.Time) *freshMachines {
 	return &freshMachines{
 		now: now, byID: map[bourse.MachineID]*list.Element{}, queue: list.New(),
@@ -63,7 +65,7 @@ func newFresh(now func() time.Time) *freshMachines {
 	}
 }
 
-// newFreshVolumes remembers volumes.
+// newFreshVolumes returns a fresh for volumes.
 func newFreshVolumes(now func() time.Time) *freshVolumes {
 	return &freshVolumes{
 		now: now, byID: map[bourse.VolumeID]*list.Element{}, queue: list.New(),
@@ -74,15 +76,16 @@ func newFreshVolumes(now func() time.Time) *freshVolumes {
 	}
 }
 
-// old reports whether a version is already known: the view contains it, or a later one was replied.
+// old reports whether a version is outdated: a later version was received, or the view contains
+// this version or a later one.
 func (t *reply[T]) old(version time.Time) bool {
 	return version.Before(t.version) || !version.After(t.seen)
 }
 
-// inView reports whether the view contains the reply.
+// inView reports whether the view contains the reply or a later version of the object.
 func (t *reply[T]) inView() bool { return !t.seen.IsZero() }
 
-// note remembers a reply. Replies may arrive out of order; the latest version wins.
+// note remembers a reply. Replies may arrive out of order; the latest version is kept.
 func (f *fresh[K, T]) note(thing *T) {
 	of := f.about(thing)
 	if of.id == "" {
@@ -119,8 +122,9 @@ func (f *fresh[K, T]) purge() {
 	}
 }
 
-// of returns the remembered objects of an app, or all of them if app is empty. Call it before reading the view: if
-// the view catches up in between, the objects are dropped here but are in the view.
+// of returns the remembered objects of an app, or of all apps if app is empty. It omits objects
+// whose latest version is in the view. Call it before reading the view, because the view may catch
+// up in between: an object that is omitted here is then certainly in the view.
 func (f *fresh[K, T]) of(app bourse.AppName) map[K]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,8 +156,9 @@ func (f *fresh[K, T]) get(id K) (reply[T], bool) {
 	return *e.Value.(*reply[T]), true
 }
 
-// sawInView records that the view contains a version of an object. From then on, only the view describes the object, and
-// determines whether it still exists. The reply is still remembered so that late replies can be recognized.
+// sawInView records that the view contains a version of an object. From then on, only the view
+// describes the object and determines whether it still exists. The reply is still remembered, in
+// order to recognize late replies.
 func (f *fresh[K, T]) sawInView(id K, version time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,7 +171,8 @@ func (f *fresh[K, T]) sawInView(id K, version time.Time) {
 	}
 }
 
-// newer returns the view's data about a machine, updated with a later reply of its owner.
+// newer returns the view's data about a machine, updated with the reply m of its worker if m is
+// newer.
 func newer(l inventory.Listed, m *bourse.Machine) inventory.Listed {
 	if !l.UpdatedAt.Before(m.UpdatedAt) {
 		return l

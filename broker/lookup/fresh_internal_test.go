@@ -13,7 +13,7 @@ import (
 
 var epoch = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// version returns a machine in one of its versions. In the last version, it is destroyed.
+// version returns a machine in version n. In version last, the machine is destroyed.
 func version(id bourse.MachineID, n, last int) bourse.Machine {
 	m := bourse.Machine{ID: id, App: "shop", Worker: "w1", State: bourse.StateStarted, CreatedAt: epoch, UpdatedAt: epoch.Add(time.Duration(n))}
 	if n == last {
@@ -25,21 +25,22 @@ func version(id bourse.MachineID, n, last int) bourse.Machine {
 // life is one machine of the model.
 type life struct {
 	id    bourse.MachineID
-	truth int // version at its owner; 0: not created yet
+	truth int // version on its worker; 0: not created yet
 	view  int // version in the view
-	acked int // version that this broker has replied
-	last  int // version in which it is destroyed
+	acked int // latest version that this broker has sent to a caller
+	last  int // version in which the machine is destroyed
 }
 
-// listing is a list in progress.
+// listing is a list request in progress.
 type listing struct {
 	known map[bourse.MachineID]bourse.Machine
-	floor []int // replied versions when it began
+	floor []int // the acked version of each machine when the request began
 	rows  []*inventory.Listed
 }
 
-// Replies arrive in any order, the view follows at its own pace, and lists overlap with both. No list contains an
-// older version of a machine than this broker had replied before the list began, or a machine that it had reported as
+// TestListsAreNeverOlderThanReplies checks a model in which replies arrive in any order, the view
+// follows at its own pace, and lists overlap with both. No list may contain an older version of a
+// machine than this broker had sent before the list began, or a machine that it had reported as
 // destroyed.
 func TestListsAreNeverOlderThanReplies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -133,13 +134,14 @@ func TestRepliesExpire(t *testing.T) {
 	if _, ok := f.get(m.ID); ok {
 		t.Error("not dropped although the view contains it")
 	}
-	f.note(&m) // the same reply again, late
+	f.note(&m) // the same reply arrives again, late
 	if _, ok := f.get(m.ID); ok {
 		t.Error("a late reply restored a version that the view has contained")
 	}
 }
 
-// The number of replies is limited: the oldest is dropped, and repeating a reply makes it the latest.
+// TestRepliesAreLimited checks that the number of replies is limited: the oldest one is dropped. A
+// repeated reply becomes the latest one.
 func TestRepliesAreLimited(t *testing.T) {
 	f := newFresh(func() time.Time { return epoch })
 	id := func(i int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("aaaaaa%08x", i)) }
@@ -164,7 +166,8 @@ func TestRepliesAreLimited(t *testing.T) {
 	}
 }
 
-// A reply may have no events. The previous ones are then retained, in memory and in the list.
+// TestRepliesRetainEvents checks that, if a reply has no events, the previous events are retained
+// in memory and in the list.
 func TestRepliesRetainEvents(t *testing.T) {
 	f := newFresh(func() time.Time { return epoch })
 	events := []bourse.Event{{ID: "e1"}}
@@ -178,7 +181,7 @@ func TestRepliesRetainEvents(t *testing.T) {
 	if got := newer(inventory.Listed{Machine: first}, &second); len(got.LastEvents) != 1 || got.UpdatedAt != second.UpdatedAt {
 		t.Errorf("listed: %+v", got.Machine)
 	}
-	f.note(&bourse.Machine{}) // an empty reply of a worker
+	f.note(&bourse.Machine{}) // an empty reply from a worker
 	if len(f.byID) != 1 {
 		t.Errorf("%d are retained", len(f.byID))
 	}

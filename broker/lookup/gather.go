@@ -19,13 +19,13 @@ type Gathered struct {
 	Machines []*inventory.Listed // oldest first
 	Asked    int                 // number of workers that were asked, in addition to the view
 	Missing  []bourse.WorkerID   // workers that did not answer
-	Overflow error               // error of a worker with more machines than fit into a reply
+	Overflow error               // error of a worker whose machines do not fit into one reply
 }
 
-// Gather lists the machines of an app, including destroyed ones if deleted is set, or the machines of all apps if app
-// is nil. It reads the view. It also asks the workers if the view is not in sync, if it does not contain the app, or
-// if destroyed machines are requested, which the view does not contain. If a region is given, it asks only that
-// region's workers.
+// Gather lists the machines of an app, or of all apps if app is nil. If deleted is set, it includes
+// destroyed machines. It reads the view. It also asks the workers if the view is not in sync, if it
+// does not contain the app, or if destroyed machines are requested, which the view does not
+// contain. If region is set, it asks only that region's workers.
 func (k *Machines) Gather(ctx context.Context, app *bourse.App, deleted bool, region bourse.Region) Gathered {
 	query := fabric.MachinesQuery{Deleted: deleted}
 	if app != nil {
@@ -39,7 +39,7 @@ func (k *Machines) Gather(ctx context.Context, app *bourse.App, deleted bool, re
 	var members []bourse.Member
 	if query.Deleted || err != nil || !k.View.InSync() || (len(rows) == 0 && !k.recorded(ctx, query.App)) {
 		members = k.Directory.Workers()
-		if region != "" { // a machine is in its worker's region
+		if region != "" { // a machine is always in its worker's region
 			members = slices.DeleteFunc(members, func(m bourse.Member) bool { return m.Region != region })
 		}
 	}
@@ -53,11 +53,11 @@ func (k *Machines) Gather(ctx context.Context, app *bourse.App, deleted bool, re
 	return Gathered{Machines: u.machines(app, deleted), Asked: len(members), Missing: Silent(u.answers), Overflow: overflow(u.answers)}
 }
 
-// Add adds the result for another app.
+// Add adds the result for another app to g.
 func (g *Gathered) Add(other Gathered) {
 	g.Machines = append(g.Machines, other.Machines...)
 	slices.SortFunc(g.Machines, func(x, y *inventory.Listed) int { return oldestFirst(&x.Machine, &y.Machine) })
-	g.Asked = max(g.Asked, other.Asked) // the same workers
+	g.Asked = max(g.Asked, other.Asked) // the same workers were asked for each app
 	for _, w := range other.Missing {
 		if !slices.Contains(g.Missing, w) {
 			g.Missing = append(g.Missing, w)
@@ -66,8 +66,8 @@ func (g *Gathered) Add(other Gathered) {
 	g.Overflow = cmp.Or(g.Overflow, other.Overflow)
 }
 
-// overflow returns the error of a reply that was too large to be complete. Without it, the other workers' machines
-// would seem to be all machines.
+// overflow returns the error of a worker whose reply was too large to be complete. If it were
+// ignored, the machines of the other workers would seem to be all machines.
 func overflow(answers []Answer[[]bourse.Machine]) error {
 	for _, a := range answers {
 		if errors.Is(a.Err, fabric.ErrOverflow) || a.Err != nil && bourse.CodeOf(a.Err) == bourse.CodeInvalid {
@@ -77,19 +77,19 @@ func overflow(answers []Answer[[]bourse.Machine]) error {
 	return nil
 }
 
-// machineUnion contains the sources of data about machines.
+// machineUnion combines data about machines from several sources.
 type machineUnion struct {
-	told    map[bourse.MachineID]bourse.Machine // recent replies of owners
+	told    map[bourse.MachineID]bourse.Machine // recent replies of the machines' workers
 	rows    []*inventory.Listed                 // rows of the view
 	answers []Answer[[]bourse.Machine]          // answers of workers that have just been asked
 }
 
-// machines combines the sources. If a worker answered, its answer is complete. For other workers, the view's rows are
-// used, updated with recent replies. A worker that was asked but did not answer is unreachable, whatever the view
-// contains.
+// machines combines the sources. If a worker has answered, its answer is complete. For other
+// workers, the view's rows are used, updated with recent replies. A worker that was asked but did
+// not answer counts as unreachable, whatever the view contains.
 func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.Listed {
 	byID := make(map[bourse.MachineID]*inventory.Listed, len(u.rows)+len(u.told))
-	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: asked, but did not answer
+	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: the worker was asked, but did not answer
 	for _, a := range u.answers {
 		heard[a.From.ID] = a.Err == nil
 		for i := range a.Got {
@@ -105,7 +105,7 @@ func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.List
 			l.HostStatus = machinesapi.HostUnreachable
 		}
 		if known, ok := byID[l.ID]; ok {
-			newer := newer(*known, &l.Machine) // a copy: the row must not be modified
+			newer := newer(*known, &l.Machine) // newer returns a copy, because the row must not be modified
 			byID[l.ID] = &newer
 			return
 		}
@@ -131,13 +131,13 @@ func oldestFirst(x, y *bourse.Machine) int {
 	return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), strings.Compare(string(x.ID), string(y.ID)))
 }
 
-// askMachines asks workers in parallel.
+// askMachines asks the workers for their machines in parallel.
 func (k *Machines) askMachines(ctx context.Context, members []bourse.Member, query fabric.MachinesQuery) []Answer[[]bourse.Machine] {
 	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.MachineList, query))
 }
 
-// Find asks workers for the machines of an app, in cases where the view is not reliable enough. It returns the
-// machines, oldest first, and the workers that did not answer.
+// Find asks workers for the machines of an app, for callers that cannot rely on the view. It
+// returns the machines, oldest first, and the workers that did not answer.
 func (k *Machines) Find(ctx context.Context, workers []bourse.Member, app *bourse.App, query fabric.MachinesQuery) ([]bourse.Machine, []bourse.WorkerID) {
 	query.App, query.AppID = app.Name, app.ID
 	answers := k.askMachines(ctx, workers, query)
@@ -156,13 +156,13 @@ func (k *Machines) Find(ctx context.Context, workers []bourse.Member, app *bours
 // Counts contains the number of machines of each app.
 type Counts map[bourse.AppRef]int
 
-// Of returns the number for an app.
+// Of returns the number of an app's machines.
 func (c Counts) Of(app *bourse.App) int {
-	return c[app.Ref()] + c[bourse.AppRef{Name: app.Name}] // including machines without an app ID
+	return c[app.Ref()] + c[bourse.AppRef{Name: app.Name}] // machines without an app ID belong to the app, too
 }
 
-// Count returns the number of machines of one app, or of all apps if app is nil, and the workers that were required
-// but did not answer.
+// Count returns the number of machines of an app, or of each app if app is nil. It also returns the
+// workers that did not answer although their answers were needed.
 func (k *Machines) Count(ctx context.Context, app *bourse.App) (Counts, []bourse.WorkerID) {
 	name := bourse.AppName("")
 	if app != nil {
@@ -191,7 +191,7 @@ func (k *Machines) Count(ctx context.Context, app *bourse.App) (Counts, []bourse
 	return counts, found.Missing
 }
 
-// correct updates the view's counts with recent replies of owners.
+// correct updates the view's counts with recent replies of the machines' workers.
 func (k *Machines) correct(ctx context.Context, counts Counts, known map[bourse.MachineID]bourse.Machine) Counts {
 	out := Counts{}
 	maps.Copy(out, counts)

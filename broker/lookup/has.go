@@ -7,8 +7,9 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Has reports whether an app has a machine, according to the view or otherwise to the worker whose tag the machine's
-// ID contains. Errors: unavailable (that worker does not answer, and the view does not contain the machine).
+// Has reports whether the app has a machine with this ID. It uses the view and recent replies; if
+// they do not contain the machine, it asks the worker whose tag is in the ID. Errors: unavailable
+// if that worker does not answer.
 func (k *Machines) Has(ctx context.Context, app *bourse.App, id bourse.MachineID) (bool, error) {
 	if l, ok := k.Copy(ctx, id); ok {
 		return has(app, &l.Machine), nil

@@ -7,14 +7,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Held contains workers' holds by reservation.
+// Held contains the workers' holds, grouped by reservation.
 type Held struct {
-	Of      map[bourse.ReservationID][]bourse.Hold // in the order of their requests
+	Of      map[bourse.ReservationID][]bourse.Hold // the holds of each reservation, in the order of its requests
 	Missing []bourse.WorkerID                      // workers that did not answer
 }
 
-// HoldsByReservation combines the answers of workers. It omits a worker's holds for a reservation if any of them is
-// foreign; see [Reservation]. It ignores holds that a worker reports for other workers.
+// HoldsByReservation groups the holds that workers have reported by reservation. If any of a
+// worker's holds for a reservation is foreign, it omits all of the worker's holds for that
+// reservation; see [Reservation]. It ignores holds that a worker reports for another worker.
 func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Hold) bool) Held {
 	byKey := map[bourse.ReservationKey][]bourse.Hold{}
 	for _, a := range answers {
@@ -44,11 +45,11 @@ func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Ho
 	return out
 }
 
-// hasForeign reports whether any of a worker's holds for one reservation is foreign. Such holds are only extended and
-// released together.
+// hasForeign reports whether any of the holds is foreign. The holds must be those of one worker for
+// one reservation, which can only be extended and released together.
 func hasForeign(part []bourse.Hold, foreign func(*bourse.Hold) bool) bool {
 	return foreign != nil && slices.ContainsFunc(part, func(h bourse.Hold) bool { return foreign(&h) })
 }
 
-// holds reports whether hold h belongs to worker m itself.
+// holds reports whether hold h belongs to worker m, which has reported it.
 func holds(m *bourse.Member, h *bourse.Hold) bool { return h.Worker == m.ID && h.Tag == m.Tag }

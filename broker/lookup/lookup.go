@@ -1,6 +1,7 @@
-// Package lookup finds apps, machines and volumes for a broker: in the view, in the owners' recent replies through
-// this broker, and by asking the workers. The view is a hint (invariant 8); gather.go and volumes_gather.go decide
-// when workers are asked as well. [Checker] checks quotas against the results.
+// Package lookup finds apps, machines and volumes for a broker. It combines the view, recent
+// replies of workers to this broker, and the answers of workers that it asks. The view is a hint
+// (invariant 8); gather.go and volumes_gather.go decide when workers are asked as well. [Checker]
+// checks quotas against the results.
 package lookup
 
 import (
@@ -17,24 +18,24 @@ import (
 type Directory interface {
 	// Workers returns all known workers. The caller may modify the slice.
 	Workers() []bourse.Member
-	// ByTag returns the owner of the machines whose IDs begin with the tag.
+	// ByTag returns the worker that owns the machines whose IDs begin with the tag.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 	// Regions returns all regions that have workers, sorted.
 	Regions() []bourse.Region
-	// All returns the result of Workers and the workers of the cluster that are not members, both from the same
-	// moment. The slices are shared.
+	// All returns the result of Workers, and the workers of the cluster that are not members. Both
+	// reflect the same moment. The caller must not modify the slices.
 	All() (here []bourse.Member, away []bourse.Absence)
-	// Knows reports whether All returns all workers of the cluster. Once it is true, it remains true. Before that, a
-	// missing worker or object may exist.
+	// Knows reports whether All returns all workers of the cluster. Once it returns true, it always
+	// does. Before that, a worker or object that is not found may exist.
 	Knows() bool
 }
 
-// Sources contains the sources of a broker's data.
+// Sources contains the sources of a broker's information about the cluster.
 type Sources struct {
 	View      View
 	Directory Directory
 	Workers   fabric.Fabric
-	Patience  time.Duration // time limit for asking workers in parallel
+	Patience  time.Duration // time limit for asking several workers in parallel
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -49,8 +50,8 @@ func (s *Sources) recorded(ctx context.Context, name bourse.AppName) bool {
 	return app != nil && err == nil
 }
 
-// owns reports whether a worker owns the objects with a tag, as far as that is known. A member must not describe
-// another's objects.
+// owns reports whether a worker owns the objects with a tag. If the tag's owner is unknown, it
+// returns true. It is used to ignore data in which a member describes another member's objects.
 func (s *Sources) owns(worker bourse.WorkerID, tag bourse.WorkerTag) bool {
 	owner, ok := s.Directory.ByTag(tag)
 	return !ok || owner.ID == worker
@@ -68,16 +69,16 @@ func NewMachines(s Sources) *Machines {
 	return &Machines{s, newOwners[bourse.MachineID](), newFresh(s.Now)}
 }
 
-// Owner returns the cached app of a machine.
+// Owner returns the cached app of a machine. It returns false if the app is not cached.
 func (k *Machines) Owner(id bourse.MachineID) (Owner, bool) { return k.owners.of(id) }
 
 // Remember caches the app of a machine, which never changes.
 func (k *Machines) Remember(m *bourse.Machine) { k.owners.remember(m.ID, OwnerOf(m)) }
 
-// Note remembers a machine that its owner has replied.
+// Note remembers a reply of a machine's worker about the machine.
 func (k *Machines) Note(m *bourse.Machine) { k.fresh.note(m) }
 
-// Replied returns the owners' recent replies about an app's machines that are not in the view yet.
+// Replied returns the machines of an app for which a recent reply is not in the view yet.
 func (k *Machines) Replied(app bourse.AppName) map[bourse.MachineID]bourse.Machine {
 	return k.fresh.of(app)
 }
@@ -94,13 +95,13 @@ func NewVolumes(s Sources) *Volumes {
 	return &Volumes{s, newOwners[bourse.VolumeID](), newFreshVolumes(s.Now)}
 }
 
-// Owner returns the cached app of a volume.
+// Owner returns the cached app of a volume. It returns false if the app is not cached.
 func (k *Volumes) Owner(id bourse.VolumeID) (Owner, bool) { return k.owners.of(id) }
 
 // Remember caches the app of a volume, which never changes.
 func (k *Volumes) Remember(v *bourse.Volume) { k.owners.remember(v.ID, OwnerOfVolume(v)) }
 
-// Note remembers a volume that its owner has replied.
+// Note remembers a reply of a volume's worker about the volume.
 func (k *Volumes) Note(v *bourse.Volume) {
 	if v.ID == "" {
 		return
@@ -109,7 +110,7 @@ func (k *Volumes) Note(v *bourse.Volume) {
 	k.fresh.note(v)
 }
 
-// DoNotAnswer returns a phrase that lists workers that did not answer.
+// DoNotAnswer returns a phrase that lists the workers that did not answer.
 func DoNotAnswer(ids []bourse.WorkerID) string {
 	names := make([]string, len(ids))
 	for i, id := range ids {

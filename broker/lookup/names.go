@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Named lists the machines with a name in an app, without destroyed ones, from the view and recent replies. It asks
-// the workers only if the view is not in sync.
+// Named lists an app's machines that have the given name, except destroyed ones, from the view and
+// recent replies. It asks the workers only if the view is not in sync.
 func (k *Machines) Named(ctx context.Context, app *bourse.App, name string) []*bourse.Machine {
 	return k.namedBy(ctx, app, name, true)
 }
 
-// Conflict returns the older machine that has the same name as m according to the view, or "" if there is none. It
-// does not ask workers, because the result is only for display.
+// Conflict returns the ID of the older machine that has the same name as m according to the view,
+// or "" if there is none. It does not ask workers, because the result is only displayed.
 func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.MachineID {
 	if !hasName(m) {
 		return ""
@@ -30,7 +30,7 @@ func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.Machi
 	return all[0].ID
 }
 
-// namedBy implements Named, with or without asking workers.
+// namedBy implements Named. It never asks workers if ask is not set.
 func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, ask bool) []*bourse.Machine {
 	told := k.fresh.of(app.Name) // before reading the view; see fresh.of
 	rows, err := k.View.Machines(ctx, inventory.Filter{App: app.Name, Name: name})
@@ -64,13 +64,13 @@ func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, as
 	return out
 }
 
-// hasName reports whether a machine still occupies its name.
+// hasName reports whether a machine still uses its name.
 func hasName(m *bourse.Machine) bool {
 	return m.Name != "" && m.State != bourse.StateDestroying && m.State != bourse.StateDestroyed
 }
 
-// byOrder sorts machines by the time of their orders. With it, everyone who sees two machines with the same name
-// agrees on which of them owns the name.
+// byOrder sorts machines by the time of their orders. If several machines have the same name, this
+// order decides which of them owns the name, and the result is the same everywhere.
 func byOrder(a, b *bourse.Machine) int {
 	return cmp.Or(strings.Compare(string(a.Order), string(b.Order)), strings.Compare(string(a.ID), string(b.ID)))
 }

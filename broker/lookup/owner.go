@@ -7,20 +7,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxOwners limits the cache. A full cache is emptied.
+// maxOwners is the maximum size of the cache. A full cache is cleared.
 const maxOwners = 1 << 16
 
-// Owner describes the app of a record; see [bourse.App.Owns].
+// Owner identifies the app to which a record belongs; see [bourse.App.Owns].
 type Owner struct {
 	App  bourse.AppName
 	ID   string
 	Made time.Time // creation time of the record
 }
 
-// OwnerOf returns a machine's owner.
+// OwnerOf returns the app to which a machine belongs.
 func OwnerOf(m *bourse.Machine) Owner { return Owner{m.App, m.AppID, m.CreatedAt} }
 
-// OwnerOfVolume returns a volume's owner.
+// OwnerOfVolume returns the app to which a volume belongs.
 func OwnerOfVolume(v *bourse.Volume) Owner { return Owner{v.App, v.AppID, v.CreatedAt} }
 
 // owners caches the apps of machines or volumes. An object's app never changes, so the cache is never wrong.

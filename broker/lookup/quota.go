@@ -7,17 +7,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Quota limits an organization or an app. Zero fields mean the default.
+// Quota limits what an organization or an app may have. A zero field means the default limit.
 type Quota struct {
 	Machines        int   `json:"machines,omitempty"`
-	OrdersPerSecond int   `json:"orders_per_second,omitempty"` // of every kind, including quotes
+	OrdersPerSecond int   `json:"orders_per_second,omitempty"` // orders of any kind, including quotes
 	Apps            int   `json:"apps,omitempty"`              // for organizations only
 	Volumes         int   `json:"volumes,omitempty"`           // for apps only
 	Secrets         int   `json:"secrets,omitempty"`           // for apps only
 	ConfigBytes     int64 `json:"config_bytes,omitempty"`      // for apps only: total size of all of its machines' configs in the view
 }
 
-// Quotas contains a broker's quotas, read from a file. The zero value contains only the defaults.
+// Quotas contains a broker's quotas, which are read from a file. The zero value contains only the
+// defaults.
 type Quotas struct {
 	Org  Quota            `json:"org"`  // default for organizations
 	App  Quota            `json:"app"`  // default for apps
@@ -25,13 +26,13 @@ type Quotas struct {
 	Apps map[string]Quota `json:"apps"` // for individual apps, by name
 }
 
-// Defaults that are rarely reached unintentionally.
+// Default quotas. They are so large that they are rarely reached unintentionally.
 var (
 	defaultOrgQuota = Quota{Machines: 100_000, OrdersPerSecond: 20_000, Apps: 10_000}
 	defaultAppQuota = Quota{Machines: 20_000, OrdersPerSecond: 10_000, Volumes: 10_000, Secrets: 256, ConfigBytes: 512 << 20}
 )
 
-// Read decodes a file with quotas. Errors: invalid.
+// Read parses a file with quotas. Errors: invalid.
 func Read(text []byte) (Quotas, error) {
 	var q Quotas
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -65,7 +66,7 @@ func (q *Quotas) ofApp(app bourse.AppName) Quota {
 	return q.Apps[string(app)].or(q.App).or(defaultAppQuota)
 }
 
-// or returns q with zero fields replaced by those of d.
+// or returns a copy of q whose zero fields are replaced by those of d.
 func (q Quota) or(d Quota) Quota {
 	if q.Machines == 0 {
 		q.Machines = d.Machines
@@ -88,7 +89,7 @@ func (q Quota) or(d Quota) Quota {
 	return q
 }
 
-// exceeded returns the error for exceeding a quota.
+// exceeded returns the error for a request that would exceed a quota.
 func exceeded(whose, name string, limit int64, what string) error {
 	return bourse.Errorf(bourse.CodeForbidden, "quota exceeded: %s %s may have %d %s", whose, bourse.Quoted(name), limit, what)
 }

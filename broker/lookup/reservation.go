@@ -8,19 +8,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Reservation is the result of a search for a reservation.
+// Reservation collects the holds of one reservation.
 type Reservation struct {
 	ID     bourse.ReservationID
-	At     []bourse.Member // its known workers
-	Holds  []bourse.Hold   // in the order of the request
-	Gone   []string        // workers, or tags of unknown workers, without holds for it
+	At     []bourse.Member // workers of the reservation that are known
+	Holds  []bourse.Hold   // in the order of the reservation's requests
+	Gone   []string        // workers that no longer have a hold for the reservation; tags of workers that are unknown
 	Silent []bourse.WorkerID
 
 	Foreign func(*bourse.Hold) bool // reports whether the caller may not use a hold; nil: all may be used
 }
 
-// Add adds the answers of workers. It ignores holds of other reservations and those that a worker reports for other
-// workers. If any of a worker's holds is foreign, the worker has no holds for the caller and is removed from At.
+// Add adds workers' answers. It ignores holds of other reservations, and holds that a worker
+// reports for another worker. If the caller may not use one of a worker's holds, the whole worker
+// is treated as having none, and is removed from At.
 func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 	for _, a := range answers {
 		own := slices.DeleteFunc(a.Got, func(h bourse.Hold) bool { return h.Reservation != r.ID.Key() || !holds(&a.From, &h) })
@@ -53,7 +54,9 @@ func (r *Reservation) None() error {
 	return NoReservation(r.ID)
 }
 
-// Whole returns an error if some workers no longer have their holds (CodeConflict) or did not answer (silence).
+// Whole returns an error if the reservation is incomplete: CodeConflict if some workers no longer
+// have their holds, or the code silence if some did not answer. The text so is appended to the
+// error.
 func (r *Reservation) Whole(silence bourse.Code, so string) error {
 	switch {
 	case len(r.Gone) > 0:

@@ -12,7 +12,7 @@ import (
 type Selection struct {
 	Region   bourse.Region
 	Worker   bourse.WorkerID
-	states   []string // any of these
+	states   []string // a selected machine is in any of these states
 	metadata map[string]string
 }
 

@@ -13,18 +13,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// appMemory is how long a known app is assumed to exist without checking. For this long, an app that another broker
-// has deleted can still receive machines.
+// appMemory is how long an app that was found is assumed to exist. During this time, an app that
+// another broker has deleted can still receive machines.
 const appMemory = time.Second
 
-// maxApps limits the cache. A full cache is emptied.
+// maxApps is the maximum number of cached apps. A full cache is cleared.
 const maxApps = 1 << 12
 
-// searchInterval is the minimum interval between asking all workers for a name that is not in a synced view. It limits
-// the load from callers that request missing apps.
+// searchInterval is the minimum time between two searches that ask all workers for an app although
+// the synced view does not contain it. It limits the load that callers with requests for missing
+// apps can cause.
 const searchInterval = 50 * time.Millisecond
 
-// Apps finds and changes apps. It merges records with bourse.App.Merge.
+// Apps finds, creates and deletes apps. If there are several records of an app, it merges them with
+// bourse.App.Merge.
 //
 // If two brokers create an app with the same name at the same time, both may succeed. From then on, all readers agree
 // on which of the two apps exists.
@@ -43,7 +45,8 @@ type seenApp struct {
 	at  time.Time
 }
 
-// NewApps returns a store of apps. copies returns a worker's verified copies of apps.
+// NewApps returns an Apps with an empty cache. copies must return the verified copies of apps that
+// a worker stores.
 func NewApps(s Sources, copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)) *Apps {
 	return &Apps{Sources: s, copies: copies, recent: map[bourse.AppName]seenApp{}}
 }
@@ -60,7 +63,7 @@ func (r appRecords) merge(apps ...bourse.App) {
 	}
 }
 
-// one returns the view's record of an app.
+// one reads the records of an app from the view.
 func (s *Apps) one(ctx context.Context, name bourse.AppName) (appRecords, error) {
 	out := appRecords{}
 	app, err := s.View.App(ctx, name)
@@ -70,7 +73,7 @@ func (s *Apps) one(ctx context.Context, name bourse.AppName) (appRecords, error)
 	return out, err
 }
 
-// all returns all of the view's records.
+// all reads the records of all apps from the view.
 func (s *Apps) all(ctx context.Context) (appRecords, error) {
 	out := appRecords{}
 	apps, err := s.View.Apps(ctx)
@@ -80,16 +83,18 @@ func (s *Apps) all(ctx context.Context) (appRecords, error) {
 	return out, err
 }
 
-// viewResult is the result of reading the view.
+// viewResult contains the records read from the view, and tells whether the workers must be asked
+// as well.
 type viewResult struct {
 	known  appRecords
-	failed error // the view could not be read
-	enough bool  // known answers the question if the view is reliable
+	failed error // error if the view could not be read
+	enough bool  // if the view is reliable, known is all that is needed
 	search bool  // ask the workers even if the view is in sync
 }
 
-// complete adds the workers' records to the view's if the latter are insufficient or unreliable. It also returns the
-// workers that were required but did not answer. Errors: unavailable.
+// complete adds the workers' records to those of the view if the latter are insufficient or
+// unreliable. It also returns the workers whose answers were needed but did not arrive. Errors:
+// unavailable.
 func (s *Apps) complete(ctx context.Context, l viewResult) (appRecords, []bourse.WorkerID, error) {
 	if l.failed != nil {
 		s.Log.WarnContext(ctx, "read view failed", slog.Any("err", l.failed))
@@ -105,7 +110,7 @@ func (s *Apps) complete(ctx context.Context, l viewResult) (appRecords, []bourse
 		}
 	}
 	if synced {
-		return l.known, nil, nil // the second lookup was not strictly required, so missing answers do not matter
+		return l.known, nil, nil // the search was only a precaution, so missing answers do not matter
 	}
 	if err := NoneAnswered(answers); err != nil && !l.enough {
 		return nil, nil, err
@@ -113,7 +118,7 @@ func (s *Apps) complete(ctx context.Context, l viewResult) (appRecords, []bourse
 	return l.known, Silent(answers), nil
 }
 
-// maySearch reports whether enough time has passed since the last second lookup.
+// maySearch reports whether searchInterval has passed since the last search.
 func (s *Apps) maySearch() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +130,8 @@ func (s *Apps) maySearch() bool {
 	return true
 }
 
-// List returns the existing apps by name. It includes the default app if it was created or is used.
+// List returns the existing apps, sorted by name. It includes the default app if that was created
+// or, according to used, has machines.
 func (s *Apps) List(ctx context.Context, used Counts) ([]bourse.App, []bourse.WorkerID, error) {
 	known, err := s.all(ctx)
 	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, enough: len(known) > 0, search: len(known) == 0})
@@ -158,7 +164,7 @@ func (s *Apps) Find(ctx context.Context, name bourse.AppName) (bourse.App, error
 	if _, deleted := known[name]; !ok && !deleted && len(missing) > 0 {
 		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no other worker knows it", name, DoNotAnswer(missing))
 	}
-	if !ok && !search && len(known) == 0 { // not known to be deleted; it was only not searched for again
+	if !ok && !search && len(known) == 0 { // the app is not known to be deleted; the workers were only not asked again
 		if seen, ok := s.seen(name); ok {
 			return seen, nil
 		}
@@ -171,7 +177,8 @@ func (s *Apps) Find(ctx context.Context, name bourse.AppName) (bourse.App, error
 	return app, nil
 }
 
-// existing returns an app from records unless it is deleted.
+// existing returns the app with the given name from the records. It returns false if the app has no
+// record or is deleted. The default app always exists.
 func existing(known appRecords, name bourse.AppName) (bourse.App, bool) {
 	app, ok := known[name]
 	switch {
@@ -183,13 +190,14 @@ func existing(known appRecords, name bourse.AppName) (bourse.App, bool) {
 	return bourse.App{}, false
 }
 
-// Recall returns an app that was found in the last second, or otherwise calls Find. Errors: not_found, unavailable.
+// Recall is like [Apps.Find], but returns a cached app if it was found less than appMemory ago.
+// Errors: not_found, unavailable.
 func (s *Apps) Recall(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	if app, ok := s.seen(name); ok {
 		return app, nil
 	}
-	// The lookup is shared, so it must not be canceled with the caller that happened to start it. It has its own
-	// deadline.
+	// Several callers share the lookup, so it must not be canceled when the caller that started it
+	// disconnects. It has its own deadline.
 	shared := context.WithoutCancel(ctx)
 	found, err, _ := s.lookups.Do(string(name), func() (any, error) {
 		ctx, cancel := context.WithTimeout(shared, s.Patience)
@@ -200,7 +208,7 @@ func (s *Apps) Recall(ctx context.Context, name bourse.AppName) (bourse.App, err
 	return app, err
 }
 
-// seen returns an app that was found in the last second.
+// seen returns an app from the cache, and whether it was found less than appMemory ago.
 func (s *Apps) seen(name bourse.AppName) (bourse.App, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Checker checks orders against quotas.
+// Checker checks whether requests would exceed quotas.
 type Checker struct {
 	quotas   Quotas
 	machines *Machines
@@ -27,15 +27,15 @@ func NewChecker(q Quotas, machines *Machines) *Checker {
 	return &Checker{quotas: q, machines: machines}
 }
 
-// usage is an app's current usage.
+// usage is the amount of each limited resource that an app uses now.
 type usage struct {
 	machines, volumes int
 	config            int64
 
-	org int // machines of the app's organization
+	org int // number of machines of the app's organization
 }
 
-// usages caches apps' usage, because counting is expensive.
+// usages caches the usage of apps, because counting is expensive.
 type usages struct {
 	mu sync.Mutex
 	of map[bourse.AppRef]*counted
@@ -48,13 +48,14 @@ type counted struct {
 
 const (
 	countedFor = time.Second
-	// The time spent on counting is at most 1/countedPart.
+	// A usage is cached for countedPart times as long as counting it took.
 	countedPart = 50
 	maxCounted  = 4096
 )
 
-// usageOf returns an app's usage. If the view cannot be read, the usage is zero, because orders are not refused for lack
-// of information. One caller counts at a time; in the meantime, others use the previous result.
+// usageOf returns an app's usage. If the view cannot be read, the usage is zero: a quota does not
+// refuse orders for lack of information. Only one caller counts at a time; until it is done, the
+// other callers use the previous result.
 func (c *Checker) usageOf(ctx context.Context, app bourse.App) usage {
 	began := c.machines.Now()
 	known, current := c.usages.find(app.Ref(), began)
@@ -69,7 +70,8 @@ func (c *Checker) usageOf(ctx context.Context, app bourse.App) usage {
 	return u
 }
 
-// find returns an app's cached usage, and whether it is current. If it is not, the caller must count.
+// find returns an app's cached usage. It returns false if the usage is outdated; the caller must
+// then count it again.
 func (s *usages) find(ref bourse.AppRef, now time.Time) (usage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +104,7 @@ func (c *Checker) count(ctx context.Context, app bourse.App) usage {
 		u.machines++
 		u.config += configBytes(&rows[i].Config)
 	}
-	volumes, _ := c.machines.View.Volumes(ctx, inventory.VolumeFilter{App: app.Name}) // ignore errors: the usage is then counted as zero
+	volumes, _ := c.machines.View.Volumes(ctx, inventory.VolumeFilter{App: app.Name}) // after an error, the app counts as having no volumes
 	u.volumes = len(volumes)
 	counts, _ := c.machines.View.CountMachines(ctx)
 	apps, _ := c.machines.View.Apps(ctx)
@@ -114,9 +116,9 @@ func (c *Checker) count(ctx context.Context, app bourse.App) usage {
 	return u
 }
 
-// configBytes returns the size of a config for quotas.
+// configBytes returns the size of a config as counted by quotas.
 func configBytes(c *bourse.Config) int64 {
-	raw, _ := json.Marshal(c) // it was decoded from JSON, so it can be encoded
+	raw, _ := json.Marshal(c) // the config was decoded from JSON, so it can be encoded
 	return int64(len(raw))
 }
 
@@ -139,8 +141,8 @@ func (c *Checker) placed(app bourse.App, more usage) {
 	}
 }
 
-// MayHaveMachine returns CodeForbidden if the order's machine would exceed a quota. Repeating an order that has
-// already been filled does not exceed a quota.
+// MayHaveMachine returns CodeForbidden if the order's machine would exceed a quota. If the order
+// repeats one that has already been filled, no quota applies.
 func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error {
 	quota, orgs, has := c.quotas.ofApp(order.App.Name), c.quotas.ofOrg(order.App.Org), c.usageOf(ctx, order.App)
 	var err error
@@ -158,8 +160,8 @@ func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error
 	return err
 }
 
-// MayHaveConfig returns CodeForbidden if replacing a machine's config would exceed its app's quota. more is the
-// difference in size.
+// MayHaveConfig returns CodeForbidden if an app would exceed its quota by replacing a machine's
+// config was with config. more is the number of bytes by which the config grows.
 func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, was, config *bourse.Config) (more int64, err error) {
 	more = configBytes(config) - configBytes(was)
 	if quota := c.quotas.ofApp(app.Name); more > 0 && c.usageOf(ctx, app).config+more > quota.ConfigBytes {
@@ -168,17 +170,17 @@ func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, was, config
 	return more, err
 }
 
-// GrewConfig adds a difference in config size to the app's cached usage.
+// GrewConfig adds the growth of a machine's config, in bytes, to the app's cached usage.
 func (c *Checker) GrewConfig(app bourse.App, more int64) { c.placed(app, usage{config: more}) }
 
-// repeats reports whether the order has already been filled by a known machine.
+// repeats reports whether a known machine has already filled the order.
 func (c *Checker) repeats(ctx context.Context, order *bourse.Order) bool {
 	for _, m := range c.machines.Replied(order.App.Name) {
 		if m.Order == order.ID {
 			return true
 		}
 	}
-	rows, _ := c.machines.View.Machines(ctx, inventory.Filter{App: order.App.Name}) // after an error, no machine is known
+	rows, _ := c.machines.View.Machines(ctx, inventory.Filter{App: order.App.Name}) // after an error, rows is empty
 	return slices.ContainsFunc(rows, func(l inventory.Listed) bool { return l.Order == order.ID })
 }
 
@@ -198,7 +200,7 @@ func (c *Checker) MayHaveSecrets(app bourse.App, n int) error {
 	return nil
 }
 
-// MayHaveApp is like MayHaveMachine, for an app.
+// MayHaveApp returns CodeForbidden if another app would exceed the organization's quota.
 func (c *Checker) MayHaveApp(ctx context.Context, org string) error {
 	apps, err := c.machines.View.Apps(ctx)
 	if err != nil {
@@ -217,8 +219,9 @@ func (c *Checker) MayHaveApp(ctx context.Context, org string) error {
 	return nil
 }
 
-// MayOrder returns CodeRateLimited if an order would exceed a rate. It considers only what is known without reading
-// the request's body: the path's app and the token's organization.
+// MayOrder returns CodeRateLimited if another order would exceed the order rate of the app or the
+// organization. It is called before the request's body is read, so it knows only the app in the
+// path and the token's organization.
 func (c *Checker) MayOrder(app bourse.AppName, org string) error {
 	now := c.machines.Now()
 	if app == "" {

@@ -7,12 +7,13 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// View is this server's copy of the cluster's data. It is a hint (invariant 8): before a caller is told that an
-// object does not exist, the workers are asked, and a machine's row is only as current as its owner's latest
-// publication. It does not contain destroyed machines and volumes.
+// View is this server's copy of the cluster's data. It is a hint (invariant 8): a machine's row is
+// only as current as the latest data that its worker has published, and before an object is
+// reported as missing, the workers are asked. The view contains no destroyed machines or volumes.
 type View interface {
-	// InSync reports whether the view has been compared with another member's since this server started and since its
-	// file was last lost. Until then, the workers are asked as well.
+	// InSync reports whether the view is complete: it has been compared with another member's view
+	// since this server started and since the view's file was last lost. Until then, callers must
+	// ask the workers as well.
 	InSync() bool
 
 	AwayWorkers(ctx context.Context) ([]inventory.AwayWorker, error)
@@ -24,7 +25,7 @@ type View interface {
 	AppView
 }
 
-// MachineView is the part of a View about machines and volumes.
+// MachineView is the part of a View that contains machines and volumes.
 type MachineView interface {
 	Machines(ctx context.Context, f inventory.Filter) ([]inventory.Listed, error)
 	// Machine returns the machine with this ID, or nil if there is none.
@@ -33,13 +34,14 @@ type MachineView interface {
 	Volumes(ctx context.Context, f inventory.VolumeFilter) ([]inventory.ListedVolume, error)
 }
 
-// AppView is the part of a View about apps.
+// AppView is the part of a View that contains apps.
 type AppView interface {
-	// Apps returns all records, including tombstones.
+	// Apps returns the records of all apps, including tombstones.
 	Apps(ctx context.Context) ([]bourse.App, error)
 	// App returns the record with this name, which may be a tombstone, or nil if there is none.
 	App(ctx context.Context, name bourse.AppName) (*bourse.App, error)
-	// PutApp merges a record into the view and returns the merged record. It returns once this server has stored the
-	// record and some other members have received it, if there are any. CodeUnavailable means that it had no effect.
+	// PutApp merges a record into the view and returns the merged record. It returns once this
+	// server has stored the record and, if there are other members, some of them have received it.
+	// CodeUnavailable means that the call had no effect.
 	PutApp(ctx context.Context, app bourse.App) (bourse.App, error)
 }

@@ -31,7 +31,7 @@ func (g *GatheredVolumes) Count() Counts {
 
 // Gather lists the volumes of some apps, in the same way as [Machines.Gather].
 func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes {
-	var query fabric.VolumesQuery // all apps
+	var query fabric.VolumesQuery // the empty query selects the volumes of all apps
 	if len(apps) == 1 {
 		query.App, query.AppID = apps[0].Name, apps[0].ID
 	}
@@ -69,11 +69,12 @@ func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric
 	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.VolumeList, query))
 }
 
-// volumeUnion combines data about volumes. If a worker answered, its answer is complete. For other workers, it uses
-// the latest version from the view and recent replies.
+// volumeUnion combines data about volumes from several sources. If a worker has answered, its
+// answer is complete. For other workers, the latest version from the view or recent replies is
+// used.
 type volumeUnion struct {
 	byID  map[bourse.VolumeID]inventory.ListedVolume
-	heard map[bourse.WorkerID]bool // workers that were asked; false: no answer
+	heard map[bourse.WorkerID]bool // the workers that were asked, and whether they answered
 }
 
 func (u *volumeUnion) answer(a *Answer[[]bourse.Volume]) {
@@ -96,12 +97,12 @@ func (u *volumeUnion) add(l *inventory.ListedVolume) {
 		if !known.UpdatedAt.Before(l.UpdatedAt) {
 			return
 		}
-		next.HostStatus, next.HeardAt = known.HostStatus, known.HeardAt // the reply does not describe the host's current status
+		next.HostStatus, next.HeardAt = known.HostStatus, known.HeardAt // a remembered reply does not describe the host's current status
 	}
 	u.byID[l.ID] = next
 }
 
-// sorted returns the existing volumes of some apps.
+// sorted returns the existing volumes of the given apps, oldest first.
 func (u *volumeUnion) sorted(apps []bourse.App) []inventory.ListedVolume {
 	of := make(map[bourse.AppName]*bourse.App, len(apps))
 	for i := range apps {
@@ -119,8 +120,9 @@ func (u *volumeUnion) sorted(apps []bourse.App) []inventory.ListedVolume {
 	return out
 }
 
-// Copy returns this broker's data about an app's volume without asking its owner. It returns only volumes for which
-// reaches returns true.
+// Copy returns this broker's information about a volume of an app, from the view and recent
+// replies, without asking the volume's worker. It returns a volume only if reaches returns true for
+// its owner.
 func (k *Volumes) Copy(ctx context.Context, app bourse.AppName, id bourse.VolumeID, reaches func(Owner) bool) (inventory.ListedVolume, bool) {
 	t, remembered := k.fresh.get(id) // before reading the view; see fresh.of
 	rows, err := k.View.Volumes(ctx, inventory.VolumeFilter{App: app})

@@ -10,13 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// wholePatience limits how long a list waits for its machines' owners, because the view's data can be returned
-// instead.
+// wholePatience limits how long a list waits for the machines' workers. When it expires, the list
+// contains the view's data.
 const wholePatience = time.Second
 
-// Whole asks the owners of an app's machines for the parts that the view lacks, such as environment and files, and
-// returns the machines as their owners have them. If an owner does not answer, its machines become unreachable. They
-// remain incomplete, like those of owners that the view describes as unreachable.
+// Whole completes the machines in list, which belong to app. It asks their workers for the parts
+// that the view lacks, such as environment and files. If a worker does not answer, its machines are
+// marked as unreachable and remain incomplete. Workers that are already unreachable according to
+// the view are not asked.
 func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*inventory.Listed) []*inventory.Listed {
 	asked := map[bourse.WorkerID]bool{}
 	var members []bourse.Member
@@ -48,7 +49,7 @@ func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*inventory
 		case silent[l.Worker]:
 			l.HostStatus = machinesapi.HostUnreachable
 		case !there || !m.OwnedBy(app):
-			continue // it has been destroyed in the meantime
+			continue // the machine has been destroyed since it was listed
 		default:
 			l = &inventory.Listed{Machine: *m, HostStatus: machinesapi.HostOK, Whole: true}
 		}

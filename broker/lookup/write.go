@@ -12,11 +12,11 @@ type NewApp struct {
 	Name    bourse.AppName // may be empty if the key was used before
 	Org     string
 	Network string
-	Key     string // idempotency key: a repetition returns the first app
+	Key     string // idempotency key: creating an app again with the same key returns the first app
 }
 
-// Create creates an app. Errors: invalid, already_exists, unavailable (it had no effect), timeout (no other member
-// has confirmed it).
+// Create creates an app. Errors: invalid; already_exists; unavailable if the call had no effect;
+// timeout if no other member has confirmed the app.
 func (s *Apps) Create(ctx context.Context, want NewApp) (bourse.App, error) {
 	all, err := s.all(ctx)
 	all, _, err = s.complete(ctx, viewResult{known: all, failed: err, search: s.maySearch()})
@@ -36,7 +36,7 @@ func (s *Apps) Create(ctx context.Context, want NewApp) (bourse.App, error) {
 	if _, ok := existing(all, want.Name); ok {
 		return bourse.App{}, ErrNameTaken
 	}
-	// Set the time as late as possible, because the earlier of two creations wins.
+	// Set the time as late as possible, because the merge prefers the app that was created first.
 	app := bourse.App{Name: want.Name, ID: id, Org: want.Org, Network: want.Network, CreatedAt: s.Now().UTC()}
 	if old, ok := all[want.Name]; ok {
 		app.Life = old.Life + 1 // old is a tombstone, so this is a new app with the same name
@@ -46,7 +46,7 @@ func (s *Apps) Create(ctx context.Context, want NewApp) (bourse.App, error) {
 		return bourse.App{}, err
 	}
 	if merged.ID != id || merged.DeletedAt != nil {
-		return bourse.App{}, ErrNameTaken // another broker was faster
+		return bourse.App{}, ErrNameTaken // another broker created the app first
 	}
 	s.remember(merged)
 	return merged, nil
@@ -61,9 +61,9 @@ func byID(all appRecords, id string) (bourse.App, bool) {
 	return bourse.App{}, false
 }
 
-// Errors that clients distinguish from others with the same code.
+// Errors that clients distinguish from other errors with the same code.
 var (
-	// ErrNoApp has the exact text that clients compare.
+	// ErrNoApp has the exact text with which clients compare it.
 	ErrNoApp = bourse.Errorf(bourse.CodeNotFound, "app not found")
 	// ErrNameTaken has the text that clients expect.
 	ErrNameTaken = bourse.Errorf(bourse.CodeAlreadyExists, "Validation failed: Name has already been taken")
@@ -71,7 +71,8 @@ var (
 	ErrKeyUsed = errors.New("the idempotency key was used")
 )
 
-// repeatedCreation returns the app that was created with the key.
+// repeatedCreation returns the app that was created earlier with the same idempotency key. It
+// returns an error if that app has another name or was deleted.
 func repeatedCreation(first bourse.App, name bourse.AppName) (bourse.App, error) {
 	text := ""
 	switch {
@@ -85,7 +86,7 @@ func repeatedCreation(first bourse.App, name bourse.AppName) (bourse.App, error)
 	return first, &bourse.Error{Code: bourse.CodeInvalid, Message: text, Err: ErrKeyUsed}
 }
 
-// Delete replaces the app's record by a tombstone. Errors: unavailable, timeout.
+// Delete replaces the app's record with a tombstone. Errors: unavailable, timeout.
 func (s *Apps) Delete(ctx context.Context, app bourse.App) error {
 	now := s.Now().UTC()
 	app.DeletedAt = &now

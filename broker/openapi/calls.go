@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Call is a call of the Machines API.
+// Call describes a call of the Machines API, and whether Bourse serves it.
 type Call struct {
 	Pattern string // in the form of route patterns
-	Differs string // differences if it is served; empty: none
-	Missing string // the reason if it is not served
+	Differs string // how the call differs from the original if it is served; empty: not at all
+	Missing string // why the call is not served; empty: it is served
 }
 
-// Calls returns the calls of the Machines API, in the order used in documents.
+// Calls returns all calls of the Machines API, in the order in which documents list them.
 func Calls() []Call { return slices.Clone(calls) }
 
 const (
@@ -95,8 +95,7 @@ var calls = slices.Concat(
 	},
 )
 
-// differing returns calls with the same difference; missing returns calls that are not
-// served for the same reason.
+// differing returns a Call for each pattern. All of them are served with the same difference.
 func differing(how string, patterns ...string) []Call {
 	out := make([]Call, len(patterns))
 	for i, pattern := range patterns {
@@ -113,8 +112,8 @@ func missing(why string, patterns ...string) []Call {
 	return out
 }
 
-// Unsupported returns why Bourse does not serve a request of the Machines API, or "" for any
-// other request.
+// Unsupported returns a function that returns the reason why Bourse does not serve a request, or ""
+// if the request is not an unsupported call of the Machines API.
 func Unsupported() func(*http.Request) string {
 	mux, why := http.NewServeMux(), map[string]string{}
 	for _, c := range calls {
@@ -129,8 +128,8 @@ func Unsupported() func(*http.Request) string {
 	}
 }
 
-// callOf returns the table entry of a route, whatever its variables are called, or nil if
-// the route is not part of the Machines API.
+// callOf returns the entry of calls for a route, or nil if the route is not part of the Machines
+// API. It ignores the names of variables in the pattern.
 func callOf(pattern string) *Call {
 	i := slices.IndexFunc(calls, func(c Call) bool { return Same(c.Pattern, pattern) })
 	if i < 0 {
@@ -139,12 +138,13 @@ func callOf(pattern string) *Call {
 	return &calls[i]
 }
 
-// Same reports whether two patterns match the same requests.
+// Same reports whether two patterns match the same requests. Their variables may have different
+// names.
 func Same(a, b string) bool {
 	return parameter.ReplaceAllString(strings.ReplaceAll(a, "...}", "}"), "{}") == parameter.ReplaceAllString(strings.ReplaceAll(b, "...}", "}"), "{}")
 }
 
-// added lists the members that Bourse adds to types of the Machines API.
+// added contains the members that Bourse adds to types of the Machines API, separated by blanks.
 var added = map[string]string{
 	"CreateMachine": "deadline race first_try reservation",
 	"CreateVolume":  "deadline first_try requirements",

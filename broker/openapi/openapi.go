@@ -15,10 +15,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Path is the path of the description.
+// Path is the path at which the description is served.
 const Path = "/openapi.json"
 
-// Route returns a route that serves the description of the given routes and of itself.
+// Route returns a route that serves the description. The description covers the given routes and
+// this route.
 func Route(routes []endpoint.Route, version string) endpoint.Route {
 	self := endpoint.On("GET "+Path, endpoint.Anyone, nil).Writes(map[string]any{})
 	describe := sync.OnceValues(func() ([]byte, error) {
@@ -34,7 +35,7 @@ func Route(routes []endpoint.Route, version string) endpoint.Route {
 	return self
 }
 
-// Describe returns the description of routes, as a value for encoding/json.
+// Describe returns the OpenAPI description of routes, as a value for encoding/json.
 func Describe(routes []endpoint.Route, version string) map[string]any {
 	s := &schemas{named: object{}, read: map[reflect.Type]bool{}}
 	for i := range routes {
@@ -67,7 +68,7 @@ func Describe(routes []endpoint.Route, version string) map[string]any {
 	}
 }
 
-// operation returns the description of a route.
+// operation returns the OpenAPI operation object of a route.
 func (s *schemas) operation(rt *endpoint.Route, method, path string) object {
 	about := &rt.About
 	out := object{
@@ -142,7 +143,7 @@ func inPath(path string) []object {
 	return out
 }
 
-// operationID derives a name from a method and a path, such as getAppsAppMachines.
+// operationID derives an operation's ID from its method and path, such as getAppsAppMachines.
 func operationID(method, path string) string {
 	var out strings.Builder
 	out.WriteString(strings.ToLower(method))
@@ -152,7 +153,7 @@ func operationID(method, path string) string {
 	return out.String()
 }
 
-// tagOf returns the tag of a path, which is its first noun.
+// tagOf returns the tag under which a path is listed, which is the path's first noun.
 func tagOf(path string) string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/v1"), "/"), "/")
 	if _, below, ok := strings.Cut(path, "{app}/"); ok {

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestWhatBourseAddsIsMarked checks that exactly those members are marked as Bourse's
-// additions that the Machines API's client does not have.
+// TestWhatBourseAddsIsMarked checks that a member is marked as Bourse's addition if and only if the
+// Machines API's client does not have it.
 func TestWhatBourseAddsIsMarked(t *testing.T) {
 	for own, theirs := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[machinesapi.CreateMachine](): reflect.TypeFor[fly.LaunchMachineInput](),
@@ -33,7 +33,8 @@ func TestWhatBourseAddsIsMarked(t *testing.T) {
 	}
 }
 
-// documented lists members of the Machines API that its client does not use.
+// documented contains members that the Machines API's documentation lists, but its client does not
+// use.
 var documented = []string{
 	"App.created_at", "CreateVolume.host_dedication_id", "Machine.lease", "Volume.block_size", "Volume.blocks", "Volume.blocks_avail", "Volume.blocks_free", "Volume.bytes_total",
 	"Volume.bytes_used", "Volume.fstype", "Volume.type",

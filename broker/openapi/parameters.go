@@ -6,10 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// queryParameter returns the description of a query parameter of a route.
+// queryParameter returns the OpenAPI parameter object of a route's query parameter.
 func queryParameter(pattern, name string) object {
 	out := object{"name": name, "in": "query", "schema": schemaOf(pattern, name)}
-	if name == "state" { // a comma-separated list
+	if name == "state" { // its value is a comma-separated list
 		out["style"], out["explode"] = "form", false
 	}
 	return out
@@ -39,8 +39,8 @@ var (
 	numbers = list("from", "limit", "min_version", "port", "tail", "ttl", "version")
 )
 
-// statesOf returns the valid values of a route's state parameter: the states that can be
-// waited for, or, for a list, all machine states.
+// statesOf returns the valid values of a route's state parameter. For a wait, these are the states
+// for which a client can wait, and for a list, all states of machines.
 func statesOf(pattern string) []string {
 	if pattern == "GET "+machine+"/wait" {
 		return list("started", "stopped", "suspended", "destroyed", "failed", "settled")

@@ -11,16 +11,17 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// object is a JSON object in the description.
+// object is a JSON object of the description.
 type object map[string]any
 
-// schemas collects the schemas of named types.
+// schemas generates the schemas of types, and collects those of named types.
 type schemas struct {
 	named object
-	read  map[reflect.Type]bool // types that occur in requests: no member is required
+	read  map[reflect.Type]bool // types that occur in requests; their schemas require no members
 }
 
-// written contains the schemas of types with their own JSON encoding.
+// written returns the schema of a type that has its own JSON encoding. It returns false for other
+// types.
 func written(t reflect.Type) (object, bool) {
 	switch t {
 	case reflect.TypeFor[time.Time]():
@@ -50,7 +51,7 @@ func written(t reflect.Type) (object, bool) {
 
 func list(items ...string) []string { return items }
 
-// of returns the schema of a type, as a reference if the type has a name.
+// of returns the schema of a type. If the type has a name, the schema is a reference.
 func (s *schemas) of(t reflect.Type) object {
 	if out, ok := written(t); ok {
 		return out
@@ -81,7 +82,7 @@ func (s *schemas) of(t reflect.Type) object {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return object{"type": "integer", "minimum": 0}
 	}
-	return object{} // any value
+	return object{} // the empty schema allows any value
 }
 
 // text returns the schema of a string type.
@@ -92,21 +93,22 @@ func text(t reflect.Type) object {
 	return object{"type": "string"}
 }
 
-// structure returns the schema of a struct type.
+// structure returns the schema of a struct type. If the type has a name, the schema is a reference,
+// and its definition is added to s.named.
 func (s *schemas) structure(t reflect.Type) object {
 	if t.Name() == "" {
 		return s.members(t)
 	}
 	name := nameOf(t)
 	if _, known := s.named[name]; !known {
-		s.named[name] = nil // prevents infinite recursion
+		s.named[name] = nil // a type that contains itself must not cause infinite recursion
 		s.named[name] = s.members(t)
 	}
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
-// nameOf returns the schema name of a type: the type's name, with its package unless it is
-// part of the API.
+// nameOf returns the name of a type's schema. It is the type's name, qualified with its package
+// unless the type belongs to package machinesapi.
 func nameOf(t reflect.Type) string {
 	if t.PkgPath() == reflect.TypeFor[machinesapi.Machine]().PkgPath() {
 		return t.Name()
@@ -129,8 +131,9 @@ func (s *schemas) members(t reflect.Type) object {
 	return out
 }
 
-// add adds the fields of a struct and of its embedded structs. always reports whether
-// embedded fields are always present.
+// add adds to properties the fields of a struct and of its embedded structs, and to required the
+// names of those that are always present. always reports whether the struct itself is always
+// present.
 func (s *schemas) add(t reflect.Type, properties object, required *[]string, always bool) {
 	var embedded []reflect.StructField
 	for f := range t.Fields() {
@@ -158,8 +161,7 @@ func (s *schemas) add(t reflect.Type, properties object, required *[]string, alw
 	}
 }
 
-// member returns the schema of a field's value. Lists and maps that are written even if
-// empty may be null.
+// member returns the schema of a field's value. If optional is not set, a list or map may be null.
 func (s *schemas) member(t reflect.Type, optional bool) object {
 	out := s.of(t)
 	if kind, ok := out["type"].(string); ok && !optional && (t.Kind() == reflect.Slice || t.Kind() == reflect.Map) {
@@ -175,7 +177,7 @@ func pointed(t reflect.Type) reflect.Type {
 	return t
 }
 
-// reads marks the types that occur in a request's body.
+// reads records the types that occur in the body of a request.
 func (s *schemas) reads(t reflect.Type) {
 	switch t.Kind() { //nolint:exhaustive // the others contain no further types
 	case reflect.Pointer, reflect.Slice, reflect.Map:

@@ -1,6 +1,6 @@
 package openapi
 
-// summaries contains a one-line summary of each operation.
+// summaries contains a one-line summary of each operation, by the route's pattern.
 var summaries = map[string]string{
 	"GET /v1/health":               "Report whether the broker serves requests",
 	"GET /v1/platform/regions":     "List the regions that have workers",

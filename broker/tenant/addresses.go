@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Addresses serves the endpoints of apps' IP addresses.
+// Addresses serves the endpoints for the IP addresses of apps.
 type Addresses struct{ Apps *lookup.Apps }
 
 const addressesPath = endpoint.OneApp + "/ip_assignments"
@@ -28,13 +28,13 @@ func (h *Addresses) Routes() []endpoint.Route {
 	}
 }
 
-// Of returns an app's address. It consists of the network's prefix, a part of a hash of the app's ID, and a host
-// number that no worker uses.
+// Of returns an app's address. It consists of the prefix of the app's network, a part of a hash of
+// the app's ID, and a host number that no machine has.
 func Of(app *bourse.App) netip.Addr {
 	b := bourse.NetworkPrefix(app.PrivateNetwork()).Addr().As16()
 	sum := sha256.Sum256([]byte(app.ID))
 	copy(b[10:14], sum[:])
-	b[15] = 3 // a machine's address ends with 2
+	b[15] = 3 // machines' addresses end with 2
 	return netip.AddrFrom16(b)
 }
 
@@ -50,12 +50,13 @@ func (h *Addresses) list(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.IPAssignments{IPs: []machinesapi.IPAssignment{assignment(&app)}})
 }
 
-// addressTypes are the types that clients request, without those for egress, which are not supported.
+// addressTypes contains the address types that clients request and that Bourse accepts. Addresses
+// for egress are not supported.
 var addressTypes = []string{"", "v4", "v6", "shared_v4", "private_v6"}
 
-// assign replies with the app's only address for every type. Clients request one address of each type before they
-// first deploy an app with services, and stop if they receive none. If the type does not match, the reply has a
-// warning.
+// assign replies with the app's only address, whatever type was requested. If the type does not
+// match, the reply contains a warning. Clients request an address of each type before they first
+// deploy an app with services, and stop if they receive none.
 func (h *Addresses) assign(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.AssignIP
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -75,7 +76,7 @@ func (h *Addresses) assign(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, assignment(&app))
 }
 
-// release fails, because an address belongs to its app as long as the app exists.
+// release always fails, because an app keeps its address as long as it exists.
 func (h *Addresses) release(_ http.ResponseWriter, r *endpoint.Request) error {
 	app, err := h.Apps.Recall(r.Context(), r.App())
 	if err != nil {

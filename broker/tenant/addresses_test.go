@@ -7,7 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/broker/tenant"
 )
 
-// An app's address is unique, in the app's network, and differs from machines' addresses.
+// TestAddressOfApp checks that an app's address is unique, lies in the app's network, and differs
+// from the addresses of machines.
 func TestAddressOfApp(t *testing.T) {
 	shop := bourse.App{Name: "shop", ID: bourse.NewAppID(), Org: "acme"}
 	ip := tenant.Of(&shop)
@@ -17,7 +18,7 @@ func TestAddressOfApp(t *testing.T) {
 	if !bourse.NetworkPrefix(shop.PrivateNetwork()).Contains(ip) {
 		t.Errorf("%s is not in the app's network", ip)
 	}
-	next := bourse.App{Name: "shop", ID: bourse.NewAppID(), Org: "acme"} // a later app with the same name
+	next := bourse.App{Name: "shop", ID: bourse.NewAppID(), Org: "acme"} // an app that has the same name later
 	if tenant.Of(&next) == ip {
 		t.Error("a later app with the same name has the same address")
 	}

@@ -8,22 +8,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxHeld limits the memory for proxies' replies in all requests, in bytes, both encoded and decoded.
+// maxHeld is the maximum memory for proxies' replies in all requests together, in bytes. It
+// includes both encoded and decoded replies.
 const maxHeld = 128 << 20
 
-// budget limits memory. The zero value is unused.
+// budget limits the memory that all requests together use for replies. The zero value is a budget
+// of which nothing is used.
 type budget struct {
 	mu   sync.Mutex
 	held int64
 }
 
-// share is one request's part of a budget. It is safe for concurrent use.
+// share is the part of a budget that one request uses. It is safe for concurrent use.
 type share struct {
 	of   *budget
-	held int64 // guarded by of.mu
+	held int64 // bytes; guarded by of.mu
 }
 
-// take reserves n more bytes until release. Errors: rate_limited.
+// take reserves n more bytes, until release is called. Errors: rate_limited.
 func (s *share) take(n int64) error {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -42,7 +44,7 @@ func (s *share) release() {
 	s.held = 0
 }
 
-// countingReader charges the bytes that are read to a share.
+// countingReader reserves memory in a share for the bytes that are read.
 type countingReader struct {
 	io.Reader
 	taken *share
@@ -57,14 +59,16 @@ func (c countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Estimates of the memory for decoded JSON, in bytes: each object is at least as large as a machine, and each comma
-// precedes at least a string.
+// Estimates of the memory that decoded JSON needs, in bytes. objectSize is counted for each object,
+// and is at least the size of every struct in a reply. valueSize is counted for each comma, and is
+// the size of a string.
 const (
 	objectSize = 256
 	valueSize  = 16
 )
 
-// decoded returns an upper bound on the memory for a text's decoded values, in addition to the text.
+// decoded returns an upper bound on the memory that the values decoded from raw need, in addition
+// to raw itself.
 func decoded(raw []byte) int64 {
 	return int64(bytes.Count(raw, []byte{'{'}))*objectSize + int64(bytes.Count(raw, []byte{','}))*valueSize
 }

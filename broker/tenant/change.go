@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// merge adds to a change the secrets to set and to remove, and returns the app's secrets after it. Removing a missing
-// secret has no effect. Errors: invalid, failed_precondition.
+// merge applies values to the secrets has and adds the resulting changes to c. A nil value removes
+// a secret; removing a missing secret has no effect. merge returns the app's secrets after the
+// change. Errors: invalid, failed_precondition.
 func (s *Secrets) merge(c *seal.Change, has []seal.Secret, values map[string]*string) ([]seal.Secret, error) {
 	after := make([]seal.Secret, 0, len(has)+len(values))
 	created := map[string]seal.Secret{}
@@ -45,7 +46,7 @@ func (s *Secrets) merge(c *seal.Change, has []seal.Secret, values map[string]*st
 	return after, nil
 }
 
-// sealed encrypts a value.
+// sealed returns a secret with the encrypted value.
 func (s *Secrets) sealed(c *seal.Change, name, value string) (seal.Secret, error) {
 	if err := check(name, value); err != nil {
 		return seal.Secret{}, err
@@ -61,8 +62,8 @@ func (s *Secrets) sealed(c *seal.Change, name, value string) (seal.Secret, error
 	}, err
 }
 
-// check returns CodeInvalid if a machine's environment could not contain a secret. The error does not contain the
-// value.
+// check returns CodeInvalid if a secret cannot be an environment variable of a machine. The error
+// does not contain the value.
 func check(name, value string) error {
 	switch {
 	case !isName(name):

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// grantOf returns the permissions of a new token, which never exceed the caller's. Errors: invalid, forbidden,
-// not_found (an app or a machine), unavailable.
+// grantOf returns a new token with the permissions that a request asks for. They never exceed the
+// caller's permissions. Errors: invalid; forbidden; not_found (an app or a machine); unavailable.
 func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (inventory.Token, error) {
 	g := inventory.Token{
 		Name: cmp.Or(in.Name, "token"), ReadOnly: in.ReadOnly, Machines: in.Machines,
@@ -34,11 +34,11 @@ func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (inve
 	return g, h.checkMachines(r, &g)
 }
 
-// scope returns the organization and the apps of a new token.
+// scope returns the organization and the apps for which a new token is valid.
 func (h *Tokens) scope(r *endpoint.Request, in *machinesapi.CreateToken) (org string, refs []bourse.AppRef, err error) {
 	names := in.Apps
 	if len(names) == 0 && in.Org == "" {
-		for _, ref := range r.Who.Apps { // default: all of the caller's apps
+		for _, ref := range r.Who.Apps { // by default, the token is valid for all of the caller's apps
 			names = append(names, ref.Name)
 		}
 	}
@@ -68,7 +68,7 @@ func (h *Tokens) scope(r *endpoint.Request, in *machinesapi.CreateToken) (org st
 	return org, refs, nil
 }
 
-// orgOf returns the organization of a token for all of its apps.
+// orgOf returns the organization of a new token that is valid for all of the organization's apps.
 func orgOf(who *endpoint.Identity, asked string) (string, error) {
 	org := cmp.Or(asked, who.Org)
 	switch {
@@ -76,20 +76,20 @@ func orgOf(who *endpoint.Identity, asked string) (string, error) {
 		return "", bourse.Errorf(bourse.CodeInvalid, `specify apps, an organization, or org_slug "*" for the whole cluster`)
 	case org == endpoint.Everything && !who.Cluster(), org != endpoint.Everything && !who.May(bourse.App{Org: org}):
 		return "", endpoint.ErrForbidden()
-	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil: // same characters
+	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil: // organizations and app names allow the same characters
 		return "", bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
 	}
 	return org, nil
 }
 
-// Limits of a token.
+// Limits for a token.
 const (
 	maxTokenName = 64  // bytes
-	maxListed    = 256 // apps, or machines
+	maxListed    = 256 // number of apps or of machines
 	maxExpiry    = 100 * 365 * 24 * time.Hour
 )
 
-// checkName permits names that are safe to print.
+// checkName checks that a token's name contains only characters that are safe to print.
 func checkName(name string) error {
 	first, _ := utf8.DecodeRuneInString(name)
 	ok := len(name) <= maxTokenName && utf8.ValidString(name) && (unicode.IsLetter(first) || unicode.IsDigit(first)) && name[len(name)-1] != ' '
@@ -102,8 +102,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// expiry returns when a new token expires, or zero for never. The token cannot outlive the one with which it is
-// created.
+// expiry returns the time at which a new token expires, or the zero time if it never does. A new
+// token cannot outlive the token with which it is created.
 func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, error) {
 	switch {
 	case after == 0:
@@ -118,7 +118,8 @@ func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, err
 	return at, nil
 }
 
-// checkMachines checks that the machines of a token belong to its only app. Errors: invalid, not_found, unavailable.
+// checkMachines checks that a token has only one app, and that the token's machines belong to that
+// app. Errors: invalid, not_found, unavailable.
 func (h *Tokens) checkMachines(r *endpoint.Request, g *inventory.Token) error {
 	switch {
 	case len(g.Machines) == 0:
@@ -149,8 +150,9 @@ func (h *Tokens) checkMachines(r *endpoint.Request, g *inventory.Token) error {
 	return nil
 }
 
-// mayRevoke reports whether the caller may list and revoke a token. A token that was created through the API and is
-// limited to apps can revoke only itself and the tokens created with it, so that a stolen token cannot revoke others.
+// mayRevoke reports whether the caller may list and revoke the token g. If the caller's token was
+// created through the API and is limited to apps, it can revoke only itself and tokens that were
+// created with it. A stolen token therefore cannot be used to revoke other tokens.
 func mayRevoke(who *endpoint.Identity, g *inventory.Token) bool {
 	switch {
 	case who.Cluster() || who.Token != "" && (g.ID == who.Token || g.MadeWith == who.Token):

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// OrgMachines serves the list of an organization's machines.
+// OrgMachines serves the endpoint that lists an organization's machines.
 type OrgMachines struct {
 	Apps     *lookup.Apps
 	Machines *lookup.Machines
@@ -27,14 +27,15 @@ func (h *OrgMachines) Routes() []endpoint.Route {
 	return []endpoint.Route{endpoint.On("GET /v1/orgs/{org}/machines", endpoint.Token, h.machines).Writes(machinesapi.OrgMachines{}).Asks("include_deleted", "region", "state", "summary", "updated_after", "cursor", "limit")}
 }
 
-// page selects a part of a list: the machines after a cursor that have changed since a time.
+// page selects the part of a list that a request asks for: at most limit machines after a cursor,
+// and only machines that have changed since a given time.
 type page struct {
 	after cursor
 	since time.Time
 	limit int
 }
 
-// maxPage limits the size of a page.
+// maxPage is the maximum number of machines on a page.
 const maxPage = 1000
 
 func readPage(r *endpoint.Request) (page, error) {
@@ -53,8 +54,8 @@ func readPage(r *endpoint.Request) (page, error) {
 	return p, err
 }
 
-// cursor identifies the last machine of a page by the time of its last change and its ID. The zero cursor is before
-// all machines.
+// cursor identifies the last machine of a page by its ID and the time of its last change. The zero
+// cursor stands for the position before all machines.
 type cursor struct {
 	at int64 // nanoseconds since 1970
 	id bourse.MachineID
@@ -81,8 +82,9 @@ func parseCursor(s string) (cursor, error) {
 	return c, nil
 }
 
-// machines lists the machines of an organization's apps that the caller may use, the most recently changed last. A
-// machine that changes while a client reads the pages appears again, and none is missed.
+// machines lists the machines of those of the organization's apps that the caller may use. The most
+// recently changed machines come last. A machine that changes while a client reads the pages
+// therefore appears again, and none is missed.
 func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readPage(r)
 	if err != nil {
@@ -117,7 +119,8 @@ func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// appsOf returns the apps of the path's organization that the caller may use. Errors: forbidden.
+// appsOf returns those apps of the path's organization that the caller may use, and the workers
+// that did not answer. Errors: forbidden.
 func (h *OrgMachines) appsOf(r *endpoint.Request) (map[bourse.AppName]bourse.App, []bourse.WorkerID, error) {
 	counts, _ := h.Machines.Count(r.Context(), nil)
 	list, missing, err := h.Apps.List(r.Context(), counts)
@@ -137,7 +140,7 @@ func (h *OrgMachines) appsOf(r *endpoint.Request) (map[bourse.AppName]bourse.App
 	return mine, missing, nil
 }
 
-// regionsOf returns the regions of workers that did not answer.
+// regionsOf returns the regions of the given workers, which did not answer.
 func (h *OrgMachines) regionsOf(ids []bourse.WorkerID) []bourse.Region {
 	out := []bourse.Region{}
 	for _, m := range h.Machines.Directory.Workers() {

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Placements serves the simulation of placements.
+// Placements serves the endpoint that simulates placements.
 type Placements struct {
 	Gate      *endpoint.Gate
 	Directory lookup.Directory
@@ -34,7 +34,7 @@ func (h *Placements) Routes() []endpoint.Route {
 	}
 }
 
-// maxCount limits the number of simulated machines.
+// maxCount is the maximum number of simulated machines.
 const maxCount = 1 << 20
 
 func (h *Placements) place(w http.ResponseWriter, r *endpoint.Request) error {
@@ -63,7 +63,8 @@ func (h *Placements) place(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PlacementList{Regions: distribute(choices, fits, int64(in.Count))})
 }
 
-// choices resolves the region expression. The default is the broker's own region, then any.
+// choices resolves a region expression. If the expression is empty, the broker's own region is the
+// first choice, and any region is the next.
 func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	known := h.Directory.Regions()
 	if len(known) == 0 {
@@ -78,8 +79,8 @@ func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	return bourse.ParseRegions(expression, known)
 }
 
-// simulated creates an order that only requests capacity. It takes as much as a machine of the size would, whatever
-// its image.
+// simulated returns an order that only requests quotes for capacity. It needs as much as a machine
+// of the requested size, whatever the machine's image.
 func simulated(in *machinesapi.PlacementRequest, choices []bourse.Choice) (bourse.Order, error) {
 	config := bourse.Config{Guest: in.Compute}
 	if in.Compute == nil {
@@ -101,7 +102,8 @@ func diskOf(bytes uint64) int64 {
 	return int64(bytes/mib) + int64(min(1, bytes%mib))
 }
 
-// ask returns, by region, how many of the machines fit on each worker. Workers that do not answer are omitted.
+// ask returns, for each region, how many of the machines fit on each worker. Workers that do not
+// answer are omitted.
 func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) map[bourse.Region][]int64 {
 	region := map[bourse.WorkerID]bourse.Region{}
 	var members []bourse.Member
@@ -119,17 +121,18 @@ func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) m
 		mu.Lock()
 		defer mu.Unlock()
 		at, asked := region[q.Worker]
-		delete(region, q.Worker) // count each worker once
+		delete(region, q.Worker) // count each worker only once
 		if n := machinesThatFit(&q, disk); asked && n > 0 {
 			out[at] = append(out[at], n)
 		}
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	return maps.Clone(out) // a late answer changes the original
+	return maps.Clone(out) // copied, because a late answer may still change out
 }
 
-// machinesThatFit returns how many machines of an order fit on a worker, each with a volume of disk MiB.
+// machinesThatFit returns how many machines fit on a worker, according to its quote for one
+// machine. Each machine also gets a volume of disk MiB.
 func machinesThatFit(q *bourse.Quote, disk int64) int64 {
 	if q.Refusal != nil {
 		return 0
@@ -147,8 +150,9 @@ func machinesThatFit(q *bourse.Quote, disk int64) int64 {
 	return n
 }
 
-// distribute distributes count machines among the regions, in the order of the choices. Within a choice, the region
-// with the most capacity comes first. If count is 0, every region receives as many machines as fit.
+// distribute distributes count machines among the regions, in the order of the choices. Within a
+// choice, the region with the most capacity comes first. If count is 0, each region gets as many
+// machines as fit.
 func distribute(choices []bourse.Choice, fits map[bourse.Region][]int64, count int64) []machinesapi.RegionPlacement {
 	out := []machinesapi.RegionPlacement{}
 	left, seen := count, map[bourse.Region]bool{}

@@ -20,15 +20,16 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// ProxyStatusPath is the path of a proxy's status for brokers; "?app=NAME" limits it to one app.
+// ProxyStatusPath is the path at which a proxy serves its status to brokers. The query "?app=NAME"
+// limits the status to one app.
 const ProxyStatusPath = "/proxy/status"
 
-// Proxies serves the routes of proxies.
+// Proxies serves the endpoints of proxies.
 type Proxies struct {
 	Apps     *lookup.Apps
-	Proxies  func() []bourse.Member // current members; nil: there are no proxies
+	Proxies  func() []bourse.Member // returns the proxies that are members now; nil: there are no proxies
 	Fabric   fabric.Fabric
-	Patience time.Duration // time limit for each proxy
+	Patience time.Duration // time limit for the reply of each proxy
 
 	held budget
 }
@@ -60,15 +61,15 @@ func (h *Proxies) of(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ProxyList{Proxies: list})
 }
 
-// Limits on requests to proxies.
+// Limits for requests to proxies.
 const (
 	atOnce      = 16
-	maxReply    = 16 << 20 // bytes of one proxy's reply: about 50 000 machines
-	maxAppReply = 1 << 20  // bytes of a reply about a single app
+	maxReply    = 16 << 20 // bytes of one proxy's reply; enough for about 50 000 machines
+	maxAppReply = 1 << 20  // bytes of one proxy's reply about a single app
 )
 
-// ask asks all proxies about one app, or about all apps if app is empty. The replies count toward the memory limit
-// until release is called.
+// ask asks all proxies for their status concerning one app, or all apps if app is empty. The
+// replies count toward the memory limit until the caller calls release.
 func (h *Proxies) ask(ctx context.Context, app bourse.AppName) (list []machinesapi.Proxy, release func()) {
 	if h.Proxies == nil {
 		return []machinesapi.Proxy{}, func() {}
@@ -91,7 +92,7 @@ func (h *Proxies) ask(ctx context.Context, app bourse.AppName) (list []machinesa
 			return nil
 		})
 	}
-	_ = group.Wait() // none of them returns an error
+	_ = group.Wait() // no function of the group returns an error
 	return out, taken.release
 }
 
@@ -129,7 +130,8 @@ func (h *Proxies) one(ctx context.Context, to bourse.Member, app bourse.AppName,
 	return said, nil
 }
 
-// decode decodes a proxy's status. The caller sets the ID, because the proxy must not choose it.
+// decode decodes a proxy's status. The caller must set the ID, which the proxy must not choose
+// itself.
 func decode(raw []byte) (said machinesapi.Proxy, err error) {
 	if err := json.Unmarshal(raw, &said); err != nil {
 		return machinesapi.Proxy{}, err

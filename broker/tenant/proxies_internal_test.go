@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// saying is a fabric whose members all send the same reply.
+// saying is a fabric in which every member sends the same reply.
 type saying struct {
 	fabric.Fabric
 	text string
@@ -34,8 +34,9 @@ func asking(text string, proxies ...bourse.WorkerID) *Proxies {
 	}}
 }
 
-// The memory for proxies' replies is limited across all requests until their replies are written. A reply that is
-// short as JSON but large in memory counts with its decoded size.
+// TestMemoryForProxyRepliesIsLimited checks that the memory for proxies' replies is limited. The
+// limit applies to all requests together, and a reply counts until the broker's own reply is
+// written. A reply that is short as JSON but needs a lot of memory counts with its decoded size.
 func TestMemoryForProxyRepliesIsLimited(t *testing.T) {
 	h := asking(`{"routes":[{"app":"web","machines":[{"machine":"148e21ea1d5389"}]}]}`, "p1", "p2")
 	others := share{of: &h.held}

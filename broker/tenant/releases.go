@@ -18,9 +18,9 @@ import (
 
 // ReleaseView stores releases.
 type ReleaseView interface {
-	// Releases returns the releases of the app with this ID, in any order.
+	// Releases returns the releases of the app with the given ID, in any order.
 	Releases(ctx context.Context, app string) ([]release.Release, error)
-	// Deployed returns the IDs of the apps that have releases.
+	// Deployed returns the IDs of all apps that have releases.
 	Deployed(ctx context.Context) ([]string, error)
 	// PutRelease stores a release. It returns under the same conditions as PutApp.
 	PutRelease(ctx context.Context, r *release.Release) error
@@ -28,7 +28,8 @@ type ReleaseView interface {
 	DropReleases(ctx context.Context, ids []release.ID) error
 }
 
-// KeptReleases is the number of releases that are retained for an app. A new release replaces the oldest one.
+// KeptReleases is the number of releases that are retained for each app. If there are more, the
+// oldest one is deleted.
 const KeptReleases = 50
 
 // Releases serves the endpoints of releases.
@@ -54,7 +55,7 @@ func (h *Releases) Routes() []endpoint.Route {
 	}
 }
 
-// of returns the path's app and its numbered releases, oldest first.
+// of returns the path's app and the app's releases, oldest first. The releases are numbered.
 func (h *Releases) of(r *endpoint.Request) (bourse.App, []release.Release, error) {
 	app, err := h.Apps.Recall(r.Context(), r.App())
 	if err != nil {
@@ -68,7 +69,7 @@ func (h *Releases) of(r *endpoint.Request) (bourse.App, []release.Release, error
 	return app, list, nil
 }
 
-// list lists releases, newest first.
+// list lists an app's releases, newest first.
 func (h *Releases) list(w http.ResponseWriter, r *endpoint.Request) error {
 	limit, err := endpoint.QueryInt(r, "limit")
 	if err != nil {
@@ -88,7 +89,8 @@ func (h *Releases) list(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ReleaseList{Releases: append([]release.Release{}, list...)})
 }
 
-// create records a release. It deletes the oldest releases if there are too many.
+// create records a new release. If the app then has too many releases, create deletes the oldest
+// ones.
 func (h *Releases) create(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.CreateRelease
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -125,7 +127,7 @@ func (h *Releases) create(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, made)
 }
 
-// current returns the latest release that was deployed completely.
+// current returns the latest release whose deployment was completed.
 func (h *Releases) current(w http.ResponseWriter, r *endpoint.Request) error {
 	_, list, err := h.of(r)
 	if err != nil {
@@ -139,7 +141,7 @@ func (h *Releases) current(w http.ResponseWriter, r *endpoint.Request) error {
 	return bourse.Errorf(bourse.CodeNotFound, "release not found: app %s has no complete release", r.App())
 }
 
-// find returns the path's release, and the app's earlier releases.
+// find returns the path's release, and all earlier releases of its app.
 func (h *Releases) find(r *endpoint.Request) (found release.Release, before []release.Release, err error) {
 	_, list, err := h.of(r)
 	if err != nil {
@@ -193,8 +195,10 @@ func (h *Releases) change(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, found)
 }
 
-// interrupt marks all pending and running releases in list as interrupted. A client sets its release to running only
-// when it holds the leases of the app's machines, so the clients of earlier releases were killed or have lost theirs.
+// interrupt marks all pending and running releases in list as interrupted. It is called when a
+// later release starts to run. A client sets its release to running only while it holds the leases
+// of the app's machines, so the clients of the releases in list were killed or have lost their
+// leases.
 func (h *Releases) interrupt(ctx context.Context, list []release.Release) error {
 	for i := range list {
 		if r := &list[i]; r.Status == release.Pending || r.Status == release.Running {
@@ -215,7 +219,7 @@ func object(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// clean removes control characters, because other clients print the text.
+// clean removes control characters from s, because clients print it.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -225,8 +229,8 @@ func clean(s string) string {
 	}, strings.ToValidUTF8(s, ""))
 }
 
-// Deployed returns the IDs of all apps that have releases, or only whether the given app has. Errors count as no
-// releases.
+// Deployed returns the IDs of the apps that have releases. If app is not nil, it considers only
+// that app. If the view cannot be read, no app counts as having releases.
 func (h *Releases) Deployed(ctx context.Context, app *bourse.App) map[string]bool {
 	if app != nil {
 		list, err := h.View.Releases(ctx, app.ID)

@@ -58,8 +58,9 @@ func (s *Secrets) get(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromSecret(&secrets[i]))
 }
 
-// read returns the secrets of the path's app once the view has the version that the request names. Errors: invalid,
-// not_found (the app), failed_precondition (the version has not arrived here), unavailable.
+// read returns the latest version of the secrets of the path's app, and the secrets. It waits until
+// the view contains the minimum version that the request specifies. Errors: invalid; not_found (the
+// app); failed_precondition if that version has not arrived at this broker; unavailable.
 func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 	shows, err := endpoint.QueryBool(r, "show_secrets")
 	if err != nil {
@@ -84,7 +85,8 @@ func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 	return marks.Version(), secrets, err
 }
 
-// leastVersion returns the minimum version, which clients send in one of two parameters.
+// leastVersion returns the minimum version of the secrets that the request specifies, in one of two
+// parameters.
 func leastVersion(r *endpoint.Request) (uint64, error) {
 	var least uint64
 	for _, name := range []string{"version", "min_version"} {
@@ -101,7 +103,7 @@ func leastVersion(r *endpoint.Request) (uint64, error) {
 	return least, nil
 }
 
-// set changes several secrets at once. Machines receive the changes when they next start.
+// set changes several secrets at once. A machine receives the changes when it next starts.
 func (s *Secrets) set(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.SetSecrets
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -135,7 +137,7 @@ func (s *Secrets) setOne(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.ChangedSecret{Secret: machinesapi.FromSecret(&after[i]), Version: version})
 }
 
-// remove removes one secret. Clients also use it to learn the version.
+// remove removes one secret. Clients also use it to find out the current version.
 func (s *Secrets) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	version, _, err := s.changeAt(r, map[string]*string{r.PathValue("name"): nil})
 	if err != nil {
@@ -144,7 +146,7 @@ func (s *Secrets) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.SecretsVersion{Version: version})
 }
 
-// changeAt changes secrets of the path's app.
+// changeAt changes the secrets of the path's app.
 func (s *Secrets) changeAt(r *endpoint.Request, values map[string]*string) (uint64, []seal.Secret, error) {
 	app, err := s.Apps.Find(r.Context(), r.App())
 	if err != nil {

@@ -11,16 +11,19 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// SecretView stores the secrets of apps by app ID.
+// SecretView stores the secrets of apps. Its methods identify an app by its ID.
 type SecretView interface {
-	// Secrets returns the secrets of an app by name.
+	// Secrets returns the secrets of an app, sorted by name.
 	Secrets(ctx context.Context, app string) ([]seal.Secret, error)
-	// SecretMarks returns each broker's latest version of them.
+	// SecretMarks returns, for each broker, the latest version of the app's secrets that it has
+	// written.
 	SecretMarks(ctx context.Context, app string) (seal.Marks, error)
-	// AwaitSecrets returns SecretMarks once they include a version, or the current ones when ctx ends.
+	// AwaitSecrets waits until the view contains the given version of an app's secrets, or until
+	// ctx is done. It returns the current marks, like SecretMarks.
 	AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error)
-	// ChangeSecrets stores a change in the view. The caller then calls spread, which waits until some other members
-	// have received the change. CodeUnavailable means that ChangeSecrets had no effect.
+	// ChangeSecrets stores a change in the view. The caller must then call spread, which waits
+	// until some other members have received the change. CodeUnavailable means that ChangeSecrets
+	// had no effect.
 	ChangeSecrets(ctx context.Context, c *seal.Change) (spread func(context.Context), err error)
 	// ClearSecrets removes all secrets of a deleted app.
 	ClearSecrets(ctx context.Context, app string) error
@@ -30,33 +33,35 @@ type SecretView interface {
 type SecretsConfig struct {
 	View     SecretView
 	Apps     *lookup.Apps
-	Keys     func() *seal.Keys           // encrypt secrets and derive the keys for workers; nil: secrets cannot be set here
-	Writer   seal.Writer                 // this broker's number in versions
-	MayHave  func(bourse.App, int) error // reports whether an app may have so many secrets
+	Keys     func() *seal.Keys           // encrypt secrets and derive the workers' keys; nil: secrets cannot be set here
+	Writer   seal.Writer                 // this broker's number in the versions of secrets
+	MayHave  func(bourse.App, int) error // returns an error if an app may not have that many secrets
 	Now      func() time.Time
-	Patience time.Duration // how long to wait for a version to arrive in the view
+	Patience time.Duration // how long to wait until a version arrives in the view
 }
 
-// Secrets serves the secrets of all apps.
+// Secrets serves the endpoints of apps' secrets.
 type Secrets struct {
 	SecretsConfig
-	changing [16]sync.Mutex // by app: versions must increase from change to change
+	changing [16]sync.Mutex // held during a change; chosen by a hash of the app's ID
 }
 
-// NewSecrets creates Secrets.
+// NewSecrets returns a Secrets with the given configuration.
 func NewSecrets(c SecretsConfig) *Secrets { return &Secrets{SecretsConfig: c} }
 
-// Limits of secrets. A kernel also limits the total size of a program's environment.
+// Limits for secrets. The kernel also limits the total size of a program's environment.
 const (
 	maxValue      = 64 << 10  // bytes
-	maxTotal      = 512 << 10 // bytes of an app's values
+	maxTotal      = 512 << 10 // bytes of all values of an app
 	maxSecretName = 128
 )
 
-// Require returns the version of the secrets that an app's machine must have: the latest known one, which must
-// include least. It also returns the keys with which the worker decrypts the app's secrets, or nil if this broker has
-// none. An app without secrets has keys, too, because it may have secrets when the machine is next started. Errors:
-// failed_precondition (version least has not arrived here), unavailable.
+// Require returns the version of the secrets that a new machine of an app, or one that is started,
+// must have. It is the latest version that this broker knows, and includes the version least.
+// Require also returns the keys with which the worker decrypts the app's secrets, or nil if this
+// broker has no keys. Even an app without secrets has keys, because it may have secrets when the
+// machine is next started. Errors: failed_precondition if version least has not arrived at this
+// broker; unavailable.
 func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64, bourse.AppKeys, error) {
 	var keys bourse.AppKeys
 	if s.Keys != nil {
@@ -64,7 +69,7 @@ func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64
 	}
 	marks, err := s.await(ctx, app, least)
 	if err != nil && least == 0 {
-		return 0, keys, nil // the view is only a hint, and the worker has one of its own (invariant 8)
+		return 0, keys, nil // the view is only a hint, and the worker has a view of its own (invariant 8)
 	}
 	if err != nil {
 		return 0, nil, err
@@ -72,10 +77,10 @@ func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64
 	if latest := marks.Version(); marks.Includes(latest, least) {
 		return latest, keys, nil
 	}
-	return least, keys, nil // two brokers have changed them at the same time
+	return least, keys, nil // two brokers have changed the secrets at the same time
 }
 
-// await returns the marks of an app's secrets once they include a version.
+// await returns the marks of an app's secrets once they include the given version.
 func (s *Secrets) await(ctx context.Context, app string, version uint64) (seal.Marks, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
@@ -89,8 +94,8 @@ func (s *Secrets) await(ctx context.Context, app string, version uint64) (seal.M
 // Clear removes the secrets of a deleted app.
 func (s *Secrets) Clear(ctx context.Context, app string) error { return s.View.ClearSecrets(ctx, app) }
 
-// change sets secrets, and removes those with a nil value. It returns the resulting version and all of the app's
-// secrets.
+// change sets secrets, and removes those whose value is nil. It returns the resulting version, and
+// all of the app's secrets.
 func (s *Secrets) change(ctx context.Context, app bourse.App, values map[string]*string) (uint64, []seal.Secret, error) {
 	spread, version, list, err := s.changeHere(ctx, app, values)
 	if spread != nil {
@@ -128,7 +133,7 @@ func (s *Secrets) changeHere(ctx context.Context, app bourse.App, values map[str
 	return spread, c.Mark.Version, after, err
 }
 
-// lockOf returns the lock that serializes changes of an app.
+// lockOf returns the lock that a change of an app's secrets must hold.
 func (s *Secrets) lockOf(app string) *sync.Mutex {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(app)) // writing to a hash never fails

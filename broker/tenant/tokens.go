@@ -17,15 +17,15 @@ import (
 
 // Tokens serves the endpoints of tokens.
 type Tokens struct {
-	Issued   *endpoint.Issued // nil: this broker does not require tokens, or only accepts those from a file
+	Issued   *endpoint.Issued // nil: this broker requires no tokens, or accepts only those from a file
 	Gate     *endpoint.Gate
 	Machines Machines
 	Now      func() time.Time
 }
 
-// Machines finds machines.
+// Machines is the part of [lookup.Machines] that Tokens uses.
 type Machines interface {
-	// Has reports whether an app has a machine. Errors: unavailable.
+	// Has reports whether the app has a machine with this ID. Errors: unavailable.
 	Has(ctx context.Context, app *bourse.App, id bourse.MachineID) (bool, error)
 }
 
@@ -54,7 +54,7 @@ func (h *Tokens) create(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, out)
 }
 
-// deployToken creates a token for the path's app, as older clients expect.
+// deployToken creates a token for the path's app, in the way that older clients expect.
 func (h *Tokens) deployToken(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.DeployToken
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -67,7 +67,7 @@ func (h *Tokens) deployToken(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.NewDeployToken{Token: token})
 }
 
-// make creates a token.
+// make creates a token and stores it. It returns the token itself and its record.
 func (h *Tokens) make(r *endpoint.Request, in *machinesapi.CreateToken) (string, inventory.Token, error) {
 	if h.Issued == nil {
 		return "", inventory.Token{}, errNoTokens()
@@ -88,7 +88,8 @@ func (h *Tokens) make(r *endpoint.Request, in *machinesapi.CreateToken) (string,
 	return token, g, nil
 }
 
-// Limits for each organization: valid tokens, and all remembered tokens.
+// Limits for the tokens of one organization: the number of valid ones, and the number of all that
+// are still stored.
 const (
 	maxTokens     = 1_000
 	maxRemembered = 10_000
@@ -137,7 +138,8 @@ func (h *Tokens) all(ctx context.Context) ([]inventory.Token, error) {
 	return h.Issued.Tokens(ctx)
 }
 
-// revoke revokes a token and, with made=true, all tokens that were created with it, directly or indirectly.
+// revoke revokes a token. If the request has made=true, it also revokes all tokens that were
+// created with that token, directly or indirectly.
 func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 	id := r.PathValue("token")
 	made, err := endpoint.QueryBool(r, "made")
@@ -153,7 +155,7 @@ func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 	}
 	i := slices.IndexFunc(all, func(g inventory.Token) bool { return g.ID == id })
 	if i < 0 || !mayRevoke(&r.Who, &all[i]) {
-		return bourse.Errorf(bourse.CodeNotFound, "token %s not found", id) // do not reveal that the token exists
+		return bourse.Errorf(bourse.CodeNotFound, "token %s not found", id) // the reply must not reveal that the token exists
 	}
 	out := machinesapi.RevokedToken{OK: true, Revoked: []string{}, Left: []string{}}
 	for _, g := range madeWith(all, id) {
@@ -172,24 +174,25 @@ func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// madeWith returns the token with an ID, and all tokens that were created with it, directly or indirectly.
+// madeWith returns the token with the given ID, and all tokens that were created with it, directly
+// or indirectly.
 func madeWith(all []inventory.Token, id string) []inventory.Token {
 	of := map[string][]inventory.Token{}
 	for _, g := range all {
 		of[g.MadeWith] = append(of[g.MadeWith], g)
 		if g.ID == id {
-			of["self"] = []inventory.Token{g} // not a valid ID
+			of["self"] = []inventory.Token{g} // "self" is not a valid ID
 		}
 	}
 	out := of["self"]
-	for i := 0; i < len(out); i++ { // there are no cycles, because a token is older than the tokens created with it
+	for i := 0; i < len(out); i++ { // there are no cycles, because a token is older than the tokens that are created with it
 		out = append(out, of[out[i].ID]...)
-		delete(of, out[i].ID) // ends the loop even if a faulty broker has written a cycle
+		delete(of, out[i].ID) // terminates the loop even if a faulty broker has written a cycle
 	}
 	return out
 }
 
-// current describes what the caller's own token permits.
+// current describes the permissions of the caller's own token.
 func (h *Tokens) current(w http.ResponseWriter, r *endpoint.Request) error {
 	who := &r.Who
 	org := cmp.Or(who.Org, machinesapi.AllOrgs)

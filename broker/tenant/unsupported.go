@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/broker/lookup"
 )
 
-// Unsupported serves the routes of unsupported features. Apps finds the path's app.
+// Unsupported serves the routes of the Machines API that Bourse does not support. Apps finds the
+// path's app.
 type Unsupported struct{ Apps *lookup.Apps }
 
 const (
@@ -47,7 +48,7 @@ func (h *Unsupported) Routes() []endpoint.Route {
 	}
 }
 
-// none returns an empty list if the app exists.
+// none returns a handler that replies with an empty list if the app exists.
 func (h *Unsupported) none(list any) endpoint.Handler {
 	return func(w http.ResponseWriter, r *endpoint.Request) error {
 		if _, err := h.Apps.Recall(r.Context(), r.App()); err != nil {
@@ -57,7 +58,8 @@ func (h *Unsupported) none(list any) endpoint.Handler {
 	}
 }
 
-// absent replies that the object does not exist.
+// absent returns a handler that replies that the object does not exist. text is the error's
+// message.
 func (h *Unsupported) absent(text string) endpoint.Handler {
 	return func(_ http.ResponseWriter, r *endpoint.Request) error {
 		if _, err := h.Apps.Recall(r.Context(), r.App()); err != nil {
@@ -67,7 +69,7 @@ func (h *Unsupported) absent(text string) endpoint.Handler {
 	}
 }
 
-// refuse replies that the object cannot be created, with the reason.
+// refuse returns a handler that replies that the object cannot be created. text is the reason.
 func (h *Unsupported) refuse(text string) endpoint.Handler {
 	return func(_ http.ResponseWriter, r *endpoint.Request) error {
 		if _, err := h.Apps.Recall(r.Context(), r.App()); err != nil {
