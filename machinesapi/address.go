@@ -14,12 +14,12 @@ type IPAssignment struct {
 	CreatedAt   time.Time  `json:"created_at"`
 }
 
-// IPAssignments is the reply with an app's addresses.
+// IPAssignments is the reply to a request for an app's addresses.
 type IPAssignments struct {
 	IPs []IPAssignment `json:"ips"`
 }
 
 // AssignIP is the body of a request for an address.
 type AssignIP struct {
-	Type string `json:"type"` // v4, v6, shared_v4, private_v6
+	Type string `json:"type"` // v4, v6, shared_v4 or private_v6
 }

@@ -11,10 +11,10 @@ import (
 type App struct {
 	ID           string         `json:"id"`
 	Name         bourse.AppName `json:"name"`
-	NumericID    int32          `json:"internal_numeric_id"` // derived from ID; never 0
+	NumericID    int32          `json:"internal_numeric_id"` // derived from the ID; never 0
 	Network      string         `json:"network"`
 	Status       AppStatus      `json:"status"`
-	MachineCount int64          `json:"machine_count"` // machines that are not destroyed
+	MachineCount int64          `json:"machine_count"` // number of machines that are not destroyed
 	VolumeCount  int64          `json:"volume_count"`
 	Organization Organization   `json:"organization"`
 	CreatedAt    int64          `json:"created_at"` // milliseconds since 1970
@@ -25,9 +25,9 @@ type AppStatus string
 
 // Statuses of an app.
 const (
-	AppPending   AppStatus = "pending" // no machines yet
+	AppPending   AppStatus = "pending" // the app has no machines yet
 	AppDeployed  AppStatus = "deployed"
-	AppSuspended AppStatus = "suspended" // has releases, but no machines
+	AppSuspended AppStatus = "suspended" // the app has releases, but no machines
 )
 
 // Organization is an app's owner. Bourse identifies it by its slug only.
@@ -37,7 +37,8 @@ type Organization struct {
 	NumericID int32  `json:"internal_numeric_id"`
 }
 
-// FromApp converts an app with the given numbers of machines and volumes.
+// FromApp converts an app to the API's type. machines and volumes are the numbers of its machines
+// and volumes.
 func FromApp(a bourse.App, machines, volumes int) App {
 	status := AppPending
 	if machines > 0 {
@@ -46,11 +47,11 @@ func FromApp(a bourse.App, machines, volumes int) App {
 	return App{
 		ID: a.ID, Name: a.Name, NumericID: numericID(a.ID), Network: a.Network, Status: status, MachineCount: int64(machines), VolumeCount: int64(volumes),
 		Organization: Organization{Name: a.Org, Slug: a.Org, NumericID: numericID(a.Org)},
-		CreatedAt:    max(0, a.CreatedAt.UnixMilli()), // 0 for an app without a record
+		CreatedAt:    max(0, a.CreatedAt.UnixMilli()), // 0 if the app has no record
 	}
 }
 
-// numericID derives the positive number that old clients require in addition to an ID.
+// numericID derives a positive number from an app's ID. Old clients require such a number.
 func numericID(id string) int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // writing to a hash never fails
@@ -60,10 +61,10 @@ func numericID(id string) int32 {
 // CreateApp is the body of a request to create an app.
 type CreateApp struct {
 	Name           bourse.AppName `json:"name,omitempty"`
-	AppName        bourse.AppName `json:"app_name,omitempty"` // the older name of Name
+	AppName        bourse.AppName `json:"app_name,omitempty"` // older name of the field Name
 	Org            string         `json:"org_slug,omitempty"` // default "personal"
 	Network        string         `json:"network,omitempty"`
-	IdempotencyKey string         `json:"idempotency_key,omitempty"` // a repetition with the same key returns the same app
+	IdempotencyKey string         `json:"idempotency_key,omitempty"` // repeating the request with this key returns the first app
 }
 
 // AppList is a list of apps.

@@ -21,9 +21,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Client calls a broker's public API. Only BaseURL is required. A Client is stateless and safe for concurrent use. It
-// retries only requests that a server refused with 429 and Retry-After, because they had no effect. For other errors,
-// the code tells whether a retry is safe.
+// Client calls a broker's public API. Only BaseURL is required. A Client is stateless and safe for
+// concurrent use. It retries only requests that a server refused with 429 and Retry-After, because
+// they had no effect. After other errors, the code shows whether a retry is safe.
 //
 // Errors are *bourse.Error with the code of the server's reply, and wrap a [ReplyError]. In addition to the errors
 // that a method lists, any method may return
@@ -34,22 +34,22 @@ import (
 //	canceled                 ctx ended
 //	internal                 an error in the server
 type Client struct {
-	BaseURL string       // "http://127.0.0.1:4280", without /v1
-	Token   string       // sent as a bearer token unless empty
+	BaseURL string       // such as "http://127.0.0.1:4280", without /v1
+	Token   string       // sent as a bearer token; "": no token is sent
 	HTTP    *http.Client // default http.DefaultClient
-	Retries int          // retries of a request that was refused with 429; default 3, negative: none
+	Retries int          // maximum number of retries after a 429; default 3, negative: none
 }
 
-// ReplyError contains the other parts of an error reply.
+// ReplyError contains the parts of an error reply that are not in bourse.Error.
 type ReplyError struct {
 	Status    int
-	Word      ErrorStatus // the body's status; "" if it has none
-	RequestID string      // as in the server's log; "" if the server sent none
+	Word      ErrorStatus // status in the body of the reply; "" if it has none
+	RequestID string      // ID of the request in the server's log; "" if the server sent none
 	OrderID   bourse.OrderID
 	Refusals  []bourse.Refusal
 }
 
-// Error identifies the request.
+// Error returns a text that identifies the request.
 func (e *ReplyError) Error() string {
 	if e.RequestID == "" {
 		return fmt.Sprintf("HTTP status %d", e.Status)
@@ -57,20 +57,20 @@ func (e *ReplyError) Error() string {
 	return "request " + e.RequestID
 }
 
-// call is one request.
+// call describes one request.
 type call struct {
 	method string
 	path   string // escaped; begins with /v1
 	query  url.Values
 	header http.Header
-	in     any  // JSON body; nil: none
-	reads  bool // does not change anything, although it is not a GET
+	in     any  // value of the JSON body; nil: no body
+	reads  bool // the call changes nothing, although its method is not GET
 
-	body io.Reader // body to stream while the reply arrives, instead of in
+	body io.Reader // body that is streamed while the reply arrives; used instead of in
 }
 
-// do makes a call and decodes its reply into out unless out is nil. It returns the reply's header even with an error,
-// if there was a reply.
+// do makes a call and decodes its reply into out, unless out is nil. If the server replied, do
+// returns the reply's header, even if it also returns an error.
 func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 	resp, err := c.send(ctx, k)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 		return resp.Header, replyError(resp)
 	}
 	if out == nil {
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, MaxBody)) // allow the connection to be reused
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, MaxBody)) // read the rest, so that the connection can be reused
 		return resp.Header, nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
@@ -102,8 +102,8 @@ func ask[Reply any](ctx context.Context, c *Client, k call) (out Reply, err erro
 	return out, err
 }
 
-// list makes a call for a list. It returns the reply, and the workers whose parts are missing because they did not
-// answer.
+// list makes a call that returns a list. It returns the reply, and the workers whose parts are
+// missing from the list because they did not answer.
 func list[Reply any](ctx context.Context, c *Client, k call) (out Reply, silent []bourse.WorkerID, err error) {
 	header, err := c.do(ctx, k, &out)
 	if err != nil {
@@ -118,7 +118,8 @@ func list[Reply any](ctx context.Context, c *Client, k call) (out Reply, silent 
 	return out, silent, nil
 }
 
-// stream makes a call and returns its unread reply. The caller must close the body.
+// stream makes a call and returns the reply before its body is read. The caller must close the
+// body.
 func (c *Client) stream(ctx context.Context, k call) (*http.Response, error) {
 	resp, err := c.send(ctx, k)
 	if err != nil {
@@ -131,7 +132,8 @@ func (c *Client) stream(ctx context.Context, k call) (*http.Response, error) {
 	return resp, nil
 }
 
-// linesOf decodes the lines of a reply until the reply ends or a line cannot be decoded.
+// linesOf decodes the JSON lines of a reply. It ends when the reply ends or a line cannot be
+// decoded.
 func linesOf[Line any](r io.Reader) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		for in := json.NewDecoder(r); ; {
@@ -161,7 +163,7 @@ func query(pairs ...string) url.Values {
 	return q
 }
 
-// boolParam returns "true", or "" for false, which query omits.
+// boolParam returns "true" if on is set, and otherwise "", which query omits.
 func boolParam(on bool) string {
 	if on {
 		return "true"
@@ -169,7 +171,7 @@ func boolParam(on bool) string {
 	return ""
 }
 
-// positive formats a number, or returns "" if it is not positive.
+// positive formats n, or returns "" if n is not positive.
 func positive(n int) string {
 	if n <= 0 {
 		return ""
@@ -177,7 +179,7 @@ func positive(n int) string {
 	return strconv.Itoa(n)
 }
 
-// duration formats a duration, or returns "" if it is not positive.
+// duration formats d, or returns "" if d is not positive.
 func duration(d bourse.Duration) string {
 	if d <= 0 {
 		return ""
@@ -185,7 +187,7 @@ func duration(d bourse.Duration) string {
 	return time.Duration(d).String()
 }
 
-// header returns a header with one field, or an empty one if the value is empty.
+// header returns a header with one field. If the value is empty, the header is empty as well.
 func header(name, value string) http.Header {
 	h := http.Header{}
 	if value != "" {
@@ -194,7 +196,7 @@ func header(name, value string) http.Header {
 	return h
 }
 
-// send sends a request, with retries if the server is overloaded, and returns the reply.
+// send sends a request and returns the reply. It retries if the server is overloaded.
 func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	var in []byte
 	if k.in != nil {
@@ -247,44 +249,44 @@ func (c *Client) sendOnce(ctx context.Context, k call, in []byte) (*http.Respons
 	return resp, nil
 }
 
-// lost returns the error of a request without a reply. The request had no effect if there was no connection or it
-// only reads; otherwise the outcome is unknown.
+// lost returns the error for a request that got no reply. If there was no connection, or if the
+// request only reads, the request had no effect; otherwise the outcome is unknown.
 func (c *Client) lost(ctx context.Context, k call, err error) error {
 	if ctx.Err() != nil {
 		return &bourse.Error{Code: bourse.CodeOf(ctx.Err()), Message: k.method + " " + k.path + ": " + ctx.Err().Error(), Err: err}
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // the outer error's text repeats the address
+		err = e.Err // the text of the outer error repeats the address
 	}
-	if errors.Is(err, http.ErrSchemeMismatch) { // only the TLS greeting was sent
+	if errors.Is(err, http.ErrSchemeMismatch) { // only the beginning of the TLS handshake was sent
 		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + c.BaseURL + " uses http, not https", Err: &NoReplyError{err}}
 	}
 	code := bourse.CodeTimeout
 	if op, ok := errors.AsType[*net.OpError](err); (ok && op.Op == "dial") || k.method == http.MethodGet || k.reads {
 		code = bourse.CodeUnavailable
 	}
-	if e, ok := errors.AsType[*bourse.Error](err); ok { // from a transport that knows the outcome
+	if e, ok := errors.AsType[*bourse.Error](err); ok { // the transport knows the outcome
 		code = e.Code
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		code = bourse.CodeUnavailable // nothing has been sent yet
+		code = bourse.CodeUnavailable // the request has not been sent yet
 	}
 	return bourse.Errorf(code, "no answer from %s: %w", c.BaseURL, &NoReplyError{err})
 }
 
-// NoReplyError is the cause of an error if the API did not reply to a request. It distinguishes a failed connection
-// to the API from a failed connection to another server.
+// NoReplyError is the cause of an error if the API did not reply to a request. It allows callers to
+// distinguish a failed connection to the API from a failed connection between other servers.
 type NoReplyError struct{ Err error }
 
-// Error returns the cause's text.
+// Error returns the text of the cause.
 func (e *NoReplyError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *NoReplyError) Unwrap() error { return e.Err }
 
-// replyError returns the server's error.
+// replyError returns the error that an error reply describes.
 func replyError(resp *http.Response) error {
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, MaxBody)) // part of a body is better than none
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, MaxBody)) // a part of the body is better than nothing
 	var body ErrorBody
 	if err := json.Unmarshal(raw, &body); err != nil || body.Error == "" {
 		body = ErrorBody{Error: strings.TrimSuffix(fmt.Sprintf("%s: %s", resp.Status, shorten(raw)), ": ")}
@@ -300,12 +302,12 @@ func replyError(resp *http.Response) error {
 	}}
 }
 
-// wantsTLS is the prefix of the reply that Go's TLS servers send to a plain HTTP request.
+// wantsTLS is the beginning of the reply that Go's TLS servers send to a plain HTTP request.
 const wantsTLS = "Client sent an HTTP request to an HTTPS server"
 
 func shorten(b []byte) []byte { return b[:min(len(b), 256)] }
 
-// path joins escaped segments: path("apps", app) returns "/v1/apps/…".
+// path escapes path segments and joins them after /v1: path("apps", app) returns "/v1/apps/…".
 func path(segments ...string) string {
 	var b strings.Builder
 	b.WriteString("/v1")

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// CreateApp creates an app. Errors: invalid, already_exists (unless the existing app was created with the same
-// idempotency key).
+// CreateApp creates an app. If an app was created with the same idempotency key before, it returns
+// that app. Errors: invalid, already_exists.
 func (c *Client) CreateApp(ctx context.Context, in CreateApp) (App, error) {
 	return ask[App](ctx, c, call{method: http.MethodPost, path: path("apps"), in: in})
 }
@@ -21,16 +21,16 @@ func (c *Client) App(ctx context.Context, app bourse.AppName) (App, error) {
 	return ask[App](ctx, c, call{method: http.MethodGet, path: path("apps", string(app))})
 }
 
-// Apps lists the apps of an organization by name, or all apps if org is empty.
+// Apps lists the apps of an organization, sorted by name. If org is empty, it lists all apps.
 func (c *Client) Apps(ctx context.Context, org string) ([]App, error) {
 	out, err := ask[AppList](ctx, c, call{method: http.MethodGet, path: path("apps"), query: query("org_slug", org)})
 	return out.Apps, err
 }
 
-// DeleteApp deletes an app and its machines; force stops running machines. Errors: not_found, failed_precondition
-// (machines are running).
+// DeleteApp deletes an app and its machines. If force is set, running machines are stopped first.
+// Errors: not_found, failed_precondition (machines are running).
 func (c *Client) DeleteApp(ctx context.Context, app bourse.AppName, force bool) error {
-	// The API's default is to stop running machines.
+	// Send force even if it is false, because the API stops running machines by default.
 	return c.run(ctx, call{method: http.MethodDelete, path: path("apps", string(app)), query: query("force", strconv.FormatBool(force))})
 }
 
@@ -47,13 +47,14 @@ func (r AppReleases) path(more ...string) string {
 	return path(append([]string{"apps", string(r.App), "releases"}, more...)...)
 }
 
-// List lists the releases, newest first; limit 0 means all that are retained. Errors: not_found (the app).
+// List lists the app's releases, newest first. If limit is 0, it lists all that are retained.
+// Errors: not_found (the app).
 func (r AppReleases) List(ctx context.Context, limit int) ([]release.Release, error) {
 	out, err := ask[ReleaseList](ctx, r.Client, call{method: http.MethodGet, path: r.path(), query: query("limit", positive(limit))})
 	return out.Releases, err
 }
 
-// Current returns the latest complete release. Errors: not_found (the app, or there is no such release).
+// Current returns the latest complete release. Errors: not_found (there is no such app or release).
 func (r AppReleases) Current(ctx context.Context) (release.Release, error) {
 	return ask[release.Release](ctx, r.Client, call{method: http.MethodGet, path: r.path("current")})
 }
@@ -86,14 +87,14 @@ func (s AppSecrets) List(ctx context.Context) (SecretList, error) {
 	return ask[SecretList](ctx, s.Client, call{method: http.MethodGet, path: s.path()})
 }
 
-// Get returns one secret without its value. Errors: not_found (the app, or the secret).
+// Get returns one secret without its value. Errors: not_found (the app or the secret).
 func (s AppSecrets) Get(ctx context.Context, name string) (Secret, error) {
 	return ask[Secret](ctx, s.Client, call{method: http.MethodGet, path: s.path(name)})
 }
 
-// Change sets several secrets at once; a nil value removes a secret. It returns all of the app's secrets after the
-// change. Errors: invalid, not_found (the app), forbidden (a quota), failed_precondition (the broker has no key for
-// secrets).
+// Change sets several secrets at once. A nil value removes the secret. Change returns all of the
+// app's secrets after the change. Errors: invalid, not_found (the app), forbidden (a quota),
+// failed_precondition (the broker has no key for secrets).
 func (s AppSecrets) Change(ctx context.Context, values map[string]*string) (SecretList, error) {
 	return ask[SecretList](ctx, s.Client, call{method: http.MethodPost, path: s.path(), in: SetSecrets{values}})
 }
@@ -103,14 +104,15 @@ func (s AppSecrets) Set(ctx context.Context, name, value string) (ChangedSecret,
 	return ask[ChangedSecret](ctx, s.Client, call{method: http.MethodPost, path: s.path(name), in: SetSecret{&value}})
 }
 
-// Delete removes a secret, if it exists, and returns the version of the app's secrets. Errors: not_found (the app).
+// Delete removes a secret if it exists. It returns the version of the app's secrets. Errors:
+// not_found (the app).
 func (s AppSecrets) Delete(ctx context.Context, name string) (uint64, error) {
 	out, err := ask[SecretsVersion](ctx, s.Client, call{method: http.MethodDelete, path: s.path(name)})
 	return out.Version, err
 }
 
-// Images lists the images of the target's workers, and the workers that did not answer. Errors: not_found (the
-// worker).
+// Images lists the images on the workers that the target selects. It also returns the workers that
+// did not answer. Errors: not_found (the worker).
 func (c *Client) Images(ctx context.Context, of ImageTarget) ([]WorkerImage, []bourse.WorkerID, error) {
 	out, silent, err := list[ImageList](ctx, c, call{method: http.MethodGet, path: path("images"), query: query("region", string(of.Region), "worker", string(of.Worker))})
 	return out.Images, silent, err
@@ -125,24 +127,26 @@ type AppImages struct {
 // AppImages returns a client for an app's images.
 func (c *Client) AppImages(app bourse.AppName) AppImages { return AppImages{c, app} }
 
-// Resolve returns the image to which a name refers now, according to its registry and the credentials of the app's
-// organization; "host" and "pull" refer to themselves. Errors: invalid, not_found (the app, or the image),
-// unavailable (no worker can reach the registry).
+// Resolve returns the image to which a name refers now. A worker asks the image's registry, with
+// the credentials of the app's organization. The names "host" and "pull" refer to themselves.
+// Errors: invalid, not_found (the app or the image), unavailable (no worker can reach the
+// registry).
 func (i AppImages) Resolve(ctx context.Context, image string) (bourse.ImageRef, error) {
 	return ask[bourse.ImageRef](ctx, i.Client, call{method: http.MethodGet, path: path("apps", string(i.App), "images", "resolve"), query: url.Values{"image": {image}}})
 }
 
-// PruneImages removes unused images from the target's workers. It returns the removed images, and the workers that
-// did not answer. Errors: not_found (the worker).
+// PruneImages removes unused images from the workers that the target selects. It returns the
+// removed images, and the workers that did not answer. Errors: not_found (the worker).
 func (c *Client) PruneImages(ctx context.Context, of ImageTarget) ([]WorkerImage, []bourse.WorkerID, error) {
 	out, silent, err := list[ImageList](ctx, c, call{method: http.MethodPost, path: path("images", "prune"), in: of})
 	return out.Images, silent, err
 }
 
-// PullImage has the target's workers pull an image before a machine needs it. It calls line from the calling
-// goroutine with the progress of each worker until all pulls have ended. A worker's last line contains its error, if
-// any. If line returns an error, PullImage returns that error, but the pulls continue. Errors: invalid, not_found
-// (the worker), unavailable (the stream broke).
+// PullImage makes the selected workers pull an image before a machine needs it. It calls line, from
+// the calling goroutine, with the progress of each worker until all pulls have ended. If a worker's
+// pull fails, its last line contains the error. If line returns an error, PullImage returns that
+// error, but the pulls continue. Errors: invalid, not_found (the worker), unavailable (the stream
+// broke).
 func (c *Client) PullImage(ctx context.Context, in PullImage, line func(PullLine) error) error {
 	k := call{method: http.MethodPost, path: path("images", "pull"), in: in}
 	resp, err := c.stream(ctx, k)
@@ -150,7 +154,7 @@ func (c *Client) PullImage(ctx context.Context, in PullImage, line func(PullLine
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	k.reads = true // repeating a pull is harmless
+	k.reads = true // repeating a pull does no harm
 	for l, err := range linesOf[PullLine](resp.Body) {
 		if err != nil {
 			return c.lost(ctx, k, err)
@@ -175,17 +179,17 @@ func (v AppVolumes) path(id bourse.VolumeID, more ...string) string {
 	return path(append([]string{"apps", string(v.App), "volumes", string(id)}, more...)...)
 }
 
-// Create places an order for a volume and waits until it is filled or refused. If an order ID is given, repeating the
-// call with the same ID returns the first call's volume. A volume that is created from another volume or a snapshot
-// is still being filled when Create returns. Errors: invalid, not_found (the app or the source),
-// insufficient_capacity (the [ReplyError] has the refusals and the order ID), timeout (repeat with the same order
-// ID).
+// Create places an order for a volume and waits until it is filled or refused. If order is not
+// empty, calling Create again with the same order returns the same volume. A volume that is created
+// from another volume or a snapshot is still being filled when Create returns. Errors: invalid,
+// not_found (the app or the source), insufficient_capacity (the [ReplyError] contains the refusals
+// and the order ID), timeout (repeat the call with the same order ID).
 func (v AppVolumes) Create(ctx context.Context, in CreateVolume, order bourse.OrderID) (Volume, error) {
 	return ask[Volume](ctx, v.Client, call{method: http.MethodPost, path: path("apps", string(v.App), "volumes"), header: header(HeaderOrderID, string(order)), in: in})
 }
 
-// List lists an app's volumes, oldest first, and the workers that did not answer, whose volumes may be missing.
-// Errors: not_found (the app).
+// List lists an app's volumes, oldest first. It also returns the workers that did not answer, whose
+// volumes may be missing. Errors: not_found (the app).
 func (v AppVolumes) List(ctx context.Context) ([]Volume, []bourse.WorkerID, error) {
 	return list[[]Volume](ctx, v.Client, call{method: http.MethodGet, path: path("apps", string(v.App), "volumes")})
 }
@@ -200,20 +204,22 @@ func (v AppVolumes) Update(ctx context.Context, id bourse.VolumeID, in UpdateVol
 	return ask[Volume](ctx, v.Client, call{method: http.MethodPut, path: v.path(id), in: in})
 }
 
-// Extend enlarges a volume, even while a machine uses it, and waits until that is done. Errors: invalid (it would
-// shrink), not_found, failed_precondition, insufficient_capacity (its worker is full).
+// Extend enlarges a volume, even while a machine uses it, and waits until the volume has its new
+// size. Errors: invalid (the volume would shrink), not_found, failed_precondition,
+// insufficient_capacity (the volume's worker is full).
 func (v AppVolumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) (Volume, error) {
 	out, err := ask[Extended](ctx, v.Client, call{method: http.MethodPut, path: v.path(id, "extend"), in: ExtendVolume{SizeGB: sizeGB}})
 	return out.Volume, err
 }
 
-// Destroy deletes a volume. Its snapshots remain until their retention ends. Errors: not_found, failed_precondition
-// (it is attached to a machine).
+// Destroy deletes a volume. Its snapshots remain until their retention ends. Errors: not_found,
+// failed_precondition (the volume is attached to a machine).
 func (v AppVolumes) Destroy(ctx context.Context, id bourse.VolumeID) (Volume, error) {
 	return ask[Volume](ctx, v.Client, call{method: http.MethodDelete, path: v.path(id)})
 }
 
-// Snapshots lists a volume's snapshots, even if the volume has been destroyed, newest first. Errors: not_found.
+// Snapshots lists the snapshots of a volume, newest first, even if the volume has been destroyed.
+// Errors: not_found.
 func (v AppVolumes) Snapshots(ctx context.Context, id bourse.VolumeID) ([]Snapshot, error) {
 	return ask[[]Snapshot](ctx, v.Client, call{method: http.MethodGet, path: v.path(id, "snapshots")})
 }
@@ -233,13 +239,13 @@ type Org struct {
 // Org returns a client for an organization.
 func (c *Client) Org(slug string) Org { return Org{c, slug} }
 
-// ListOrgMachines selects a page of an organization's machines.
+// ListOrgMachines selects machines of an organization, and a page of their list.
 type ListOrgMachines struct {
-	Deleted bool // include destroyed machines that are still remembered
+	Deleted bool // include destroyed machines that their workers still remember
 	Region  bourse.Region
 	States  []bourse.State
-	Cursor  string // NextCursor of the previous page
-	Limit   int    // machines per page, up to 1000; 0: 1000
+	Cursor  string // NextCursor of the previous page; "": the first page
+	Limit   int    // maximum number of machines, up to 1000; 0: 1000
 }
 
 func (l *ListOrgMachines) query() url.Values {
@@ -247,26 +253,27 @@ func (l *ListOrgMachines) query() url.Values {
 	if l.Cursor != "" {
 		q.Set("cursor", l.Cursor)
 	}
-	q.Set("limit", strconv.Itoa(l.Limit)) // 0 is also the API's default
+	q.Set("limit", strconv.Itoa(l.Limit)) // 0 stands for the default in the API as well
 	return q
 }
 
-// Machines returns a page of the organization's machines, the most recently changed last, and the workers that did
-// not answer, whose machines may be missing. A machine that changes while a client reads the pages appears again, and
-// none is missed. Errors: invalid, forbidden.
+// Machines returns a page of the organization's machines. The most recently changed machines come
+// last, so a machine that changes while a client reads the pages appears again, and none is missed.
+// Machines also returns the workers that did not answer, whose machines may be missing. Errors:
+// invalid, forbidden.
 func (o Org) Machines(ctx context.Context, want ListOrgMachines) (OrgMachines, []bourse.WorkerID, error) {
 	return list[OrgMachines](ctx, o.Client, call{method: http.MethodGet, path: path("orgs", o.Slug, "machines"), query: want.query()})
 }
 
-// Volumes lists the volumes of all of the organization's apps, and the workers that did not answer, whose volumes may
-// be missing. Errors: forbidden.
+// Volumes lists the volumes of all apps of the organization. It also returns the workers that did
+// not answer, whose volumes may be missing. Errors: forbidden.
 func (o Org) Volumes(ctx context.Context) ([]Volume, []bourse.WorkerID, error) {
 	out, silent, err := list[OrgVolumes](ctx, o.Client, call{method: http.MethodGet, path: path("orgs", o.Slug, "volumes")})
 	return out.Volumes, silent, err
 }
 
-// Placements returns the regions that have capacity for machines of a size, in order of preference. It does not
-// reserve any capacity. Errors: invalid, forbidden.
+// Placements returns the regions that have capacity for machines of a given size, in order of
+// preference. It reserves no capacity. Errors: invalid, forbidden.
 func (o Org) Placements(ctx context.Context, in PlacementRequest) ([]RegionPlacement, error) {
 	in.Org = o.Slug
 	out, err := ask[PlacementList](ctx, o.Client, call{method: http.MethodPost, path: path("platform", "placements"), in: in, reads: true})

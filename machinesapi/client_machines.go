@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Create places an order for a machine and waits until it is filled or refused. If an order ID is given, repeating
-// the call with the same ID returns the first call's machine. Errors: invalid, not_found (the app), already_exists
-// (the name), insufficient_capacity (the [ReplyError] has the refusals and the order ID), timeout (repeat with the
-// same order ID).
+// Create places an order for a machine and waits until it is filled or refused. If order is not
+// empty, calling Create again with the same order returns the same machine. Errors: invalid,
+// not_found (the app), already_exists (the name), insufficient_capacity (the [ReplyError] contains
+// the refusals and the order ID), timeout (repeat the call with the same order ID).
 func (c *Client) Create(ctx context.Context, app bourse.AppName, in CreateMachine, order bourse.OrderID) (Created, error) {
 	var out Created
 	reply, err := c.do(ctx, call{method: http.MethodPost, path: path("apps", string(app), "machines"), header: header(HeaderOrderID, string(order)), in: in}, &out.Machine)
@@ -40,27 +40,30 @@ func parseTiming(header string) Timing {
 	return out
 }
 
-// Quote returns the decision that an order would have, without placing it. The decision's outcome is "quoted" if a
-// worker would fill the order, and "refused" otherwise. Errors: invalid, not_found (the app).
+// Quote returns the decision that an order would get now, without placing the order. The outcome of
+// the decision is "quoted" if a worker would fill the order, and otherwise "refused". Errors:
+// invalid, not_found (the app).
 func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (Quoted, error) {
 	return ask[Quoted](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "quotes"), in: in})
 }
 
-// Update creates a new version of a machine and waits until it has started. nonce is the nonce of the machine's
-// lease, if it has one. Errors: invalid, not_found, conflict (the lease, its version, or another update),
-// insufficient_capacity, failed_precondition (its state, its image, or the new version did not start).
+// Update creates a new version of a machine and waits until it has started. nonce is the nonce of
+// the machine's lease, if it has one. Errors: invalid, not_found, conflict (the lease, the current
+// version or another update), insufficient_capacity, failed_precondition (the machine's state, the
+// image, or the new version did not start).
 func (c *Client) Update(ctx context.Context, app bourse.AppName, id bourse.MachineID, in UpdateMachine, nonce string) (Machine, error) {
 	return ask[Machine](ctx, c, call{method: http.MethodPost, path: machinePath(app, id), header: header(HeaderNonce, nonce), in: in})
 }
 
-// Versions returns a machine's versions that its worker retains, newest first. Errors: not_found.
+// Versions returns the versions of a machine that its worker has retained, newest first. Errors:
+// not_found.
 func (c *Client) Versions(ctx context.Context, app bourse.AppName, id bourse.MachineID) ([]Version, error) {
 	return ask[[]Version](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "versions")})
 }
 
 // ListMachines selects the machines of a list.
 type ListMachines struct {
-	Deleted  bool // include destroyed machines that are still remembered
+	Deleted  bool // include destroyed machines that their workers still remember
 	Leases   bool
 	Summary  bool
 	Region   bourse.Region
@@ -80,8 +83,9 @@ func (l ListMachines) query() url.Values {
 	return q
 }
 
-// Machines lists an app's machines, oldest first, or those of all apps that the token may use if app is empty. It
-// also returns the workers that did not answer, whose machines are missing. Errors: invalid, not_found (the app).
+// Machines lists an app's machines, oldest first. If app is empty, it lists the machines of all
+// apps that the token may use. It also returns the workers that did not answer, whose machines may
+// be missing. Errors: invalid, not_found (the app).
 func (c *Client) Machines(ctx context.Context, app bourse.AppName, want ListMachines) ([]Machine, []bourse.WorkerID, error) {
 	where := path("machines")
 	if app != "" {
@@ -90,24 +94,25 @@ func (c *Client) Machines(ctx context.Context, app bourse.AppName, want ListMach
 	return list[[]Machine](ctx, c, call{method: http.MethodGet, path: where, query: want.query()})
 }
 
-// Machine returns a machine with its latest events, even if it has been destroyed but is still remembered. Errors:
-// not_found.
+// Machine returns a machine with its latest events. A destroyed machine is returned as long as its
+// worker remembers it. Errors: not_found.
 func (c *Client) Machine(ctx context.Context, app bourse.AppName, id bourse.MachineID) (Machine, error) {
 	return ask[Machine](ctx, c, call{method: http.MethodGet, path: machinePath(app, id), query: url.Values{"include_leases": {"true"}}})
 }
 
-// MaxEvents limits the number of events in one reply.
+// MaxEvents is the maximum number of events in one reply.
 const MaxEvents = 1000
 
-// Events returns a machine's latest events, newest first. limit is at most MaxEvents; 0 means 20. Errors: invalid,
-// not_found.
+// Events returns the latest events of a machine, newest first. limit must not exceed MaxEvents; 0
+// means 20. Errors: invalid, not_found.
 func (c *Client) Events(ctx context.Context, app bourse.AppName, id bourse.MachineID, limit int) ([]Event, error) {
 	return ask[[]Event](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "events"), query: query("limit", positive(limit))})
 }
 
-// Wait blocks until the machine is in one of the given states. Errors: invalid, not_found (the machine does not
-// exist, or was destroyed while waiting for another state), conflict (its version was replaced), failed_precondition,
-// timeout (not reached yet: wait again).
+// Wait blocks until the machine is in one of the given states. Errors: invalid, not_found (the
+// machine does not exist, or was destroyed during the wait for another state), conflict (its
+// version was replaced), failed_precondition, timeout (the machine is not in any of the states yet:
+// wait again).
 func (c *Client) Wait(ctx context.Context, app bourse.AppName, id bourse.MachineID, want WaitMachine) (WaitReply, error) {
 	q := query("timeout", duration(want.Timeout), "version", string(want.Version), "from_event_id", string(want.After))
 	q["state"] = want.States
@@ -118,26 +123,28 @@ func machinePath(app bourse.AppName, id bourse.MachineID, more ...string) string
 	return path(append([]string{"apps", string(app), "machines", string(id)}, more...)...)
 }
 
-// The following calls accept the nonce of the machine's lease, or "" if the caller has no lease. In addition to the
-// errors that they list, they may return not_found and conflict (another caller holds the lease).
+// The parameter nonce of the following calls is the nonce of the machine's lease, or "" if the
+// caller does not hold the lease. In addition to the errors that they list, these calls may return
+// not_found and conflict (another caller holds the lease).
 
 func act(app bourse.AppName, id bourse.MachineID, verb, nonce string, in any) call {
 	return call{method: http.MethodPost, path: machinePath(app, id, verb), header: header(HeaderNonce, nonce), in: in}
 }
 
-// Start starts a machine that is not running. Errors: failed_precondition, insufficient_capacity (its worker is
-// full).
+// Start starts a machine that is not running. Errors: failed_precondition, insufficient_capacity
+// (the machine's worker is full).
 func (c *Client) Start(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) (StartReply, error) {
 	return ask[StartReply](ctx, c, act(app, id, "start", nonce, nil))
 }
 
-// Stop asks a machine to stop, without waiting for it. Errors: invalid, failed_precondition.
+// Stop makes a machine stop, without waiting until it has stopped. Errors: invalid,
+// failed_precondition.
 func (c *Client) Stop(ctx context.Context, app bourse.AppName, id bourse.MachineID, in StopMachine, nonce string) error {
 	return c.run(ctx, act(app, id, "stop", nonce, in))
 }
 
-// Suspend freezes a machine; Start resumes it. Errors: failed_precondition (its host does not support this),
-// unavailable.
+// Suspend freezes a machine, which Start resumes. Errors: failed_precondition (the machine's host
+// does not support this), unavailable.
 func (c *Client) Suspend(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) error {
 	return c.run(ctx, act(app, id, "suspend", nonce, nil))
 }
@@ -154,13 +161,14 @@ func (c *Client) Signal(ctx context.Context, app bourse.AppName, id bourse.Machi
 	return c.run(ctx, act(app, id, "signal", "", SignalMachine{Signal: signal}))
 }
 
-// Exec runs a command next to the machine's program until it ends. Errors: invalid (for example, the command does not
-// exist), failed_precondition.
+// Exec runs a command next to the machine's program, and waits until the command ends. Errors:
+// invalid (for example, the command does not exist), failed_precondition.
 func (c *Client) Exec(ctx context.Context, app bourse.AppName, id bourse.MachineID, in ExecMachine) (ExecReply, error) {
 	return ask[ExecReply](ctx, c, act(app, id, "exec", "", in))
 }
 
-// Cordon removes a machine's services from routing if out is true, and restores them otherwise.
+// Cordon excludes a machine's services from routing if out is true, and otherwise includes them
+// again.
 func (c *Client) Cordon(ctx context.Context, app bourse.AppName, id bourse.MachineID, out bool, nonce string) error {
 	verb := "uncordon"
 	if out {
@@ -169,8 +177,8 @@ func (c *Client) Cordon(ctx context.Context, app bourse.AppName, id bourse.Machi
 	return c.run(ctx, act(app, id, verb, nonce, nil))
 }
 
-// Destroy destroys a machine and waits until that is done. Errors: failed_precondition (it is running, and in.Force
-// is not set).
+// Destroy destroys a machine and waits until it is destroyed. Errors: failed_precondition (it is
+// running, and in.Force is not set).
 func (c *Client) Destroy(ctx context.Context, app bourse.AppName, id bourse.MachineID, in DestroyMachine, nonce string) error {
 	return c.run(ctx, call{method: http.MethodDelete, path: machinePath(app, id), query: query("force", boolParam(in.Force)), header: header(HeaderNonce, nonce)})
 }
@@ -198,21 +206,21 @@ func (c *Client) Lease(app bourse.AppName, id bourse.MachineID) MachineLease {
 	return MachineLease{c, app, id}
 }
 
-// Acquire acquires a machine's lease, or extends it if nonce is the current one. A TTL of 0 means 60 s. Errors:
-// invalid, not_found, conflict (another caller holds it).
+// Acquire acquires a machine's lease. If nonce is the lease's current nonce, it extends the lease.
+// A TTL of 0 means 60 s. Errors: invalid, not_found, conflict (another caller holds the lease).
 func (l MachineLease) Acquire(ctx context.Context, in LeaseRequest, nonce string) (Lease, error) {
 	out, err := ask[LeaseEnvelope](ctx, l.Client, call{method: http.MethodPost, path: machinePath(l.App, l.Machine, "lease"), header: header(HeaderNonce, nonce), in: in})
 	return out.Data, err
 }
 
-// Get returns a machine's lease. Errors: not_found (the machine, or the lease).
+// Get returns a machine's lease. Errors: not_found (the machine or the lease).
 func (l MachineLease) Get(ctx context.Context) (Lease, error) {
 	out, err := ask[LeaseEnvelope](ctx, l.Client, call{method: http.MethodGet, path: machinePath(l.App, l.Machine, "lease")})
 	return out.Data, err
 }
 
-// Release releases a machine's lease. Errors: not_found (the machine, or the lease), conflict (nonce is not the
-// current one).
+// Release releases a machine's lease. Errors: not_found (the machine or the lease), conflict (nonce
+// is not the current one).
 func (l MachineLease) Release(ctx context.Context, nonce string) error {
 	return l.Client.run(ctx, call{method: http.MethodDelete, path: machinePath(l.App, l.Machine, "lease"), header: header(HeaderNonce, nonce)})
 }
@@ -240,7 +248,7 @@ func (m MachineMetadata) Patch(ctx context.Context, in MetadataPatch) error {
 	return m.Client.run(ctx, call{method: http.MethodPatch, path: machinePath(m.App, m.Machine, "metadata"), in: in})
 }
 
-// Get returns one key's value. Errors: not_found (the machine, or the key).
+// Get returns the value of one key. Errors: not_found (the machine or the key).
 func (m MachineMetadata) Get(ctx context.Context, key string) (string, error) {
 	out, err := ask[MetadataValue](ctx, m.Client, call{method: http.MethodGet, path: machinePath(m.App, m.Machine, "metadata", key)})
 	return out.Value, err
@@ -256,16 +264,17 @@ func (m MachineMetadata) Delete(ctx context.Context, key string) error {
 	return m.Client.run(ctx, call{method: http.MethodDelete, path: machinePath(m.App, m.Machine, "metadata", key)})
 }
 
-// LogQuery selects lines of a machine's output.
+// LogQuery selects the lines of a machine's output that are returned.
 type LogQuery struct {
-	After  string    // only lines after this position; excludes Since and Tail
-	Since  time.Time // only lines since then; zero: from the beginning
-	Tail   int       // only the last lines; 0: all, negative: none (with Follow: only new ones)
-	Follow bool      // continue until ctx ends or the machine is destroyed
+	After  string    // only lines after this position; must not be combined with Since or Tail
+	Since  time.Time // only lines since this time; zero: from the beginning
+	Tail   int       // only this number of latest lines; 0: all; negative: none, so that Follow returns only new lines
+	Follow bool      // continue with new lines until ctx is done or the machine is destroyed
 }
 
-// Logs calls line for each line of a machine's output, oldest first, from the calling goroutine. If line returns an
-// error, the stream ends and Logs returns that error. Errors: invalid, not_found, unavailable (the stream broke).
+// Logs calls line, from the calling goroutine, for each line of a machine's output, oldest first.
+// If line returns an error, Logs ends the stream and returns that error. Errors: invalid,
+// not_found, unavailable (the stream broke).
 func (c *Client) Logs(ctx context.Context, app bourse.AppName, id bourse.MachineID, want LogQuery, line func(LogLine) error) error {
 	q := query("after", want.After, "follow", boolParam(want.Follow))
 	if !want.Since.IsZero() {

@@ -9,20 +9,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Order returns the decision about an order. The broker that handled the order has the whole decision temporarily; a
-// filled order's ranking is stored with its machine. Errors: invalid, not_found.
+// Order returns the decision about an order. The broker that handled the order has the complete
+// decision, but only temporarily. The ranking of a filled order is also stored with its machine.
+// Errors: invalid, not_found.
 func (c *Client) Order(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	return ask[bourse.Decision](ctx, c, call{method: http.MethodGet, path: path("orders", string(id))})
 }
 
-// Orders lists the orders that this broker has decided recently, newest first, at most 100, without their rounds. It
-// does not include other brokers' orders.
+// Orders lists the orders that this broker has decided recently, newest first, without their
+// rounds. It returns at most 100 orders, and none that other brokers have decided.
 func (c *Client) Orders(ctx context.Context) ([]bourse.Decision, error) {
 	return ask[[]bourse.Decision](ctx, c, call{method: http.MethodGet, path: path("orders")})
 }
 
-// OrderPull returns the progress of the image pull for which an order is waiting, by the ID that its client has
-// chosen. Errors: invalid, not_found (it is not waiting for a pull, or another broker handles it).
+// OrderPull returns the progress of the image pull for which an order is waiting. id is the order
+// ID that the client has chosen. Errors: invalid, not_found (the order is not waiting for a pull,
+// or another broker handles it).
 func (c *Client) OrderPull(ctx context.Context, app bourse.AppName, id bourse.OrderID) (PullLine, error) {
 	return ask[PullLine](ctx, c, call{method: http.MethodGet, path: path("apps", string(app), "orders", string(id), "pull")})
 }
@@ -35,46 +37,50 @@ type Reservations struct {
 // Reservations returns a client for reservations.
 func (c *Client) Reservations() Reservations { return Reservations{c} }
 
-// Create reserves capacity for all orders or for none. Errors: invalid, not_found (an app), insufficient_capacity
-// (the [ReplyError] has the refusals; nothing is reserved), timeout (with a ReplyError, the deadline passed and
-// nothing is reserved; without one, the answer was lost: repeat with the same ID).
+// Create reserves capacity for all orders or for none. Errors: invalid, not_found (an app),
+// insufficient_capacity (nothing is reserved; the [ReplyError] contains the refusals), timeout. A
+// timeout with a ReplyError means that the deadline has passed and nothing is reserved. A timeout
+// without one means that the answer was lost: repeat the call with the same ID.
 func (r Reservations) Create(ctx context.Context, in CreateReservation) (Reservation, error) {
 	return ask[Reservation](ctx, r.Client, call{method: http.MethodPost, path: path("reservations"), in: in})
 }
 
-// List lists the reservations of the apps that the token may use, and the workers that did not answer, whose holds
-// are missing.
+// List lists the reservations of the apps that the token may use. It also returns the workers that
+// did not answer, whose holds are missing.
 func (r Reservations) List(ctx context.Context) ([]Reservation, []bourse.WorkerID, error) {
 	return list[[]Reservation](ctx, r.Client, call{method: http.MethodGet, path: path("reservations")})
 }
 
-// Get returns a reservation. Errors: invalid, not_found (it has ended, or never existed).
+// Get returns a reservation. Errors: invalid, not_found (the reservation has ended or never
+// existed).
 func (r Reservations) Get(ctx context.Context, id bourse.ReservationID) (Reservation, error) {
 	return ask[Reservation](ctx, r.Client, call{method: http.MethodGet, path: path("reservations", string(id))})
 }
 
-// Extend makes all holds of a reservation expire after the new TTL from now. Errors: invalid, not_found (nothing is
-// held), conflict (a worker no longer has its hold: nothing was extended).
+// Extend sets the expiry of all holds of a reservation to the given TTL from now. Errors: invalid,
+// not_found (nothing is held), conflict (a worker no longer has its hold, and nothing was
+// extended).
 func (r Reservations) Extend(ctx context.Context, id bourse.ReservationID, in ExtendReservation) (Reservation, error) {
 	return ask[Reservation](ctx, r.Client, call{method: http.MethodPatch, path: path("reservations", string(id)), in: in})
 }
 
-// Release ends all holds of a reservation. It is idempotent. Errors: invalid, timeout (a worker has not confirmed it;
-// its hold expires automatically).
+// Release releases all holds of a reservation. It is idempotent. Errors: invalid, timeout (a worker
+// has not confirmed the release; its hold expires automatically).
 func (r Reservations) Release(ctx context.Context, id bourse.ReservationID) error {
 	return r.Client.run(ctx, call{method: http.MethodDelete, path: path("reservations", string(id))})
 }
 
-// RunTask runs a task and waits for its end. If an order ID is given, repeating the call with the same ID returns the
-// first call's result. A task that failed is not an error: see [TaskReply]. Errors: invalid, not_found (the app),
-// insufficient_capacity (the [ReplyError] has the refusals and the order ID), timeout (a worker may have started it:
-// repeat with the order ID of the [ReplyError]).
+// RunTask runs a task and waits until it ends. If order is not empty, calling RunTask again with
+// the same order returns the result of the first call. If the task fails, RunTask does not return
+// an error: see [TaskReply]. Errors: invalid, not_found (the app), insufficient_capacity (the
+// [ReplyError] contains the refusals and the order ID), timeout (a worker may have started the
+// task: repeat the call with the order ID in the [ReplyError]).
 func (c *Client) RunTask(ctx context.Context, app bourse.AppName, in RunTask, order bourse.OrderID) (TaskReply, error) {
 	return ask[TaskReply](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "tasks"), header: header(HeaderOrderID, string(order)), in: in})
 }
 
-// StreamTask is like [Client.RunTask], but calls output with the parts of the answer as they arrive, from the calling
-// goroutine. The reply contains the whole answer as well.
+// StreamTask is like [Client.RunTask], but also calls output, from the calling goroutine, with each
+// part of the answer as it arrives. The reply contains the whole answer as well.
 func (c *Client) StreamTask(ctx context.Context, app bourse.AppName, in RunTask, order bourse.OrderID, output func([]byte)) (TaskReply, error) {
 	k := call{method: http.MethodPost, path: path("apps", string(app), "tasks"), header: header(HeaderOrderID, string(order)), in: in}
 	k.header.Set("Accept", TypeLines)

@@ -13,29 +13,31 @@ import (
 )
 
 type (
-	// ExecStart is the command to run.
+	// ExecStart specifies the command to run.
 	ExecStart = duplex.Command
-	// Terminal is a command's terminal.
+	// Terminal describes the terminal in which a command runs.
 	Terminal = duplex.Terminal
 	// TerminalSize is the size of a terminal, in characters.
 	TerminalSize = duplex.Size
-	// ExecStream is a command that runs next to a machine's program. Copy, which must be called once, reads the
-	// command's output and returns how it ended. Write, CloseWrite and Resize may be called while Copy runs. Close
-	// kills a command that is still running.
+	// ExecStream is a command that runs next to a machine's program. Copy must be called once. It
+	// reads the command's output and returns how the command ended. Write, CloseWrite and Resize
+	// may be called while Copy runs. Close kills the command if it is still running.
 	ExecStream = duplex.Stream
 )
 
-// ExecStream runs a command next to a machine's program until it ends or ctx does, and streams its input and output.
-// The caller must call Copy or Close on the stream. Errors, from here or from Copy: invalid, not_found,
-// failed_precondition; from Copy also timeout (the stream broke).
+// ExecStream runs a command next to a machine's program, and streams its input and output. The
+// command runs until it ends or ctx is done. The caller must call Copy or Close on the stream.
+// Errors, from here or from Copy: invalid, not_found, failed_precondition; from Copy also timeout
+// (the stream broke).
 func (c *Client) ExecStream(ctx context.Context, app bourse.AppName, id bourse.MachineID, start ExecStart) (*ExecStream, error) {
 	k := call{method: http.MethodPost, path: machinePath(app, id, "exec", "stream")}
 	dial := func(body io.ReadCloser) (io.ReadCloser, error) { return c.openDuplex(ctx, k, body) }
 	return duplex.Open(start, dial, func(err error) error { return c.lost(ctx, k, err) })
 }
 
-// Tunnel connects to a TCP port of a machine until ctx ends. The caller must close the tunnel. Errors: invalid,
-// not_found, failed_precondition (it is not running), unavailable (nothing listens on the port).
+// Tunnel connects to a TCP port of a machine. The connection is closed when ctx is done. The caller
+// must close the tunnel. Errors: invalid, not_found, failed_precondition (the machine is not
+// running), unavailable (nothing listens on the port).
 func (c *Client) Tunnel(ctx context.Context, app bourse.AppName, id bourse.MachineID, port uint16) (*Tunnel, error) {
 	k := call{method: http.MethodPost, path: machinePath(app, id, "tunnel"), query: url.Values{"port": {strconv.Itoa(int(port))}}}
 	r, w := io.Pipe()
@@ -56,21 +58,22 @@ type Tunnel struct {
 // Write sends bytes to the machine. It blocks while the machine does not read.
 func (t *Tunnel) Write(p []byte) (int, error) { return t.body.Write(p) }
 
-// CloseWrite closes the sending side; the machine reads the end of its input.
+// CloseWrite closes the sending side of the connection. The machine then reads the end of its
+// input.
 func (t *Tunnel) CloseWrite() error { return t.body.Close() }
 
 // Close closes the connection. It may be called repeatedly.
 func (t *Tunnel) Close() error {
-	_ = t.body.CloseWithError(errClosed) // no effect after CloseWrite
+	_ = t.body.CloseWithError(errClosed) // has no effect after CloseWrite
 	return t.ReadCloser.Close()
 }
 
 var errClosed = errors.New("the stream was closed")
 
-// openDuplex opens a call whose body is sent while its reply arrives.
+// openDuplex makes a call whose body is sent while its reply arrives.
 func (c *Client) openDuplex(ctx context.Context, k call, body io.ReadCloser) (io.ReadCloser, error) {
 	k.body = body
-	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // an HTTP/1 transport waits for the body's reader even after ctx has ended
+	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // an HTTP/1 transport waits for a read of the body even after ctx is done
 	resp, err := c.send(ctx, k)
 	stop()
 	if err == nil && resp.StatusCode > 299 {
@@ -82,24 +85,24 @@ func (c *Client) openDuplex(ctx context.Context, k call, body io.ReadCloser) (io
 		return nil, err
 	}
 	r := &received{ReadCloser: resp.Body, body: body}
-	r.stop = context.AfterFunc(ctx, func() { _ = r.end() }) // an HTTP/2 transport that is reading body does not check ctx
+	r.stop = context.AfterFunc(ctx, func() { _ = r.end() }) // an HTTP/2 transport that is reading the body does not check ctx
 	return r, nil
 }
 
-// received is a reply that closes its request's body as well.
+// received is the body of a reply. Closing it also closes the body of the request.
 type received struct {
 	io.ReadCloser
 	body io.Closer
 	stop func() bool
 }
 
-// Close ends the call.
+// Close ends the call by closing both bodies.
 func (r *received) Close() error {
 	r.stop()
 	return r.end()
 }
 
 func (r *received) end() error {
-	_ = r.body.Close() // a transport may still be reading it
+	_ = r.body.Close() // a transport may still be reading the request's body
 	return r.ReadCloser.Close()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// replying serves the same reply to all requests and stores the last request.
+// replying starts a server that sends the same reply to every request and stores the last request.
 func replying(t *testing.T, status int, body string, header ...string) (*machinesapi.Client, *http.Request) {
 	t.Helper()
 	last := &http.Request{}
@@ -52,7 +52,7 @@ func TestCreateSendsAndReads(t *testing.T) {
 	}
 }
 
-// IDs come from users. None may lead to another path.
+// TestPathsAreEscaped checks that no ID, which may come from a user, leads to another path.
 func TestPathsAreEscaped(t *testing.T) {
 	client, last := replying(t, 200, `{}`)
 	_, _ = client.Machine(t.Context(), "../../x", "a/b?c")
@@ -99,7 +99,8 @@ func TestEveryStatusHasACode(t *testing.T) {
 	}
 }
 
-// Without a reply, the code tells whether the request may have had an effect.
+// TestNoReply checks that, if there is no reply, the error's code shows whether the request may
+// have had an effect.
 func TestNoReply(t *testing.T) {
 	t.Run("nobody listens", func(t *testing.T) {
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -172,7 +173,8 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestEveryCallSendsItsPath is a table of the small calls: what they send, and that they decode the reply.
+// TestEveryCallSendsItsPath checks the simple calls, one per line of a table: what each call sends,
+// and that it decodes the reply.
 func TestEveryCallSendsItsPath(t *testing.T) {
 	const base = "/v1/apps/shop/machines/148e21ea1d5389/"
 	for want, c := range map[string]struct {

@@ -10,10 +10,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Query queries the broker's view. The request is sent when the caller ranges over the result, which may be repeated;
-// leaving the loop ends the request. The result is complete only if its last line is an End; otherwise it ends with
-// an error. Errors: invalid (the statement is invalid or its result too large), timeout (it took too long),
-// rate_limited, unavailable (nothing was read, or the stream broke).
+// Query queries the broker's view. The request is sent each time that the caller ranges over the
+// result; leaving the loop ends the request. If the result is complete, its last line is an End.
+// Otherwise it ends with an error. Errors: invalid (the statement is invalid or its result too
+// large), timeout (it took too long), rate_limited, unavailable (nothing was read, or the stream
+// broke).
 func (c *Client) Query(ctx context.Context, q ViewQuery) iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		k := call{method: http.MethodPost, path: path("view", "queries"), in: q, reads: true}
@@ -35,9 +36,9 @@ func (c *Client) Query(ctx context.Context, q ViewQuery) iter.Seq2[ViewLine, err
 	}
 }
 
-// Subscription is a query whose result is kept up to date. It must be read by a single goroutine.
+// Subscription is a query whose result is kept up to date. It must be read by one goroutine only.
 type Subscription struct {
-	ID string // for [Client.Resume]; "" if the server sent none
+	ID string // ID for [Client.Resume]; "" if the server sent none
 
 	client *Client
 	ctx    context.Context //nolint:containedctx // the context of the request whose reply is being read
@@ -46,15 +47,17 @@ type Subscription struct {
 	stream viewStream
 }
 
-// Subscribe makes a query and then yields all changes of its result until ctx ends or the subscription is closed.
-// Errors: those of [Client.Query], and rate_limited if there are too many subscriptions.
+// Subscribe runs a query. After the result, it yields all changes of the result until ctx is done
+// or the subscription is closed. Errors: those of [Client.Query], and rate_limited if there are too
+// many subscriptions.
 func (c *Client) Subscribe(ctx context.Context, q ViewQuery) (*Subscription, error) {
 	k := call{method: http.MethodPost, path: path("view", "subscriptions"), in: q, reads: true}
 	return c.subscription(ctx, k, viewStream{live: true})
 }
 
-// Resume continues a subscription after a change, on the broker that has the subscription. Errors: not_found (the
-// subscription, or the changes after from, are no longer available: subscribe again), unavailable, rate_limited.
+// Resume continues a subscription after the change with the number from. It must be sent to the
+// broker that has the subscription. Errors: not_found (the subscription, or the changes after from,
+// are no longer available: subscribe again), unavailable, rate_limited.
 func (c *Client) Resume(ctx context.Context, id string, from uint64) (*Subscription, error) {
 	k := call{
 		method: http.MethodGet, path: path("view", "subscriptions", id),
@@ -75,9 +78,9 @@ func (c *Client) subscription(ctx context.Context, k call, v viewStream) (*Subsc
 	return &Subscription{ID: resp.Header.Get(HeaderSubscription), client: c, ctx: ctx, call: k, resp: resp, stream: v}, nil
 }
 
-// Lines yields the lines as they arrive. It can be used once. It always ends with an error: canceled if ctx has
-// ended, or unavailable if the stream broke or its reader was too slow. In the latter cases, [Client.Resume]
-// continues.
+// Lines yields the lines of the result as they arrive. It must be called only once. It always ends
+// with an error: canceled if ctx is done, or unavailable if the stream broke or its reader was too
+// slow. After unavailable, [Client.Resume] can continue the subscription.
 func (s *Subscription) Lines() iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		for line, err := range s.stream.lines(s.resp.Body) {
@@ -91,10 +94,11 @@ func (s *Subscription) Lines() iter.Seq2[ViewLine, error] {
 	}
 }
 
-// Change returns the number of the last change that was read, from which to resume.
+// Change returns the number of the last change that was read. Pass it to [Client.Resume].
 func (s *Subscription) Change() uint64 { return s.stream.change }
 
-// Close ends the stream. The server retains the subscription temporarily.
+// Close ends the stream. The server retains the subscription for some time, so that it can be
+// resumed.
 func (s *Subscription) Close() error { return s.resp.Body.Close() }
 
 // ViewHealth returns the state of every member's copy of the view.
@@ -102,7 +106,8 @@ func (c *Client) ViewHealth(ctx context.Context) (ViewHealth, error) {
 	return ask[ViewHealth](ctx, c, call{method: http.MethodGet, path: path("view", "health")})
 }
 
-// brokenOff returns the error that ended a stream: the server's error, or a connection error.
+// brokenOff returns the error that ended a stream. It is either the server's error or a connection
+// error.
 func (c *Client) brokenOff(ctx context.Context, k call, resp *http.Response, err error) error {
 	e, ok := err.(*bourse.Error) //nolint:errorlint // created by the decoder, which does not wrap it
 	if !ok || ctx.Err() != nil {

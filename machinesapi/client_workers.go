@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Workers lists all workers that the broker knows, by region and ID.
+// Workers lists all workers that the broker knows, sorted by region and ID.
 func (c *Client) Workers(ctx context.Context) ([]Worker, error) {
 	out, err := ask[WorkerList](ctx, c, call{method: http.MethodGet, path: path("workers")})
 	return out.Workers, err
@@ -21,11 +21,11 @@ func (c *Client) Worker(ctx context.Context, id bourse.WorkerID) (Worker, error)
 // Operator returns a client for the calls that change workers.
 func (c *Client) Operator() Operator { return Operator{c} }
 
-// Operator calls the API to change workers. It requires a token of the whole cluster.
+// Operator makes calls that change workers. They require a token for the whole cluster.
 type Operator struct{ c *Client }
 
-// Cordon makes a worker refuse all new orders, or accept orders again. Its machines are not affected. Errors:
-// not_found, unavailable (it does not answer).
+// Cordon makes a worker refuse all new orders if cordon is true, and otherwise accept them again.
+// Its machines are not affected. Errors: not_found, unavailable (the worker does not answer).
 func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (Worker, error) {
 	verb := "cordon"
 	if !cordon {
@@ -34,13 +34,15 @@ func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (
 	return ask[Worker](ctx, o.c, call{method: http.MethodPost, path: path("workers", string(id), verb)})
 }
 
-// Forget removes a worker that is down or stopped from the cluster, together with its machines and volumes, and
-// returns its last state. Errors: not_found, failed_precondition (it is running).
+// Forget removes a worker that is down or stopped from the cluster, together with its machines and
+// volumes. It returns the worker's last known state. Errors: not_found, failed_precondition (the
+// worker is a member).
 func (o Operator) Forget(ctx context.Context, id bourse.WorkerID) (Worker, error) {
 	return ask[Worker](ctx, o.c, call{method: http.MethodDelete, path: path("workers", string(id))})
 }
 
-// Runs lists a worker's durable runs, and ended ones if requested. Errors: not_found.
+// Runs lists a worker's durable runs. If ended is set, it includes those that have ended. Errors:
+// not_found.
 func (c *Client) Runs(ctx context.Context, id bourse.WorkerID, ended bool) ([]Run, error) {
 	out, err := ask[RunList](ctx, c, call{method: http.MethodGet, path: path("workers", string(id), "runs"), query: query("ended", boolParam(ended))})
 	return out.Runs, err

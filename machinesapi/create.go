@@ -11,59 +11,59 @@ import (
 // Race, FirstTry and Reservation.
 type CreateMachine struct {
 	Name                    string         `json:"name,omitempty"`
-	Region                  string         `json:"region,omitempty"` // an expression; default "any"
+	Region                  string         `json:"region,omitempty"` // a region expression; default "any"
 	Config                  *bourse.Config `json:"config"`
 	SkipLaunch              bool           `json:"skip_launch,omitempty"`
 	SkipServiceRegistration bool           `json:"skip_service_registration,omitempty"`
-	LeaseTTL                int64          `json:"lease_ttl,omitempty"`           // seconds
+	LeaseTTL                int64          `json:"lease_ttl,omitempty"`           // in seconds
 	SkipSecrets             bool           `json:"skip_secrets,omitempty"`        // the machine receives none of its app's secrets
-	MinSecretsVersion       uint64         `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets that the machine must have
+	MinSecretsVersion       uint64         `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets
 
-	Deadline bourse.Duration `json:"deadline,omitempty"`  // for the whole order; default 10 s
-	Race     int             `json:"race,omitempty"`      // number of workers to claim at the same time; the first one that starts the machine wins
-	FirstTry bool            `json:"first_try,omitempty"` // the order's ID was chosen by the client and has never been sent before
-	// Reservation is the reservation that provides the capacity. Only workers with a hold for it are asked. It
-	// excludes SkipLaunch and Race.
+	Deadline bourse.Duration `json:"deadline,omitempty"`  // time limit for the whole order; default 10 s
+	Race     int             `json:"race,omitempty"`      // number of workers to claim at the same time; the first to start the machine wins
+	FirstTry bool            `json:"first_try,omitempty"` // the client has chosen the order's ID and never sent it before
+	// Reservation is the reservation whose capacity the machine uses. Only workers that have a hold
+	// for it are asked. It must not be combined with SkipLaunch or Race.
 	Reservation bourse.ReservationID `json:"reservation,omitempty"`
 }
 
 // UpdateMachine is the body of a request to update a machine to a new version.
 type UpdateMachine struct {
-	Config                  *bourse.Config    `json:"config"`                    // the complete config: omitted fields are removed
-	Name                    string            `json:"name,omitempty"`            // must be the machine's name if set
-	Region                  string            `json:"region,omitempty"`          // must be the machine's region if set
-	CurrentVersion          bourse.InstanceID `json:"current_version,omitempty"` // conflict if the machine has another version
+	Config                  *bourse.Config    `json:"config"`                    // the complete config; omitted fields are removed
+	Name                    string            `json:"name,omitempty"`            // if set, it must be the machine's name
+	Region                  string            `json:"region,omitempty"`          // if set, it must be the machine's region
+	CurrentVersion          bourse.InstanceID `json:"current_version,omitempty"` // if set, must be the machine's version
 	SkipLaunch              bool              `json:"skip_launch,omitempty"`     // do not start the new version
 	SkipServiceRegistration bool              `json:"skip_service_registration,omitempty"`
-	LeaseTTL                int64             `json:"lease_ttl,omitempty"`           // seconds: takes or extends the lease
+	LeaseTTL                int64             `json:"lease_ttl,omitempty"`           // in seconds; acquires or extends the machine's lease
 	SkipSecrets             bool              `json:"skip_secrets,omitempty"`        // the machine receives none of its app's secrets
-	MinSecretsVersion       uint64            `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets that the machine must have; it is restarted if necessary
+	MinSecretsVersion       uint64            `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets; restarts the machine if necessary
 }
 
-// Version is one version of a machine, with the config with which it was created.
+// Version is one version of a machine, with its config.
 type Version struct {
 	Version bourse.InstanceID `json:"version"`
 	Config  *bourse.Config    `json:"user_config"`
 }
 
-// Created is a new machine with the data about its order from the reply's headers.
+// Created is a new machine, with data about its order from the reply's headers.
 type Created struct {
 	Machine
 	Timing Timing `json:"timing,omitempty"`
 }
 
-// Quoted is the decision that an order would have, with warnings about ignored fields.
+// Quoted is the decision that an order would get, with warnings about ignored fields.
 type Quoted struct {
 	bourse.Decision
 	Warnings []bourse.Warning `json:"warnings,omitempty"`
 }
 
-// Review reviews the request's config as [workload.Review] does.
+// Review checks the request's config, like [workload.Review].
 func (c *CreateMachine) Review() ([]bourse.Warning, error) {
 	return reviewWith(c.MinSecretsVersion, c.Config)
 }
 
-// Review reviews the request's config as [workload.Review] does.
+// Review checks the request's config, like [workload.Review].
 func (u *UpdateMachine) Review() ([]bourse.Warning, error) {
 	return reviewWith(u.MinSecretsVersion, u.Config)
 }
@@ -75,5 +75,5 @@ func reviewWith(minSecrets uint64, c *bourse.Config) ([]bourse.Warning, error) {
 	return workload.Review(c)
 }
 
-// Timing contains the durations in a Server-Timing header.
+// Timing contains the durations in a Server-Timing header, by name.
 type Timing map[string]time.Duration

@@ -1,5 +1,6 @@
-// Package machinesapi defines the public API on the wire: the bodies of the Machines API with Bourse's additions,
-// conversions from the types of package bourse, and a Go [Client].
+// Package machinesapi defines the public API. It contains the request and reply bodies of the
+// Machines API with Bourse's additions, conversions from the types of package bourse, and a Go
+// [Client].
 //
 // Bodies use the formats that existing Machines API clients expect: durations are Go strings, event times are
 // milliseconds, and a machine's times are RFC 3339 with seconds. Bourse's additions are separate fields and headers,
@@ -10,26 +11,28 @@ package machinesapi
 const (
 	// HeaderNonce contains the nonce of a machine's lease.
 	HeaderNonce = "fly-machine-lease-nonce"
-	// HeaderRequestID identifies a request, in every reply and in the server's log.
+	// HeaderRequestID contains the ID of the request. It is in every reply and in the server's log.
 	HeaderRequestID = "fly-request-id"
-	// HeaderOrderID identifies an order: the client may choose an ID in a request, and the server returns it in the
-	// reply.
+	// HeaderOrderID contains the ID of an order. A client may choose the ID in its request, and the
+	// server returns it in the reply.
 	HeaderOrderID = "Bourse-Order-Id"
-	// HeaderServerTiming contains the durations of the parts of an order, in milliseconds.
+	// HeaderServerTiming contains how long each step of an order took, in milliseconds.
 	HeaderServerTiming = "Server-Timing"
-	// HeaderUnreachable lists the workers that did not answer a request for a list.
+	// HeaderUnreachable contains the workers that did not answer, if a list may be incomplete for
+	// that reason.
 	HeaderUnreachable = "Bourse-Unreachable"
-	// HeaderWarning contains an ignored field of the request with the reason. There is one header per field.
+	// HeaderWarning contains the name of a field that was ignored, and the reason. There is one
+	// such header for each ignored field.
 	HeaderWarning = "Bourse-Warning"
 )
 
-// MaxBody limits the body of every request, in bytes.
+// MaxBody is the maximum size of a request's body, in bytes.
 const MaxBody = 4 << 20
 
-// TypeLines is the content type of streams: one JSON value per line.
+// TypeLines is the content type of a stream in which each line is a JSON value.
 const TypeLines = "application/x-ndjson"
 
-// OK is the body of replies without other content.
+// OK is the body of a reply that contains nothing else.
 type OK struct {
 	OK bool `json:"ok"`
 }

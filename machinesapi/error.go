@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// CodeOfStatus returns the code that corresponds to the HTTP status of a reply without
-// a code, such as a reply by an HTTP proxy in front of the broker.
+// CodeOfStatus returns the code for the HTTP status of a reply that contains no code, such as the
+// reply of an HTTP proxy in front of the broker.
 func CodeOfStatus(status int) bourse.Code {
 	switch status {
 	case http.StatusConflict:
@@ -16,7 +16,7 @@ func CodeOfStatus(status int) bourse.Code {
 	case http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusMethodNotAllowed:
 		return bourse.CodeInvalid
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		// A proxy that timed out does not know whether the server had started.
+		// A proxy that timed out does not know whether the server had started to serve the request.
 		return bourse.CodeTimeout
 	}
 	for _, code := range bourse.Codes() {
@@ -30,36 +30,36 @@ func CodeOfStatus(status int) bourse.Code {
 // ErrorStatus is the value of an error body's "status" field.
 type ErrorStatus string
 
-// Values that clients of the Machines API know.
+// Statuses that clients of the Machines API know.
 const (
 	StatusUnknown              ErrorStatus = "unknown"
 	StatusInsufficientCapacity ErrorStatus = "insufficient_capacity"
 	StatusNameTaken            ErrorStatus = "name_taken"
-	StatusVolumePlacement      ErrorStatus = "volume_placement_capacity" // for a volume, or for a machine with a volume
+	StatusVolumePlacement      ErrorStatus = "volume_placement_capacity" // for an order for a volume, or for a machine with a volume
 )
 
 // ErrorBody is the body of every reply with a status above 299.
 type ErrorBody struct {
-	Error  string      `json:"error"` // for people; clients match parts of it
+	Error  string      `json:"error"` // for people, although clients search for parts of it
 	Status ErrorStatus `json:"status"`
 	Code   bourse.Code `json:"code,omitempty"`
 
-	OrderID   bourse.OrderID   `json:"order_id,omitempty"` // of a create request that was not filled
-	Refusals  []bourse.Refusal `json:"refusals,omitempty"` // the reasons, worker by worker
+	OrderID   bourse.OrderID   `json:"order_id,omitempty"` // in the reply to a create request whose order was not filled
+	Refusals  []bourse.Refusal `json:"refusals,omitempty"` // the reason of each worker that refused
 	RequestID string           `json:"request_id,omitempty"`
 }
 
-// Texts of errors with the codes unauthorized and forbidden.
+// Texts of errors with code unauthorized or forbidden.
 const (
-	UnauthorizedText = "Authenticate: token validation error" // for unauthorized; if the token was once valid, the reason follows after ": "
-	ForbiddenText    = "unauthorized"                         // as in the Machines API: the token is not valid for the app
+	UnauthorizedText = "Authenticate: token validation error" // for unauthorized; if the token was valid earlier, ": " and the reason follow
+	ForbiddenText    = "unauthorized"                         // the token is not valid for the app; the Machines API has the same text
 	ClusterOnlyText  = "unauthorized: this requires a token for the whole cluster, but yours is for an organization or apps"
 	ReadOnlyText     = "unauthorized: the token is read-only"
 	MachinesOnlyText = "unauthorized: the token is for other machines, or only for machines"
-	QuotaText        = "quota exceeded: " // prefix
+	QuotaText        = "quota exceeded: " // a prefix
 )
 
-// Prefixes of errors. Clients search for parts of them.
+// Prefixes of errors. Clients search errors for parts of these texts.
 const (
 	NoCapacityText = noRoomText + reserveText + "machine: "
 	HostFullText   = "aborted: could not reserve resource for machine: "
@@ -71,7 +71,8 @@ const (
 	PinnedText  = "insufficient resources to create new machine with existing volume '%s': "
 )
 
-// prefixes are the prefixes of errors about machines that clients of the Machines API expect.
+// prefixes contains the prefixes of errors about machines, which clients of the Machines API
+// expect.
 var prefixes = map[bourse.Code]string{
 	bourse.CodeNotFound:           "not_found: ",
 	bourse.CodeFailedPrecondition: "failed_precondition: ",
@@ -79,8 +80,9 @@ var prefixes = map[bourse.Code]string{
 	bourse.CodeInsufficient:       HostFullText,
 }
 
-// WithPrefix adds the Machines API's prefix for a code to the text of an error about a machine. It returns the text
-// unchanged if it already has the prefix or the API has none.
+// WithPrefix adds the prefix that the Machines API has for a code to the text of an error about a
+// machine. If the API has no such prefix, or if the text already begins with it, WithPrefix returns
+// the text unchanged.
 func WithPrefix(code bourse.Code, text string) string {
 	prefix := prefixes[code]
 	if strings.HasPrefix(text, prefix) {
@@ -89,8 +91,8 @@ func WithPrefix(code bourse.Code, text string) string {
 	return prefix + text
 }
 
-// withoutPrefix reverses WithPrefix, and removes other text that only clients search for. People see the code
-// separately.
+// withoutPrefix removes the prefix that WithPrefix adds, and other text that only clients search
+// for. People are shown the code separately.
 func withoutPrefix(code bourse.Code, text string) string {
 	text = strings.TrimPrefix(text, prefixes[code])
 	for _, lead := range []string{NoVolumeText, noRoomText, NameTakenText} {

@@ -10,20 +10,21 @@ import (
 type Event struct {
 	ID        bourse.EventID   `json:"id"`
 	Type      bourse.EventType `json:"type"`
-	Status    bourse.State     `json:"status"`           // state after the event
-	Source    string           `json:"source"`           // the cause: user or worker
+	Status    bourse.State     `json:"status"`           // the machine's state after the event
+	Source    string           `json:"source"`           // who caused the event: user or worker
 	Timestamp int64            `json:"timestamp"`        // milliseconds since 1970
-	Reason    string           `json:"reason,omitempty"` // added by Bourse: why the worker did this
+	Reason    string           `json:"reason,omitempty"` // added by Bourse: why the worker caused the event
 	Request   *EventRequest    `json:"request,omitempty"`
 	Added     *EventAdded      `json:"x-bourse,omitempty"` // added by Bourse
 }
 
 // EventAdded contains Bourse's additions to an event.
 type EventAdded struct {
-	By string `json:"by"` // name of the token with which a user caused it
+	By string `json:"by"` // name of the token with which a user caused the event
 }
 
-// maxTokenName limits the length of a token's name, which comes from the worker and is shown to people.
+// maxTokenName is the maximum length of a token's name in an event. The name comes from the worker
+// and is shown to people.
 const maxTokenName = 64
 
 // EventRequest contains the details of an exit event or a pull event.
@@ -35,9 +36,9 @@ type EventRequest struct {
 
 // ExitEvent describes how a machine's program ended.
 type ExitEvent struct {
-	ExitCode      int    `json:"exit_code"`       // 128 plus the signal if a signal ended it; -1: unknown
+	ExitCode      int    `json:"exit_code"`       // 128 plus the signal if a signal ended the program; -1: unknown
 	GuestExitCode int    `json:"guest_exit_code"` // same as ExitCode
-	GuestSignal   int    `json:"guest_signal"`    // -1: none
+	GuestSignal   int    `json:"guest_signal"`    // -1: no signal
 	Signal        int    `json:"signal"`          // same as GuestSignal
 	OOMKilled     bool   `json:"oom_killed"`
 	RequestedStop bool   `json:"requested_stop"`
@@ -46,16 +47,16 @@ type ExitEvent struct {
 	Error         string `json:"error,omitempty"`
 }
 
-// PullEvent contains the details of a pull event. Bourse adds one such event at the start of a pull and one at its
-// end.
+// PullEvent contains the details of a pull event. Bourse adds a pull event at the start and at the
+// end of each pull.
 type PullEvent struct {
 	Image  string `json:"image"`
-	Bytes  int64  `json:"bytes"`             // at the start: bytes to pull; at the end: the image's size
-	TookMS int64  `json:"took_ms,omitempty"` // at the end
+	Bytes  int64  `json:"bytes"`             // at the start, the number of bytes to pull; at the end, the image's size
+	TookMS int64  `json:"took_ms,omitempty"` // only at the end
 	Done   bool   `json:"done"`
 }
 
-// FromEvents converts events, preserving their order.
+// FromEvents converts events without changing their order.
 func FromEvents(events []bourse.Event) []Event {
 	out := make([]Event, len(events))
 	for i := range events {
@@ -64,7 +65,8 @@ func FromEvents(events []bourse.Event) []Event {
 	return out
 }
 
-// FromEvent converts an event. An exit event always has an ExitEvent, because clients dereference it without a check.
+// FromEvent converts an event. The result for an exit event always has an ExitEvent, because
+// clients dereference it without a check.
 func FromEvent(e *bourse.Event) Event {
 	out := Event{ID: e.ID, Type: e.Type, Status: e.State, Source: string(e.Source), Timestamp: e.At.UnixMilli(), Reason: e.Reason}
 	if e.By != "" {
@@ -92,8 +94,8 @@ func fromExit(e *bourse.ExitEvent) *ExitEvent {
 	}
 }
 
-// ExitStatus returns an exit's code and signal as in the API: the code of a signal is the one that a shell would
-// return, and signal -1 means none.
+// ExitStatus returns an exit's code and signal as in the API. If a signal ended the program, the
+// code is the one that a shell would return. Otherwise the signal is -1.
 func ExitStatus(e bourse.Exit) (code, signal int) {
 	if e.Signal > 0 {
 		return 128 + e.Signal, e.Signal

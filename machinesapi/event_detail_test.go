@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// FromEvent converts all fields of an exit or a pull. If it ignores a field, changing the field does not change the
-// result.
+// TestFromEventConvertsEveryField checks that FromEvent converts all fields of an exit or a pull.
+// It changes each field in turn, and the result must change as well.
 func TestFromEventConvertsEveryField(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, detail := range map[string]func() (*bourse.Event, reflect.Value){
@@ -43,7 +43,7 @@ func TestFromEventConvertsEveryField(t *testing.T) {
 				f.SetString("x")
 			case reflect.Struct:
 				if f.Type() != reflect.TypeFor[time.Time]() {
-					continue // has its own case
+					continue // another case tests the fields of this struct
 				}
 				f.Set(reflect.ValueOf(at.Add(time.Hour)))
 			default:
@@ -56,7 +56,8 @@ func TestFromEventConvertsEveryField(t *testing.T) {
 	}
 }
 
-// The token's name in an event is limited in length, because it comes from the worker.
+// TestFromEventLimitsTokenName checks that the token's name in an event is shortened, because it
+// comes from the worker.
 func TestFromEventLimitsTokenName(t *testing.T) {
 	for by, want := range map[string]string{"": "", "ci": "ci", strings.Repeat("ä", 100): strings.Repeat("ä", 32), strings.Repeat("a", 63) + "ä": strings.Repeat("a", 63)} {
 		got := machinesapi.FromEvent(&bourse.Event{Type: bourse.EventStop, Source: bourse.SourceUser, By: by})

@@ -6,22 +6,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Geography is a region's location. Operators choose the names of regions. A region named with an airport code, as on
-// other platforms, has the airport's location.
+// Geography is the location of a region. Operators choose the names of regions. If a region is
+// named with an airport code, as on other platforms, its location is that of the airport.
 type Geography struct {
 	City      string
-	Continent string // as in the Machines API, such as europe or north_america
+	Continent string // a name from the Machines API, such as europe or north_america
 	Latitude  float64
 	Longitude float64
 }
 
-// GeographyOf returns a region's location. It returns false if the region's name is not a known airport code.
+// GeographyOf returns the location of a region. It returns false if the region's name is not a
+// known airport code.
 func GeographyOf(code bourse.Region) (Geography, bool) {
 	g, ok := airports[code]
 	return g, ok
 }
 
-// Kilometers returns the distance to another location.
+// Kilometers returns the distance between two locations.
 func (g Geography) Kilometers(to Geography) float64 {
 	const earth, degree = 6371, math.Pi / 180
 	a, b, l := g.Latitude*degree, to.Latitude*degree, (g.Longitude-to.Longitude)*degree

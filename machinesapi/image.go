@@ -13,12 +13,12 @@ type WorkerImage struct {
 	bourse.Image
 }
 
-// ImageList is the reply with images.
+// ImageList is the reply to a request for images.
 type ImageList struct {
 	Images []WorkerImage `json:"images"`
 }
 
-// ImageTarget selects workers: all, those of a region, or one.
+// ImageTarget selects workers: all of them, those of a region, or a single one.
 type ImageTarget struct {
 	Region bourse.Region   `json:"region,omitempty"`
 	Worker bourse.WorkerID `json:"worker,omitempty"`
@@ -30,8 +30,8 @@ type PullImage struct {
 	ImageTarget
 }
 
-// PullLine is one line of a pull's reply: the progress of one worker. A worker's last line has Done, or the Error
-// that ended the pull there.
+// PullLine is one line of the reply to a request to pull an image. It describes the progress of one
+// worker. The last line about a worker has either Done, or the Error with which the pull ended.
 type PullLine struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Region bourse.Region   `json:"region"`
@@ -40,7 +40,7 @@ type PullLine struct {
 	Error  *ErrorBody      `json:"error,omitempty"`
 }
 
-// Err returns the error that ended the pull on the line's worker, or nil.
+// Err returns the error with which the pull ended on the line's worker, or nil.
 func (l *PullLine) Err() error {
 	if l.Error == nil {
 		return nil
@@ -48,18 +48,18 @@ func (l *PullLine) Err() error {
 	return &bourse.Error{Code: l.Error.Code, Message: withoutPrefix(l.Error.Code, l.Error.Error)}
 }
 
-// Usage is a machine's resource usage and limits. A value of -1 means that the host does not measure it; a limit of 0
-// means no limit.
+// Usage is a machine's resource usage and limits. A value of -1 means that the host does not
+// measure the resource. A limit of 0 means that there is no limit.
 type Usage struct {
 	At        time.Time         `json:"at"`
-	CPUMS     int64             `json:"cpu_ms"`       // since the start
-	Throttled int64             `json:"throttled_ms"` // time spent waiting for the CPU quota
-	CPUs      float64           `json:"cpus"`         // cores used over the last seconds
-	CPULimit  float64           `json:"cpu_limit"`    // cores
-	Memory    int64             `json:"memory_bytes"` // without the page cache
+	CPUMS     int64             `json:"cpu_ms"`       // CPU time since the machine's start
+	Throttled int64             `json:"throttled_ms"` // time that the machine has waited because of its CPU quota
+	CPUs      float64           `json:"cpus"`         // average number of cores used over the last few seconds
+	CPULimit  float64           `json:"cpu_limit"`    // number of cores
+	Memory    int64             `json:"memory_bytes"` // memory in use, without the page cache
 	MemLimit  int64             `json:"memory_limit_bytes"`
 	PIDs      int64             `json:"pids"`
-	Read      int64             `json:"read_bytes"` // from disks, since the start
+	Read      int64             `json:"read_bytes"` // bytes read from disks since the machine's start
 	Written   int64             `json:"written_bytes"`
-	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // tasks that a warm machine has run since its worker's daemon started
+	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // tasks that a warm machine has run since the start of its worker's daemon
 }

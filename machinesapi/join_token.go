@@ -10,20 +10,20 @@ import (
 
 // CreateJoinToken is the body of a request for a join token.
 type CreateJoinToken struct {
-	Roles  []bourse.Role   `json:"roles,omitempty"`  // that servers of the hosts may have; default worker
-	Region bourse.Region   `json:"region,omitempty"` // of the hosts; default any
-	Uses   int             `json:"uses,omitempty"`   // number of hosts; default 1
+	Roles  []bourse.Role   `json:"roles,omitempty"`  // roles that servers of the hosts may have; default worker
+	Region bourse.Region   `json:"region,omitempty"` // region that the hosts must have; default any
+	Uses   int             `json:"uses,omitempty"`   // number of hosts that may join; default 1
 	TTL    bourse.Duration `json:"ttl,omitempty"`    // default one hour
 }
 
-// JoinToken describes a token with which hosts join the cluster. Only the broker that
-// created it knows it.
+// JoinToken describes a token with which hosts join the cluster. Only the broker that has created
+// the token knows it.
 type JoinToken struct {
 	ID        string        `json:"id"`
 	Roles     []bourse.Role `json:"roles"`
-	Region    bourse.Region `json:"region,omitempty"` // "": any
+	Region    bourse.Region `json:"region,omitempty"` // region that the hosts must have; "": any
 	Uses      int           `json:"uses"`
-	Hosts     []JoinedHost  `json:"hosts"` // that have used it
+	Hosts     []JoinedHost  `json:"hosts"` // hosts that have used the token
 	CreatedAt time.Time     `json:"created_at"`
 	ExpiresAt time.Time     `json:"expires_at"`
 	Token     string        `json:"token,omitempty"` // the token itself: only in the reply to the request that created it
@@ -40,7 +40,7 @@ type JoinTokenList struct {
 	JoinTokens []JoinToken `json:"join_tokens"`
 }
 
-// JoinTokens calls the API about join tokens.
+// JoinTokens calls the API for join tokens.
 type JoinTokens struct{ Client *Client }
 
 // JoinTokens returns a client for join tokens.

@@ -4,17 +4,17 @@ import "github.com/bourse-dev/bourse"
 
 // LeaseRequest is the optional body of a request for a lease.
 type LeaseRequest struct {
-	TTL         int64  `json:"ttl,omitempty"` // seconds; default 60
+	TTL         int64  `json:"ttl,omitempty"` // in seconds; default 60
 	Description string `json:"description,omitempty"`
 }
 
-// LeaseEnvelope is the reply to lease requests.
+// LeaseEnvelope is the reply to a request for a lease.
 type LeaseEnvelope struct {
-	Status string `json:"status"` // "success"
+	Status string `json:"status"` // always "success"
 	Data   Lease  `json:"data"`
 }
 
-// Lease is a machine's lease as shown to its holder.
+// Lease is a machine's lease as its holder sees it.
 type Lease struct {
 	Nonce       string            `json:"nonce"`
 	ExpiresAt   int64             `json:"expires_at"` // seconds since 1970
@@ -23,27 +23,27 @@ type Lease struct {
 	Version     bourse.InstanceID `json:"version"` // the machine's version
 }
 
-// LeaseInfo is a machine's lease as shown to others.
+// LeaseInfo is a machine's lease as other callers see it.
 type LeaseInfo struct {
 	Owner       string `json:"owner"`
 	Description string `json:"description"`
 	ExpiresAt   int64  `json:"expires_at"` // seconds since 1970
 }
 
-// Released is the reply to the release of a lease.
+// Released is the reply to a request that releases a lease.
 type Released struct {
-	Status string `json:"status"` // "success"
+	Status string `json:"status"` // always "success"
 	Data   OK     `json:"data"`
 }
 
-// FromLease converts a lease for its holder. version is the machine's version.
+// FromLease converts a lease for its holder. version is the version of the machine.
 func FromLease(l *bourse.Lease, version bourse.InstanceID) LeaseEnvelope {
 	return LeaseEnvelope{Status: "success", Data: Lease{
 		Nonce: l.Nonce, ExpiresAt: l.ExpiresAt.Unix(), Owner: l.Owner, Description: l.Description, Version: version,
 	}}
 }
 
-// InfoFromLease converts a lease for others.
+// InfoFromLease converts a lease for other callers than its holder.
 func InfoFromLease(l *bourse.Lease) *LeaseInfo {
 	return &LeaseInfo{Owner: l.Owner, Description: l.Description, ExpiresAt: l.ExpiresAt.Unix()}
 }

@@ -15,37 +15,38 @@ type Machine struct {
 	Placement
 }
 
-// Summary contains the fields of a machine in a summarized list.
+// Summary contains the fields of a machine that a list shows if it is requested as a summary.
 type Summary struct {
 	ID         bourse.MachineID  `json:"id"`
 	Name       string            `json:"name"`
 	State      bourse.State      `json:"state"`
 	Region     bourse.Region     `json:"region"`
 	InstanceID bourse.InstanceID `json:"instance_id"`
-	Version    bourse.InstanceID `json:"version"` // the same value under its newer name
+	Version    bourse.InstanceID `json:"version"` // same value as Instance; newer name
 	PrivateIP  string            `json:"private_ip"`
-	CreatedAt  string            `json:"created_at"` // RFC 3339, seconds, Z
+	CreatedAt  string            `json:"created_at"` // RFC 3339 in UTC, without fractions of a second
 	UpdatedAt  string            `json:"updated_at"`
 	Cordoned   bool              `json:"cordoned"`
 	ImageRef   bourse.ImageRef   `json:"image_ref"`
 }
 
-// Detail contains the other fields of the Machines API.
+// Detail contains the remaining fields of the Machines API.
 type Detail struct {
-	// Config is the complete config, as it was sent. It is nil in a summary, and if only IncompleteConfig is known,
-	// which lacks the environment, files, processes and containers. Only the machine's worker has those.
+	// Config is the complete config, as the client sent it. It is nil in a summary, and also if
+	// only IncompleteConfig is known. IncompleteConfig lacks the environment, files, processes and
+	// containers, which only the machine's worker has.
 	Config           *bourse.Config `json:"config,omitempty"`
 	IncompleteConfig *bourse.Config `json:"incomplete_config,omitempty"`
 
 	Events     []Event              `json:"events,omitempty"` // newest first
-	Checks     []bourse.CheckStatus `json:"checks,omitempty"` // in the order of the config
+	Checks     []bourse.CheckStatus `json:"checks,omitempty"` // in the order of the config's checks
 	HostStatus HostStatus           `json:"host_status,omitempty"`
-	HostHeard  string               `json:"host_heard_at,omitempty"` // RFC 3339: time when the host was last reachable, if its status is not ok
-	Nonce      string               `json:"nonce,omitempty"`         // in the reply to the creation of a machine with a lease
-	Lease      *LeaseInfo           `json:"lease,omitempty"`         // if requested
+	HostHeard  string               `json:"host_heard_at,omitempty"` // RFC 3339; when the host was last reachable, if its status is not ok
+	Nonce      string               `json:"nonce,omitempty"`         // only in the reply to the creation of a machine with a lease
+	Lease      *LeaseInfo           `json:"lease,omitempty"`         // only if requested
 }
 
-// Known returns the config or the incomplete config, or nil in a summary.
+// Known returns the config or, if it is unknown, the incomplete config. In a summary, both are nil.
 func (d *Detail) Known() *bourse.Config {
 	if d.Config != nil {
 		return d.Config
@@ -53,21 +54,23 @@ func (d *Detail) Known() *bourse.Config {
 	return d.IncompleteConfig
 }
 
-// Placement contains Bourse's additions.
+// Placement contains Bourse's additions to a machine.
 type Placement struct {
 	App     bourse.AppName  `json:"app,omitempty"`
 	Worker  bourse.WorkerID `json:"worker,omitempty"`
-	OrderID bourse.OrderID  `json:"order_id,omitempty"` // the order that the machine fills
-	Port    int             `json:"port,omitempty"`     // the value of its $PORT
-	PID     int             `json:"pid,omitempty"`      // on the worker's host, while it is running
+	OrderID bourse.OrderID  `json:"order_id,omitempty"` // ID of the order that the machine fills
+	Port    int             `json:"port,omitempty"`     // value of the variable PORT in the machine's environment
+	PID     int             `json:"pid,omitempty"`      // process ID on the worker's host, while the machine is running
 	Starts  int             `json:"starts,omitempty"`   // number of starts, including restarts
-	Exit    *ExitEvent      `json:"exit,omitempty"`     // how it ended, until it is started again
+	Exit    *ExitEvent      `json:"exit,omitempty"`     // how the program ended, until the machine is started again
 	// StandsIn is the lost machine that this standby has replaced; see config.standbys.
 	StandsIn bourse.MachineID `json:"stands_in,omitempty"`
-	// NameConflict is an older machine of the app with the same name. It is shown in lists, with the machine itself,
-	// and in the reply to its creation, as far as the broker's view knows.
+	// NameConflict is the ID of an older machine of the app that has the same name, as far as the
+	// broker's view knows. It is shown in lists, in the reply to a request for the machine, and in
+	// the reply to its creation.
 	NameConflict bourse.MachineID `json:"name_conflict,omitempty"`
-	// Warnings lists ignored fields of the request, in the reply to it. They are also in a header.
+	// Warnings lists the fields of the request that were ignored. It is set only in the reply to
+	// that request, which also has the warnings in its headers.
 	Warnings []bourse.Warning `json:"warnings,omitempty"`
 }
 
@@ -76,12 +79,13 @@ type HostStatus string
 
 // Statuses of a host. Clients treat every status except ok as unreachable.
 const (
-	HostOK          HostStatus = "ok"          // its worker has just sent the machine, or is reachable
-	HostUnreachable HostStatus = "unreachable" // its worker is not reachable, so the data may be out of date
-	HostUnknown     HostStatus = "unknown"     // the broker has received nothing from it since the broker started
+	HostOK          HostStatus = "ok"          // the worker is reachable, or has just sent the machine
+	HostUnreachable HostStatus = "unreachable" // the worker is not reachable, so the data may be out of date
+	HostUnknown     HostStatus = "unknown"     // the broker has received nothing from the worker since the broker started
 )
 
-// FromMachine converts a machine with its events. The caller sets Nonce and Lease if they may be shown.
+// FromMachine converts a machine, including its events. The caller must set Nonce and Lease if they
+// may be shown.
 func FromMachine(m *bourse.Machine) Machine {
 	return Machine{Summary: summary(m), Detail: detail(m), Placement: Placement{
 		App: m.App, Worker: m.Worker, OrderID: m.Order, Port: m.Boot.Port, PID: m.Boot.PID, Starts: m.Boot.Number, Exit: exitOf(m),
@@ -96,7 +100,7 @@ func exitOf(m *bourse.Machine) *ExitEvent {
 	return fromExit(&bourse.ExitEvent{Exit: *m.Boot.Exit, RequestedStop: m.Boot.Requested, Restarting: m.State == bourse.StateRestarting})
 }
 
-// SummaryOf converts a machine without its config and history.
+// SummaryOf converts a machine to a summary, which lacks its config and events.
 func SummaryOf(m *bourse.Machine) Machine {
 	return Machine{Summary: summary(m), Placement: Placement{App: m.App, Worker: m.Worker, OrderID: m.Order}}
 }
@@ -115,7 +119,8 @@ func privateIP(m *bourse.Machine) string {
 	return m.PrivateIP.String()
 }
 
-// imageRef returns the image to which the machine's image was resolved, or otherwise its name.
+// imageRef returns the image to which the name of the machine's image was resolved. If it was not
+// resolved, imageRef returns the name.
 func imageRef(m *bourse.Machine) bourse.ImageRef {
 	if m.Image != nil {
 		return *m.Image
@@ -129,9 +134,9 @@ func detail(m *bourse.Machine) Detail {
 	if config.Guest != nil {
 		guest = *config.Guest
 	}
-	guest = guest.WithDefaults() // clients dereference it without a check
+	guest = guest.WithDefaults() // clients dereference the guest without a check
 	config.Guest = &guest
-	if workload.Validate(&config.Kept) != nil { // the row may come from a hostile worker
+	if workload.Validate(&config.Kept) != nil { // the config may come from a hostile worker
 		config.Kept = bourse.Kept{}
 	}
 	return Detail{Config: &config, Events: FromEvents(m.LastEvents), Checks: workload.CheckStatuses(m), HostStatus: HostOK}
@@ -139,9 +144,9 @@ func detail(m *bourse.Machine) Detail {
 
 func seconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// ImageName returns the image to which a request refers. That is the name itself, except that it is "host" or "pull"
-// for names that clients derive from these images when they clone a machine or resolve an image: with a tag, or with
-// a digest, which these images do not have.
+// ImageName returns the image that a request means. That is the given name, with one exception: if
+// a client clones a machine with the image "host" or "pull", or resolves such an image, it adds a
+// tag or a digest to the name. ImageName removes it, because these images have neither.
 func ImageName(image string) string {
 	bare, _, _ := strings.Cut(image, "@")
 	for _, name := range []string{bourse.ImageHost, bourse.ImagePull} {

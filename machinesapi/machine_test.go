@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 123456789, time.FixedZone("west", -3*3600))
 
-// The complete JSON of a machine, as clients of the Machines API decode it.
+// TestMachineShape checks the complete JSON of a machine, which clients of the Machines API decode.
 func TestMachineShape(t *testing.T) {
 	m := bourse.Machine{
 		ID: "148e21ea1d5389", Name: "web", App: "shop", Worker: "w1", Region: "gru", Order: "01J00000000000000000000000",
@@ -69,7 +69,8 @@ func TestMachineShape(t *testing.T) {
 	}
 }
 
-// Clients dereference exit_event without a check, so it exists even if the exit was lost.
+// TestExitEventIsNeverNil checks that exit_event exists even if the exit is unknown, because
+// clients dereference it without a check.
 func TestExitEventIsNeverNil(t *testing.T) {
 	e := machinesapi.FromEvent(&bourse.Event{Type: bourse.EventExit, At: noon})
 	if e.Request == nil || e.Request.ExitEvent == nil || e.Request.ExitEvent.ExitCode != -1 || e.Request.ExitEvent.ExitedAt == "" {
@@ -90,7 +91,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// composed returns the image name that fly-go composes from an image_ref when it clones a machine.
+// composed returns the image name that fly-go derives from an image_ref when it clones a machine.
 func composed(r bourse.ImageRef) string {
 	s := r.Registry + "/" + r.Repository
 	if r.Tag != "" {

@@ -2,14 +2,14 @@ package machinesapi
 
 import "github.com/bourse-dev/bourse"
 
-// MetadataPatch is the body of a change of several keys. Omitted keys do not change; null or an empty string removes
-// a key.
+// MetadataPatch is the body of a request that changes several keys. Keys that it omits do not
+// change. A null or an empty string removes the key.
 type MetadataPatch struct {
 	Metadata map[string]*string `json:"metadata"`
-	Version  bourse.InstanceID  `json:"machine_version,omitempty"` // fail if the machine has another version
+	Version  bourse.InstanceID  `json:"machine_version,omitempty"` // if set, must be the machine's version
 }
 
-// MetadataValue is the body with one key's value.
+// MetadataValue is a body that contains the value of one key.
 type MetadataValue struct {
 	Value string `json:"value"`
 }

@@ -5,10 +5,10 @@ import "github.com/bourse-dev/bourse"
 // OrgMachines is a page of an organization's machines, the most recently changed last.
 type OrgMachines struct {
 	Machines     []OrgMachine     `json:"machines"`
-	NextCursor   string           `json:"next_cursor"` // "" on the last page
+	NextCursor   string           `json:"next_cursor"` // cursor of the next page; "" on the last page
 	LastID       bourse.MachineID `json:"last_machine_id"`
 	LastUpdated  string           `json:"last_updated_at"` // RFC 3339
-	ErrorRegions []bourse.Region  `json:"error_regions"`   // regions with workers that did not answer
+	ErrorRegions []bourse.Region  `json:"error_regions"`   // regions of workers that did not answer
 }
 
 // OrgMachine is a machine in an organization's list.
@@ -25,14 +25,14 @@ type OrgMachine struct {
 	Config    OrgMachineConfig  `json:"config"`
 }
 
-// OrgMachineConfig contains the parts of a config in an organization's list.
+// OrgMachineConfig contains those parts of a config that are in an organization's list.
 type OrgMachineConfig struct {
 	Image    string            `json:"image"`
 	Guest    bourse.Guest      `json:"guest"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// OrgMachineOf converts a machine.
+// OrgMachineOf converts a machine for an organization's list.
 func OrgMachineOf(m *bourse.Machine) OrgMachine {
 	s, guest := summary(m), bourse.Guest{}
 	if m.Config.Guest != nil {

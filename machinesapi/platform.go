@@ -12,33 +12,33 @@ type Region struct {
 	Name    string        `json:"name"`
 	Workers int           `json:"workers"`
 
-	// Location, for regions named with an airport code.
+	// Location, if the region is named with an airport code.
 	Latitude  float64 `json:"latitude,omitempty"`
 	Longitude float64 `json:"longitude,omitempty"`
 	GeoRegion string  `json:"geo_region,omitempty"`
 }
 
-// RegionList is the reply with the regions.
+// RegionList is the reply to a request for the regions.
 type RegionList struct {
 	Regions []Region      `json:"Regions"`
-	Nearest bourse.Region `json:"Nearest"` // nearest to the broker: its own region, or otherwise by geography; "" if unknown
+	Nearest bourse.Region `json:"Nearest"` // the broker's own region, or otherwise the nearest one by distance; "" if unknown
 }
 
-// Worker describes a worker: its membership, and its own report if it answered.
+// Worker describes a worker: its membership, and its own report if it has answered.
 type Worker struct {
 	ID      bourse.WorkerID `json:"id"`
 	Region  bourse.Region   `json:"region"`
 	Address string          `json:"address"`
-	Tag     string          `json:"tag"` // prefix of its machines' IDs
+	Tag     string          `json:"tag"` // prefix of the IDs of the worker's machines
 	Leaving bool            `json:"leaving,omitempty"`
 	Status  WorkerStatus    `json:"status"`
-	Error   string          `json:"error,omitempty"` // why it did not answer
-	Facts   *bourse.Facts   `json:"facts,omitempty"` // nil if it did not answer
+	Error   string          `json:"error,omitempty"` // why the worker did not answer
+	Facts   *bourse.Facts   `json:"facts,omitempty"` // the worker's own report; nil if it did not answer
 
-	// For a worker that is down or stopped.
+	// Only for a worker that is down or stopped.
 	Since    time.Time `json:"since,omitzero"`
-	Earlier  bool      `json:"earlier,omitempty"`  // since an earlier time, because the broker has not observed the change
-	Machines int       `json:"machines,omitempty"` // number of machines when it was last reachable
+	Earlier  bool      `json:"earlier,omitempty"`  // the worker was already absent before Since
+	Machines int       `json:"machines,omitempty"` // number of machines when the worker was last reachable
 	Volumes  int       `json:"volumes,omitempty"`
 }
 
@@ -48,12 +48,12 @@ type WorkerStatus string
 // Statuses of a worker.
 const (
 	WorkerOK          WorkerStatus = "ok"
-	WorkerUnreachable WorkerStatus = "unreachable" // a member that does not answer
-	WorkerDown        WorkerStatus = "down"        // no longer a member
-	WorkerStopped     WorkerStatus = "stopped"     // no longer a member, after leaving cleanly
+	WorkerUnreachable WorkerStatus = "unreachable" // the worker is a member, but does not answer
+	WorkerDown        WorkerStatus = "down"        // the worker is no longer a member
+	WorkerStopped     WorkerStatus = "stopped"     // the worker has left cleanly, and is no longer a member
 )
 
-// WorkerList is the reply with the workers.
+// WorkerList is the reply to a request for the workers.
 type WorkerList struct {
 	Workers []Worker `json:"workers"`
 }
@@ -72,7 +72,7 @@ type Run struct {
 	UpdatedAt  time.Time `json:"updated_at"`
 }
 
-// RunList is the reply with a worker's runs.
+// RunList is the reply to a request for a worker's runs.
 type RunList struct {
 	Runs []Run `json:"runs"`
 }
@@ -82,15 +82,15 @@ type LogLine struct {
 	At     time.Time `json:"at"`
 	Stream string    `json:"stream"` // stdout or stderr
 	Text   string    `json:"text"`
-	// Position identifies the line, for LogQuery.After.
+	// Position identifies the line; see LogQuery.After.
 	Position string `json:"position,omitempty"`
-	// Error is set only on the last line, if an error ended the stream.
+	// Error is set only on the last line of a stream, if the stream ended with an error.
 	Error *ErrorBody `json:"error,omitempty"`
 }
 
 // Health is the reply to a health check.
 type Health struct {
-	Status  string `json:"status"` // "ok"
+	Status  string `json:"status"` // always "ok"
 	Version string `json:"version"`
 	Workers int    `json:"workers"` // number of workers that the broker knows
 }

@@ -8,28 +8,28 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// ProxyList lists the proxies with their routes, by ID.
+// ProxyList lists the proxies and their routes, sorted by the proxies' IDs.
 type ProxyList struct {
 	Proxies []Proxy `json:"proxies"`
 }
 
-// Proxy contains a proxy's routes.
+// Proxy contains the routes of one proxy.
 type Proxy struct {
 	ID     bourse.WorkerID `json:"id"`
 	Region bourse.Region   `json:"region"`
-	Error  string          `json:"error,omitempty"` // why it did not answer; in this case it has no routes here
-	Routes []ProxyRoute    `json:"routes"`          // by app, then by port
+	Error  string          `json:"error,omitempty"` // why the proxy did not answer; Routes is empty then
+	Routes []ProxyRoute    `json:"routes"`          // sorted by app, then by port
 }
 
-// ProxyRoute is one port, or one range of ports, of an app.
+// ProxyRoute describes one port, or one range of ports, of an app.
 type ProxyRoute struct {
 	App      bourse.AppName     `json:"app"`
 	AppID    string             `json:"app_id"`
 	Org      string             `json:"org,omitempty"`
-	Ports    string             `json:"ports"` // "443", "8000-8010"
+	Ports    string             `json:"ports"` // such as "443" or "8000-8010"
 	Handlers []workload.Handler `json:"handlers,omitempty"`
-	URLs     []string           `json:"urls,omitempty"`    // URLs at which this proxy's listeners serve the app, the best first
-	Waiting  int                `json:"waiting,omitempty"` // requests of the app that wait for capacity
+	URLs     []string           `json:"urls,omitempty"`    // URLs at which this proxy's listeners serve the app, best first
+	Waiting  int                `json:"waiting,omitempty"` // number of the app's requests that wait for capacity
 	Machines []ProxyMachine     `json:"machines"`
 }
 
@@ -41,22 +41,22 @@ type ProxyMachine struct {
 	Region   bourse.Region     `json:"region"`
 	State    bourse.State      `json:"state"`
 	Port     int               `json:"port,omitempty"`           // the service's port; 0: the machine's $PORT
-	Ours     int               `json:"requests"`                 // current requests of this proxy
-	Others   int               `json:"other_requests,omitempty"` // current requests of other proxies
+	Ours     int               `json:"requests"`                 // number of requests that this proxy is sending to the machine
+	Others   int               `json:"other_requests,omitempty"` // number of requests that other proxies are sending to the machine
 	Soft     int               `json:"soft_limit"`
 	Hard     int               `json:"hard_limit,omitempty"`
 	Use      ProxyUse          `json:"use"`
-	Why      string            `json:"why,omitempty"` // reason, unless Use is yes
+	Why      string            `json:"why,omitempty"` // reason for Use, unless that is yes
 }
 
-// ProxyUse tells when a proxy uses a machine.
+// ProxyUse tells whether a proxy sends requests to a machine, and in which cases.
 type ProxyUse string
 
-// Uses of a machine.
+// Values of ProxyUse.
 const (
 	UseYes   ProxyUse = "yes"
-	UseStart ProxyUse = "start" // if the other machines cannot serve all requests, or there are none
-	UseLast  ProxyUse = "last"  // if there is no other machine
+	UseStart ProxyUse = "start" // the machine is started if the other machines cannot serve all requests, or if there are none
+	UseLast  ProxyUse = "last"  // the machine is used only if there is no other one
 	UseFull  ProxyUse = "full"
 	UseNo    ProxyUse = "no"
 )
@@ -64,13 +64,13 @@ const (
 // Proxies calls the API for the proxies' routes.
 type Proxies struct{ Client *Client }
 
-// All returns every proxy's routes for all apps. It requires a token for the whole cluster. A proxy that does not
-// answer has an error. Errors: forbidden.
+// All returns the routes of every proxy, for all apps. It requires a token for the whole cluster.
+// If a proxy does not answer, its entry contains an error. Errors: forbidden.
 func (p Proxies) All(ctx context.Context) ([]Proxy, error) {
 	return p.get(ctx, path("proxies"))
 }
 
-// Of returns every proxy's routes for one app. Errors: not_found (the app).
+// Of returns the routes of every proxy, for one app. Errors: not_found (the app).
 func (p Proxies) Of(ctx context.Context, app bourse.AppName) ([]Proxy, error) {
 	return p.get(ctx, path("apps", string(app), "proxies"))
 }

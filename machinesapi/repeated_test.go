@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Error texts as shown to people: they state each fact once, and omit words that are meant for programs.
+// TestErrorsSayEachFactOnce checks the texts of errors as people see them. They must state each
+// fact only once, and omit words that are meant for programs.
 func TestErrorsSayEachFactOnce(t *testing.T) {
 	const why = " (gru: 2 workers asked; slots: wanted 3, most free 2 on gru-1)"
 	short := []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "slots", Wanted: 3, Free: 2}}
@@ -48,7 +49,7 @@ func TestErrorsSayEachFactOnce(t *testing.T) {
 	}
 }
 
-// repeated returns three consecutive words that occur twice in a text.
+// repeated returns three consecutive words that occur twice in the text, or "" if there are none.
 func repeated(text string) string {
 	words := strings.Fields(text)
 	seen := map[string]bool{}

@@ -6,49 +6,50 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// CreateReservation is the body of a request to reserve capacity for all of its orders or for none.
+// CreateReservation is the body of a request to reserve capacity for either all of its orders or
+// none of them.
 type CreateReservation struct {
-	ID         bourse.ReservationKey `json:"id,omitempty"`          // a ULID; a repetition with the same ID returns the existing reservation; default: generated
-	Orders     []ReserveOrder        `json:"orders"`                // including their counts, at most bourse.MaxReservedOrders
+	ID         bourse.ReservationKey `json:"id,omitempty"`          // a ULID; repeating it returns the existing reservation; default: a new one
+	Orders     []ReserveOrder        `json:"orders"`                // their counts add up to at most bourse.MaxReservedOrders
 	TTLSeconds *int64                `json:"ttl_seconds,omitempty"` // 1 to 3600; default 60
 	Deadline   bourse.Duration       `json:"deadline,omitempty"`    // for the whole request; default 10 s, at most half of the TTL
 }
 
-// ReserveOrder requests the capacity for machines with a config.
+// ReserveOrder requests capacity for one or more machines with the same config.
 type ReserveOrder struct {
 	App    bourse.AppName `json:"app,omitempty"`    // app whose machines may use the capacity; default "default"
-	Region string         `json:"region,omitempty"` // an expression; default "any"
-	Config *bourse.Config `json:"config,omitempty"` // guest, requirements, rootfs and, if relevant, image; no mounts
+	Region string         `json:"region,omitempty"` // a region expression; default "any"
+	Config *bourse.Config `json:"config,omitempty"` // guest, requirements and rootfs, and the image if it matters; no mounts
 	Count  *int64         `json:"count,omitempty"`  // number of machines; default 1
 }
 
 // ExtendReservation is the body of a request to extend a reservation.
 type ExtendReservation struct {
-	TTLSeconds *int64 `json:"ttl_seconds"` // from now; required; 1 to 3600
+	TTLSeconds *int64 `json:"ttl_seconds"` // from now; 1 to 3600; required
 }
 
-// Reservation is reserved capacity on one or several workers.
+// Reservation is capacity that is reserved on one or several workers.
 type Reservation struct {
 	ID        bourse.ReservationID `json:"id"`
 	ExpiresAt time.Time            `json:"expires_at"`     // when the first hold expires
 	Holds     []Hold               `json:"holds"`          // in the order of the request
-	Gone      []string             `json:"gone,omitempty"` // workers that no longer have holds
+	Gone      []string             `json:"gone,omitempty"` // workers that no longer have their holds
 }
 
-// Hold is one worker's reserved capacity for one order.
+// Hold is the capacity that one worker has reserved for one order.
 type Hold struct {
-	ID        bourse.ReservationID `json:"id"`       // the reservation on this worker only: a machine that names it is created there
+	ID        bourse.ReservationID `json:"id"`       // reservation ID with only this worker; a machine that names it is created there
 	Order     int                  `json:"order"`    // index of the order in the request
-	OrderID   bourse.OrderID       `json:"order_id"` // its decision is at /v1/orders/{order_id}
+	OrderID   bourse.OrderID       `json:"order_id"` // ID of the order; the decision is at /v1/orders/{order_id}
 	App       bourse.AppName       `json:"app"`
 	Worker    bourse.WorkerID      `json:"worker"`
 	Region    bourse.Region        `json:"region"`
-	Takes     bourse.Amounts       `json:"takes"` // originally held
-	Left      bourse.Amounts       `json:"left"`  // remaining, after machines have used the rest
+	Takes     bourse.Amounts       `json:"takes"` // amounts that were reserved originally
+	Left      bourse.Amounts       `json:"left"`  // amounts that no machine has used yet
 	ExpiresAt time.Time            `json:"expires_at"`
 }
 
-// FromHolds converts a reservation from its workers' holds, of which there must be at least one.
+// FromHolds converts the holds of a reservation, of which there must be at least one.
 func FromHolds(id bourse.ReservationID, holds []bourse.Hold) Reservation {
 	out := Reservation{ID: id, ExpiresAt: holds[0].ExpiresAt, Holds: make([]Hold, len(holds))}
 	for i := range holds {

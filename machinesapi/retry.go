@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Limits for retries when a server is overloaded.
+// Limits for retries after a server was overloaded.
 const (
 	defaultRetries = 3
 	maxRetryAfter  = 10 * time.Second
 )
 
-// repeatable reports whether the server refused the request without executing it and it can be sent again. A streamed
-// body cannot.
+// repeatable reports whether the request can be sent again. The server must have refused it without
+// executing it, and its body must not be a stream.
 func repeatable(resp *http.Response, k call) bool {
 	return resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "" && k.body == nil
 }
 
-// waitToRetry waits for the duration in a reply's Retry-After, plus up to half of it, so that clients do not all
-// return at once.
+// waitToRetry waits for the duration in the reply's Retry-After, and up to half as long again, so
+// that clients do not all return at the same time.
 func waitToRetry(ctx context.Context, resp *http.Response) error {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || seconds < 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// busy is a server that refuses a number of requests.
+// busy is a server that refuses a number of requests and accepts those that follow.
 type busy struct {
 	refuses int
 	bodies  []string
@@ -34,8 +34,8 @@ func (b *busy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A request that is refused with 429 is retried after the time in Retry-After, at most three times, with the same
-// body.
+// TestRetryAfter checks that a request that was refused with 429 is retried with the same body
+// after the time in Retry-After, but at most three times.
 func TestRetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
@@ -74,7 +74,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// Canceling the context ends the wait for a retry.
+// TestRetryAfterIsCanceled checks that the wait before a retry ends when the context is canceled.
 func TestRetryAfterIsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

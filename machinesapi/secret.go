@@ -9,30 +9,31 @@ import (
 // Secret is an app's secret without its value, which brokers do not have in plain text.
 type Secret struct {
 	Name      string    `json:"name"`
-	Digest    string    `json:"digest"` // equal values of the same name have equal digests
+	Digest    string    `json:"digest"` // secrets with the same name and value have the same digest
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// FromSecret returns a secret in its public form.
+// FromSecret converts a secret to the API's type.
 func FromSecret(s *seal.Secret) Secret {
 	return Secret{Name: s.Name, Digest: s.Digest, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC()}
 }
 
-// SecretList contains an app's secrets. Version increases with each change. A machine created with this
-// min_secrets_version receives all changes up to this one.
+// SecretList contains the secrets of an app, and their version. The version increases with each
+// change. A machine that is created with this version as min_secrets_version receives this change
+// and all earlier ones.
 type SecretList struct {
 	Secrets []Secret `json:"secrets"`
 	Version uint64   `json:"version"`
 }
 
-// SetSecrets is the body of a request to change several secrets. Omitted secrets do not change; null removes a
-// secret.
+// SetSecrets is the body of a request that changes several secrets. Secrets that it omits do not
+// change. A null removes the secret.
 type SetSecrets struct {
 	Values map[string]*string `json:"values"`
 }
 
-// SetSecret is the body of a request to set one secret.
+// SetSecret is the body of a request that sets one secret.
 type SetSecret struct {
 	Value *string `json:"value"`
 }

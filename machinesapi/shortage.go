@@ -6,12 +6,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// availableText is the end of the Machines API's phrase for a shortage.
+// availableText is the end of the phrase with which the Machines API reports a shortage.
 const availableText = " available to fulfill request"
 
-// WithShortage adds the Machines API's phrase for the resource that most workers lack to the text of an order's
-// error, because clients search for it. It returns the text unchanged if it contains the phrase or if the order was
-// refused for other reasons.
+// WithShortage adds a phrase to the text of an error about an order. With this phrase, for which
+// clients search, the Machines API names the resource that most workers lack. If the text already
+// contains the phrase, or if the order was refused for other reasons, WithShortage returns the text
+// unchanged.
 func WithShortage(refusals []bourse.Refusal, text string) string {
 	if strings.Contains(text, availableText) {
 		return text

@@ -10,36 +10,38 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// RunTask is the body of a request to run a task: either the name of a task for which machines of the app are warm,
-// or a program to run.
+// RunTask is the body of a request to run a task. It contains either the name of a task for which
+// machines of the app are warm, or a program to run.
 type RunTask struct {
 	Task          string              `json:"task,omitempty"`
 	Image         string              `json:"image,omitempty"`   // image to run, instead of Task
-	Command       []string            `json:"command,omitempty"` // the whole command line; if empty, the image's own
+	Command       []string            `json:"command,omitempty"` // the whole command line; if empty, the image's own command runs
 	Env           map[string]string   `json:"env,omitempty"`
 	Guest         *bourse.Guest       `json:"guest,omitempty"`
 	Payload       json.RawMessage     `json:"payload,omitempty"`        // a string is sent as text, any other value as JSON
 	PayloadBase64 []byte              `json:"payload_base64,omitempty"` // binary payload, instead of Payload
-	Region        string              `json:"region,omitempty"`         // an expression; default "any"
+	Region        string              `json:"region,omitempty"`         // a region expression; default "any"
 	Requirements  bourse.Requirements `json:"requirements,omitempty"`
 	Timeout       bourse.Duration     `json:"timeout,omitempty"` // time limit for the task; default 30s, at most 5m
 }
 
-// Schedule is the short form of RunTask: the app is "default", and the reply's body is only the answer.
+// Schedule is the short form of RunTask. The app is "default", and the body of the reply is only
+// the answer.
 type Schedule struct {
 	Task         string
 	Payload      json.RawMessage
 	Requirements ScheduleRequirements
 }
 
-// ScheduleRequirements contains RunTask's requirements and region in one object, whose names may be capitalized:
-// {"Region": "gru", "Slots": 1}.
+// ScheduleRequirements contains the requirements and the region of a RunTask in one object. Its
+// names may be capitalized: {"Region": "gru", "Slots": 1}.
 type ScheduleRequirements struct {
 	Region string
-	All    bourse.Requirements // by lower-case name
+	All    bourse.Requirements // requirements by lower-case name
 }
 
-// UnmarshalJSON treats all members except the region as requirements. Errors: invalid.
+// UnmarshalJSON decodes the object. All members except the region are requirements. Errors:
+// invalid.
 func (s *ScheduleRequirements) UnmarshalJSON(b []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(b, &fields); err != nil {
@@ -75,7 +77,7 @@ func (s *ScheduleRequirements) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Order returns the part of the request that workers receive. Errors: invalid.
+// Order returns the part of the request that is sent to workers. Errors: invalid.
 func (t *RunTask) Order() (*bourse.TaskOrder, error) {
 	out := &bourse.TaskOrder{Name: t.Task, Timeout: t.Timeout}
 	if out.Timeout == 0 {
@@ -100,8 +102,8 @@ func (t *RunTask) Order() (*bourse.TaskOrder, error) {
 	return out, nil
 }
 
-// Config returns the config of the machine for the task. For a warm task, it contains only the requirements. Errors:
-// invalid.
+// Config returns the config of the machine that runs the task. For a warm task, it contains only
+// the requirements. Errors: invalid.
 func (t *RunTask) Config() (bourse.Config, error) {
 	c := bourse.Config{Requirements: t.Requirements}
 	switch {
@@ -121,14 +123,14 @@ var jsonNull = []byte("null")
 
 const typeJSON = "application/json"
 
-// TaskReply is the result of a task. A failed task has a result, too: OK is false, and End and Error contain the
-// reason.
+// TaskReply is the result of a task. If the task has failed, OK is false, and End and Error contain
+// the reason.
 type TaskReply struct {
 	ID           bourse.OrderID   `json:"id"`
 	OK           bool             `json:"ok"`
 	End          bourse.TaskEnd   `json:"end"`
 	ExitCode     int              `json:"exit_code"`
-	Status       int              `json:"status,omitempty"` // HTTP status of a warm program's reply
+	Status       int              `json:"status,omitempty"` // HTTP status of the reply of a warm program
 	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON if the program declares it as JSON, otherwise a string
 	AnswerBase64 []byte           `json:"answer_base64,omitempty"`
 	Error        string           `json:"error,omitempty"`
@@ -136,11 +138,12 @@ type TaskReply struct {
 	Region       bourse.Region    `json:"region"`
 	Machine      bourse.MachineID `json:"machine"`
 	StartedAt    time.Time        `json:"started_at"`
-	TookMS       float64          `json:"took_ms"` // on the worker, from its record to its end
+	TookMS       float64          `json:"took_ms"` // time on the worker, from the recording of the order to the end of the task
 	Again        bool             `json:"again,omitempty"`
 }
 
-// FromTask converts a result; again means that an earlier request with the same ID ran the task.
+// FromTask converts a result. again means that an earlier request with the same order ID has run
+// the task.
 func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	out := TaskReply{
 		ID: r.Order, OK: r.OK(), End: r.End, ExitCode: r.ExitCode, Status: r.Status, Error: r.Error, Worker: r.Worker, Region: r.Region,
@@ -152,14 +155,14 @@ func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	case string(mediaType) == typeJSON && json.Valid(r.Answer):
 		out.Answer = r.Answer
 	case utf8.Valid(r.Answer):
-		out.Answer, _ = json.Marshal(string(r.Answer)) // text can always be encoded
+		out.Answer, _ = json.Marshal(string(r.Answer)) // a string can always be encoded
 	default:
 		out.AnswerBase64 = r.Answer
 	}
 	return out
 }
 
-// Bytes returns the answer as the program wrote it, except that JSON may be spaced differently.
+// Bytes returns the answer as the program wrote it, except that the white space in JSON may differ.
 func (t *TaskReply) Bytes() []byte {
 	if len(t.AnswerBase64) > 0 {
 		return t.AnswerBase64

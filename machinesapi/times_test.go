@@ -11,14 +11,15 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// alwaysSet lists the times that every reply with their type contains.
+// alwaysSet contains the times that are set in every reply that contains their type.
 var alwaysSet = []string{
 	"CheckStatus.UpdatedAt", "Cordon.At", "Decision.At", "Hold.ExpiresAt", "JoinToken.CreatedAt", "JoinToken.ExpiresAt", "JoinedHost.At", "LogLine.At",
 	"Release.CreatedAt", "Release.UpdatedAt", "Reservation.ExpiresAt",
 	"Run.CreatedAt", "Run.UpdatedAt", "Secret.CreatedAt", "Secret.UpdatedAt", "Snapshot.CreatedAt", "TaskReply.StartedAt", "Token.CreatedAt", "Usage.At", "VolumeHost.UpdatedAt", "VolumeSummary.CreatedAt",
 }
 
-// A time that may be unknown is omitted from a reply, instead of being the year 1.
+// TestTimesAreNeverZero checks that a time that may be unknown is omitted from a reply, and not
+// shown as the year 1.
 func TestTimesAreNeverZero(t *testing.T) {
 	client := reflect.TypeFor[*machinesapi.Client]()
 	seen := map[reflect.Type]bool{}
@@ -56,7 +57,7 @@ func TestTimesAreNeverZero(t *testing.T) {
 			if in.Kind() != reflect.Func {
 				continue
 			}
-			for line := range in.Ins() { // it is called with lines
+			for line := range in.Ins() { // the function is called with lines of a reply
 				walk(line)
 			}
 		}
@@ -68,7 +69,7 @@ func TestTimesAreNeverZero(t *testing.T) {
 	}
 }
 
-// calls yields the methods of the client and of the clients that it returns.
+// calls yields the methods of the client, and those of the clients that its methods return.
 func calls(client reflect.Type) iter.Seq[reflect.Method] {
 	return func(yield func(reflect.Method) bool) {
 		for m := range client.Methods() {
@@ -86,7 +87,7 @@ func calls(client reflect.Type) iter.Seq[reflect.Method] {
 	}
 }
 
-// leads reports whether a method only returns another client.
+// leads reports whether a method does nothing but return another client.
 func leads(m reflect.Method) bool {
 	if m.Type.NumOut() != 1 || m.Type.Out(0).Kind() != reflect.Struct {
 		return false

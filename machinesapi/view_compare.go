@@ -8,15 +8,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// viewPatience is how long a change may take to reach a member before the member counts as behind. It is much longer
-// than gossip needs, and includes some rounds of anti-entropy.
+// viewPatience is how long a member may lack a change before it counts as behind. Gossip normally
+// needs much less time. viewPatience also includes a few rounds of anti-entropy.
 const viewPatience = 5 * time.Second
 
-// CompareViews compares the members' copies of the view at the time now. It uses their Heads and Tables, and their
-// own Gaps, Behind and LagMS where those are larger. It sets each member's Standing and sorts the members.
+// CompareViews compares the members' copies of the view at the time now. It sets each member's
+// Standing and sorts the members. It computes Gaps, Behind and LagMS from all members' Heads; if a
+// member itself has reported a larger value, that value stays.
 //
-// Tables are compared only among members that have all transactions, because the others' rows may differ
-// legitimately. The checksum of the majority is considered correct. If no checksum has a majority, none is.
+// Tables are compared only among members that have all transactions, because the rows of other
+// members may differ legitimately. The checksum that most members have counts as correct. If
+// several checksums are equally frequent, none of them counts as correct.
 func CompareViews(members []MemberHealth, now time.Time) ViewHealth {
 	best := furthest(members)
 	for i := range members {
@@ -43,7 +45,7 @@ type streamKey struct {
 	epoch uint64
 }
 
-// furthest returns for each stream the head of the member that is furthest ahead.
+// furthest returns, for each stream, the head of the member that has read furthest.
 func furthest(members []MemberHealth) map[streamKey]ViewHead {
 	best := map[streamKey]ViewHead{}
 	for i := range members {
@@ -57,8 +59,9 @@ func furthest(members []MemberHealth) map[streamKey]ViewHead {
 	return best
 }
 
-// measure sets how far the member is behind the best of all members. The lag is a lower bound, because it is measured
-// from the latest missing transaction.
+// measure determines how far the member is behind. best contains, for each stream, the head of the
+// member that has read furthest. The lag is a lower bound, because it is measured from the latest
+// transaction that is missing.
 func (m *MemberHealth) measure(best map[streamKey]ViewHead, now time.Time) {
 	var gaps int
 	var behind uint64
@@ -88,9 +91,10 @@ func (m *MemberHealth) measure(best map[streamKey]ViewHead, now time.Time) {
 	}
 }
 
-// findDiffering finds the members that have all transactions but different rows than most others.
+// findDiffering finds the members that have all transactions, but whose rows differ from those of
+// most other members.
 func findDiffering(members []MemberHealth) {
-	votes := map[string]map[string]int{} // members by table and checksum
+	votes := map[string]map[string]int{} // number of members, by table and checksum
 	for i := range members {
 		if members[i].State != ViewOK {
 			continue
@@ -119,7 +123,7 @@ func findDiffering(members []MemberHealth) {
 	}
 }
 
-// hasMost reports whether a checksum has more votes than every other one.
+// hasMost reports whether a checksum has more votes than each of the others.
 func hasMost(votes map[string]int, checksum string) bool {
 	for other, n := range votes {
 		if other != checksum && n >= votes[checksum] {

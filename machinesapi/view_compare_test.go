@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// member returns a member that has the first a and b transactions of a-site and b-site, the latest of which is age
-// old, and a checksum of its machines.
+// member returns a member with the first a transactions of site a and the first b transactions of
+// site b. The last transaction of site b is age old. sum is the checksum of the member's machines.
 func member(id string, a, b uint64, age time.Duration, sum string) machinesapi.MemberHealth {
 	return machinesapi.MemberHealth{
 		ID: bourse.WorkerID(id), Role: bourse.RoleWorker, Region: "gru", Reachable: true,
@@ -24,7 +24,7 @@ func member(id string, a, b uint64, age time.Duration, sum string) machinesapi.M
 func TestCompareViews(t *testing.T) {
 	gone := machinesapi.MemberHealth{ID: "z", Role: bourse.RoleBroker, Error: "connection refused"}
 	told := member("c", 9, 9, 0, "x")
-	told.Gaps, told.Behind, told.LagMS = 1, 2, 60_000 // according to its own report
+	told.Gaps, told.Behind, told.LagMS = 1, 2, 60_000 // the member itself reports these values
 	fewer := member("c", 9, 9, 0, "x")
 	fewer.Heads = fewer.Heads[:1]
 	for name, c := range map[string]struct {

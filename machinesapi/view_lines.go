@@ -13,21 +13,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// MaxViewLine limits one line of a result, in bytes.
+// MaxViewLine is the maximum length of one line of a result, in bytes.
 const MaxViewLine = 16 << 20
 
-// viewStream tracks the lines of a result, to distinguish a complete result from a truncated or invalid one.
+// viewStream tracks the lines of a result. It distinguishes a complete result from a truncated or
+// invalid one.
 type viewStream struct {
-	live    bool   // a subscription: changes follow the end
-	resumed bool   // a resumed subscription: its reader already has rows
-	change  uint64 // number of the last change, or the change from which to continue
+	live    bool   // the result belongs to a subscription, so changes follow its end
+	resumed bool   // the subscription was resumed, so its reader already has the rows
+	change  uint64 // number of the last change, or of the change after which the subscription was resumed
 
 	columns []string
 	ended   bool
 }
 
-// lines decodes a result. It stops after the end of a query's rows. In all other cases it ends with an error: the
-// server's error, CodeUnavailable if the stream broke, or CodeInternal if a line is invalid.
+// lines decodes a result. After the end of a query's rows, it stops without an error. In all other
+// cases it ends with an error: the server's error, CodeUnavailable if the stream broke, or
+// CodeInternal if a line is invalid.
 func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		in := bufio.NewReader(r)
@@ -55,8 +57,9 @@ func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 	}
 }
 
-// readLine returns the next line without its end. At the end of the stream it returns CodeUnavailable, because a
-// complete result has an end line.
+// readLine returns the next line without its line break. At the end of the stream it returns
+// CodeUnavailable, because a complete result ends before that, with an end line. most is the
+// maximum length of a line.
 func readLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -66,7 +69,7 @@ func readLine(in *bufio.Reader, most int) ([]byte, error) {
 		}
 		switch {
 		case err == nil && line == nil:
-			return bytes.TrimSpace(part), nil // valid until the next read
+			return bytes.TrimSpace(part), nil // part is valid until the next read
 		case err == nil:
 			return bytes.TrimSpace(append(line, part...)), nil
 		case errors.Is(err, bufio.ErrBufferFull):
@@ -79,7 +82,7 @@ func readLine(in *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
-// wireLine is a line on the wire.
+// wireLine is the JSON form of a line.
 type wireLine struct {
 	Columns *[]string       `json:"columns"`
 	Row     json.RawMessage `json:"row"`
@@ -88,8 +91,8 @@ type wireLine struct {
 	Error   *ViewError      `json:"error"`
 }
 
-// decode decodes a line and checks that it is permitted at this point. known is false for lines of unknown content,
-// which a newer server may send.
+// decode decodes a line, and checks that such a line may occur at this point. known is false if the
+// line has a content that this release does not know, which a newer server may send.
 func (v *viewStream) decode(raw []byte) (line ViewLine, known bool, err error) {
 	if len(raw) == 0 {
 		return line, false, nil
@@ -182,12 +185,12 @@ func (v *viewStream) takeChange(raw json.RawMessage) (*ViewChange, error) {
 	}
 	v.change = c.ID
 	if c.Kind == RowDeleted && len(c.Row.Cells) == 0 {
-		return &c, nil // its old cells are optional
+		return &c, nil // the old cells of the row are optional
 	}
 	return &c, v.fits(c.Row.Cells)
 }
 
-// fits checks that a row has a cell for every column, if the columns are known.
+// fits checks that a row has one cell for each column, if the columns are known.
 func (v *viewStream) fits(cells []any) error {
 	if v.columns != nil && len(cells) != len(v.columns) {
 		return fmt.Errorf("the row has %d cells, but there are %d columns", len(cells), len(v.columns))
@@ -195,7 +198,7 @@ func (v *viewStream) fits(cells []any) error {
 	return nil
 }
 
-// decodeArray decodes an array of values of different types.
+// decodeArray decodes a JSON array whose elements have different types.
 func decodeArray(raw json.RawMessage, into ...any) error {
 	var parts []json.RawMessage
 	if err := json.Unmarshal(raw, &parts); err != nil {
@@ -212,7 +215,7 @@ func decodeArray(raw json.RawMessage, into ...any) error {
 	return nil
 }
 
-// blobs decodes the cells of the form {"blob": base64}.
+// blobs replaces cells of the form {"blob": base64} with a [ViewBlob].
 func blobs(cells []any) {
 	for i, v := range cells {
 		m, ok := v.(map[string]any)
@@ -227,7 +230,8 @@ func blobs(cells []any) {
 	}
 }
 
-// decodeNumbers decodes JSON without converting numbers, because a float64 cannot represent every int64.
+// decodeNumbers decodes JSON, but leaves numbers as json.Number, because a float64 cannot represent
+// every int64.
 func decodeNumbers(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// collect returns a whole result and the error that ended it.
+// collect returns all lines of a result, and the error that ended it.
 func collect(seq func(func(machinesapi.ViewLine, error) bool)) (lines []machinesapi.ViewLine, err error) {
 	for line, e := range seq {
 		if e != nil {
@@ -57,7 +57,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// Incomplete and invalid results always end with an error.
+// TestInvalidQueryResults checks that an incomplete or invalid result always ends with an error.
 func TestInvalidQueryResults(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
@@ -143,14 +143,14 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// Missing changes are always detected.
+// TestChangesAreContiguous checks that missing changes are always detected.
 func TestChangesAreContiguous(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
 		code bourse.Code
 		good int // number of lines before the error
 	}{
-		"the next":        {`{"change":[7,"insert",1,[1]]}`, bourse.CodeUnavailable, 1}, // then the stream breaks
+		"the next":        {`{"change":[7,"insert",1,[1]]}`, bourse.CodeUnavailable, 1}, // the stream breaks after this line
 		"one missing":     {`{"change":[8,"insert",1,[1]]}`, bourse.CodeUnavailable, 0},
 		"an old one":      {`{"change":[6,"insert",1,[1]]}`, bourse.CodeUnavailable, 0},
 		"of no kind":      {`{"change":[7,"truncate",1,[1]]}`, bourse.CodeInternal, 0},
@@ -178,8 +178,8 @@ func TestChangesAreContiguous(t *testing.T) {
 	}
 }
 
-// FuzzViewAnswer sends arbitrary replies. Reading must end, rows must fit their columns, and changes must not have
-// gaps.
+// FuzzViewAnswer sends arbitrary replies to the client. Reading must end, rows must fit their
+// columns, and there must be no gaps between changes.
 func FuzzViewAnswer(f *testing.F) {
 	f.Add("{\"columns\":[\"a\"]}\n{\"row\":[1]}\n{\"end\":{\"rows\":1}}\n", false)
 	f.Add("{\"columns\":[\"a\"]}\n{\"row\":[1,[null]]}\n{\"end\":{\"change\":3}}\n{\"change\":[4,\"delete\",1,[]]}\n", true)
@@ -223,7 +223,7 @@ func FuzzViewAnswer(f *testing.F) {
 	})
 }
 
-// fixed replies to every request with the same body.
+// fixed is a transport that replies to every request with the same body.
 type fixed string
 
 func (f fixed) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -7,22 +7,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// ViewQuery is a statement to run on the view: the body of queries and subscriptions. Parameters are nil, numbers,
-// strings, bools and [ViewBlob]s.
+// ViewQuery is a statement to run on the view. It is the body of a query or a subscription.
+// Parameters are nil, numbers, strings, bools and [ViewBlob]s.
 type ViewQuery struct {
-	Statement string         // one SELECT, at most 64 KiB
-	Params    []any          // for each ?, in order
-	Named     map[string]any // for :name, @name and $name, without the sign; instead of Params
+	Statement string         // a single SELECT, at most 64 KiB long
+	Params    []any          // values for each ?, in order
+	Named     map[string]any // values for :name, @name and $name, keyed by name without the sign; used instead of Params
 
-	// Limits of a query, if lower than the server's. 0 means the server's limit.
+	// Limits of the query, if they are lower than the server's limits. 0 means the server's limit.
 	MaxRows int
 	MaxTime time.Duration
 
-	// Columns that identify a changed row of a subscription. Default: "id", otherwise "name", otherwise all columns.
+	// Columns that identify a row of a subscription when it changes. The default is "id"; if there
+	// is no such column, "name"; otherwise all columns.
 	Key []string
 }
 
-// MarshalJSON encodes the request's body.
+// MarshalJSON encodes the query as a request's body.
 func (q ViewQuery) MarshalJSON() ([]byte, error) {
 	body := struct {
 		Statement string   `json:"statement"`
@@ -40,18 +41,20 @@ func (q ViewQuery) MarshalJSON() ([]byte, error) {
 	return json.Marshal(body)
 }
 
-// ViewBlob is a binary value.
+// ViewBlob is a binary value in a parameter or a cell.
 type ViewBlob struct {
 	Blob []byte `json:"blob"`
 }
 
-// HeaderSubscription contains the ID of a subscription, in the reply that streams it.
+// HeaderSubscription contains the ID of a subscription. The reply that streams the subscription has
+// this header.
 const HeaderSubscription = "Bourse-Subscription-Id"
 
 // ViewLine is one line of a result. Exactly one field is set.
 //
-// The result of a query consists of Columns, Rows and End. A subscription continues with Changes after its End. A
-// resumed one may omit columns and rows, because its reader already has them.
+// The result of a query consists of Columns, Rows and End. A subscription continues with Changes
+// after its End. A resumed subscription may omit the columns and rows, because its reader already
+// has them.
 type ViewLine struct {
 	Columns []string
 	Row     *ViewRow
@@ -59,26 +62,27 @@ type ViewLine struct {
 	Change  *ViewChange
 }
 
-// ViewRow is one row. A cell is nil, a json.Number (with a fraction or exponent if it is a REAL in SQLite), a string
-// or a [ViewBlob]. Other values are decoded as in encoding/json.
+// ViewRow is one row. Each cell is nil, a json.Number, a string or a [ViewBlob]. If the value is a
+// REAL in SQLite, the number has a fraction or an exponent. Other values are decoded as in
+// encoding/json.
 type ViewRow struct {
-	ID    int64 // within the subscription; 0 in a query's result
+	ID    int64 // number of the row within the subscription; 0 in a query's result
 	Cells []any
 }
 
 // ViewEnd follows the last row.
 type ViewEnd struct {
 	Rows      int64   `json:"rows"`
-	MS        float64 `json:"ms"`                  // duration of the query in the server
-	Truncated bool    `json:"truncated,omitempty"` // the server's limit was reached, and there are more rows
-	Change    uint64  `json:"change,omitempty"`    // of a subscription: the rows are the result after this change
+	MS        float64 `json:"ms"`                  // how long the query took in the server, in milliseconds
+	Truncated bool    `json:"truncated,omitempty"` // there are more rows, but the server's limit was reached
+	Change    uint64  `json:"change,omitempty"`    // for a subscription: the rows are the result after this change
 }
 
 // ViewChange is a change of one row of a subscription.
 type ViewChange struct {
-	ID   uint64 // one more than the previous change's ID
+	ID   uint64 // one more than the ID of the previous change
 	Kind ViewChangeKind
-	Row  ViewRow // of a deleted row: its last contents
+	Row  ViewRow // if the row was deleted, its last contents
 }
 
 // ViewChangeKind is the kind of a change.

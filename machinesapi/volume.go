@@ -11,43 +11,43 @@ import (
 type Volume struct {
 	VolumeSummary
 	VolumeHost
-	*VolumeUse // nil in a summary, or if unknown
+	*VolumeUse // nil in a summary, or if the use is unknown
 }
 
-// VolumeSummary contains the fields of a volume in a summarized list.
+// VolumeSummary contains the fields of a volume that a list shows if it is requested as a summary.
 type VolumeSummary struct {
 	ID                bourse.VolumeID    `json:"id"`
 	Name              string             `json:"name"`
 	State             bourse.VolumeState `json:"state"`
 	SizeGB            int64              `json:"size_gb"`
 	Region            bourse.Region      `json:"region"`
-	Zone              string             `json:"zone"` // the worker's zone: each worker has its own
+	Zone              string             `json:"zone"` // zone of the worker; each worker is a zone of its own
 	Encrypted         bool               `json:"encrypted"`
 	FSType            string             `json:"fstype"`
-	Machine           *bourse.MachineID  `json:"attached_machine_id"` // null: not attached
+	Machine           *bourse.MachineID  `json:"attached_machine_id"` // null: the volume is not attached
 	Alloc             *string            `json:"attached_alloc_id"`   // always null
 	CreatedAt         time.Time          `json:"created_at"`
-	SnapshotRetention int                `json:"snapshot_retention"` // days
+	SnapshotRetention int                `json:"snapshot_retention"` // in days
 	AutoBackup        bool               `json:"auto_backup_enabled"`
-	Type              string             `json:"type"` // "local"
+	Type              string             `json:"type"` // always "local"
 }
 
-// VolumeHost describes a volume's worker. Most of the fields are Bourse's additions.
+// VolumeHost describes a volume's worker. Most of its fields are additions by Bourse.
 type VolumeHost struct {
 	HostStatus     HostStatus      `json:"host_status"`
-	HostHeard      string          `json:"host_heard_at,omitempty"` // RFC 3339: time when the host was last reachable, if its status is not ok
+	HostHeard      string          `json:"host_heard_at,omitempty"` // RFC 3339; when the host was last reachable, if its status is not ok
 	HostDedication string          `json:"host_dedication_id"`      // always ""
 	App            bourse.AppName  `json:"app,omitempty"`
 	Worker         bourse.WorkerID `json:"worker,omitempty"`
-	OrderID        bourse.OrderID  `json:"order_id,omitempty"` // the order that the volume fills
-	Error          string          `json:"error,omitempty"`    // why it has failed
+	OrderID        bourse.OrderID  `json:"order_id,omitempty"` // ID of the order that the volume fills
+	Error          string          `json:"error,omitempty"`    // why the volume has failed
 	UpdatedAt      time.Time       `json:"updated_at"`
 }
 
 // VolumeUse is a volume's used space.
 type VolumeUse struct {
 	Blocks      int64 `json:"blocks"`
-	BlockSize   int64 `json:"block_size"` // bytes
+	BlockSize   int64 `json:"block_size"` // in bytes
 	BlocksFree  int64 `json:"blocks_free"`
 	BlocksAvail int64 `json:"blocks_avail"`
 	BytesTotal  int64 `json:"bytes_total"`
@@ -66,7 +66,7 @@ func FromVolume(v *bourse.Volume) Volume {
 	return out
 }
 
-// SummaryOfVolume converts a volume without its used space.
+// SummaryOfVolume converts a volume to a summary, which lacks its used space.
 func SummaryOfVolume(v *bourse.Volume) Volume {
 	out := Volume{VolumeSummary: VolumeSummary{
 		ID: v.ID, Name: v.Spec.Name, State: v.State, SizeGB: v.Spec.SizeGB, Region: v.Region, Zone: v.ID.Tag().String(),
@@ -84,33 +84,34 @@ func SummaryOfVolume(v *bourse.Volume) Volume {
 
 func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// CreateVolume is the body of a request to create a volume. Absent and null fields have the defaults listed with
-// them.
+// CreateVolume is the body of a request to create a volume. A field that is absent or null has its
+// default.
 type CreateVolume struct {
 	Name              string            `json:"name"`
 	Region            string            `json:"region"`                         // one region
 	SizeGB            *int64            `json:"size_gb,omitempty"`              // default 3, or the size of the source
 	Encrypted         *bool             `json:"encrypted,omitempty"`            // default false
 	FSType            *string           `json:"fstype,omitempty"`               // default ext4
-	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`  // default true: not on a worker with another volume of this name
+	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`  // not on a worker with another volume of this name; default true
 	UniqueZoneApp     *bool             `json:"unique_zone_app_wide,omitempty"` // default false
 	SnapshotRetention *int              `json:"snapshot_retention,omitempty"`   // default 5 days
-	AutoBackup        *bool             `json:"auto_backup_enabled,omitempty"`  // default true: a snapshot a day
+	AutoBackup        *bool             `json:"auto_backup_enabled,omitempty"`  // take a snapshot every day; default true
 	Snapshot          bourse.SnapshotID `json:"snapshot_id,omitempty"`          // snapshot to restore
 	Source            bourse.VolumeID   `json:"source_volume_id,omitempty"`     // volume to fork
-	Compute           *Compute          `json:"compute,omitempty"`              // the worker must also have capacity for such a machine
+	Compute           *Compute          `json:"compute,omitempty"`              // the worker must also have capacity for a machine with this guest
 	ComputeImage      string            `json:"compute_image,omitempty"`        // the worker must support this image and be able to pull it
-	HostDedication    string            `json:"host_dedication_id,omitempty"`   // not supported: see Review
+	HostDedication    string            `json:"host_dedication_id,omitempty"`   // not supported; see Review
 
-	Deadline     bourse.Duration     `json:"deadline,omitempty"`     // added by Bourse: for the whole order; default 10 s
+	Deadline     bourse.Duration     `json:"deadline,omitempty"`     // added by Bourse: time limit for the whole order; default 10 s
 	FirstTry     bool                `json:"first_try,omitempty"`    // added by Bourse: the order's ID has never been sent before
 	Requirements bourse.Requirements `json:"requirements,omitempty"` // added by Bourse: requirements for the worker, as in a machine's config
 }
 
-// Compute is the guest for which a volume is intended. Clients encode it directly or as {"guest": …}.
+// Compute is the guest of the machine that will use a volume. Clients encode it either directly or
+// as {"guest": …}.
 type Compute struct {
 	bourse.Guest
-	HostDedication string `json:"host_dedication_id,omitempty"` // not supported: see [CreateVolume.Review]
+	HostDedication string `json:"host_dedication_id,omitempty"` // not supported; see [CreateVolume.Review]
 }
 
 // UnmarshalJSON accepts both encodings.
@@ -129,8 +130,8 @@ func (c *Compute) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(c))
 }
 
-// Review returns CodeInvalid if the request asks for a dedicated host, which is not supported in a machine's config
-// either.
+// Review returns CodeInvalid if the request asks for a dedicated host. Neither volumes nor machines
+// support that.
 func (c *CreateVolume) Review() error {
 	if c.HostDedication == "" && (c.Compute == nil || c.Compute.HostDedication == "") {
 		return nil
@@ -159,7 +160,8 @@ func valueOr[T any](p *T, absent T) T {
 	return *p
 }
 
-// UpdateVolume is the body of a request to change a volume's snapshot settings. Absent and null fields do not change.
+// UpdateVolume is the body of a request to change the snapshot settings of a volume. A field that
+// is absent or null does not change.
 type UpdateVolume struct {
 	SnapshotRetention *int  `json:"snapshot_retention,omitempty"`
 	AutoBackup        *bool `json:"auto_backup_enabled,omitempty"`
@@ -170,22 +172,22 @@ type ExtendVolume struct {
 	SizeGB int64 `json:"size_gb"`
 }
 
-// Extended is the reply to an ExtendVolume request.
+// Extended is the reply to a request to enlarge a volume.
 type Extended struct {
 	Volume       Volume `json:"volume"`
-	NeedsRestart bool   `json:"needs_restart"` // its machine sees the new size only after a restart, because the host cannot grow a mounted volume
+	NeedsRestart bool   `json:"needs_restart"` // the machine sees the new size only after a restart
 }
 
 // Snapshot is a snapshot of a volume.
 type Snapshot struct {
 	ID            bourse.SnapshotID    `json:"id"`
-	Size          int64                `json:"size"`        // bytes on disk
-	VolumeSize    int64                `json:"volume_size"` // size of the volume in bytes
+	Size          int64                `json:"size"`        // size on disk, in bytes
+	VolumeSize    int64                `json:"volume_size"` // size of the volume, in bytes
 	Digest        string               `json:"digest"`
 	CreatedAt     time.Time            `json:"created_at"`
 	Status        bourse.SnapshotState `json:"status"`
 	RetentionDays int                  `json:"retention_days"`
-	Scheduled     bool                 `json:"scheduled,omitempty"` // added by Bourse: taken by schedule
+	Scheduled     bool                 `json:"scheduled,omitempty"` // added by Bourse: the snapshot was taken by the daily schedule
 }
 
 // FromSnapshot converts a snapshot.
@@ -196,8 +198,8 @@ func FromSnapshot(s *bourse.Snapshot) Snapshot {
 	}
 }
 
-// OrgVolumes is the reply with an organization's volumes.
+// OrgVolumes is the reply to a request for an organization's volumes.
 type OrgVolumes struct {
 	Volumes    []Volume `json:"volumes"`
-	NextCursor string   `json:"next_cursor"` // always "": there is only one page
+	NextCursor string   `json:"next_cursor"` // always "", because there is only one page
 }

@@ -1,6 +1,6 @@
-// Package release defines the record of a deploy: what was deployed, by whom, and the
-// outcome. Each record has a unique id, so two brokers never write the same record. Its
-// version follows from the order of an app's records.
+// Package release defines the record of a deploy. The record contains what was deployed, by whom,
+// and the outcome. Each record has a unique ID, so two brokers never write the same record. The
+// versions of releases follow from the order of an app's records.
 package release
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// ID is the id of a release: a ULID.
+// ID identifies a release. It is a ULID.
 type ID string
 
-// NewID returns a new id, which sorts after all earlier ones.
+// NewID returns a new ID, which sorts after all earlier ones.
 func NewID() ID { return ID(ulid.Make().String()) }
 
 // Validate returns an error with [bourse.CodeInvalid] if id is not a ULID in upper case.
@@ -32,7 +32,7 @@ func (id ID) Validate() error {
 // Status is the state of a deploy, as reported by its client.
 type Status string
 
-// The statuses of a release.
+// Statuses of a release.
 const (
 	Pending     Status = "pending"
 	Running     Status = "running"
@@ -48,19 +48,19 @@ type Release struct {
 	ID          ID              `json:"id"`
 	App         bourse.AppName  `json:"app"`
 	AppID       string          `json:"app_id"`
-	Version     int64           `json:"version"` // the next version that its broker knew; see [Number]
+	Version     int64           `json:"version"` // one more than the latest version that the broker knew; see [Number]
 	Status      Status          `json:"status"`
 	Strategy    string          `json:"strategy,omitempty"`
 	Description string          `json:"description,omitempty"`
 	Image       string          `json:"image_ref,omitempty"`
-	Definition  json.RawMessage `json:"definition,omitempty"` // the app's configuration, as its client sent it
+	Definition  json.RawMessage `json:"definition,omitempty"` // the app's configuration, in the form in which the client sent it
 	Metadata    json.RawMessage `json:"metadata,omitempty"`   // additional data from the client
-	User        string          `json:"user,omitempty"`       // the user of the token
+	User        string          `json:"user,omitempty"`       // name of the user to whom the client's token belongs
 	CreatedAt   time.Time       `json:"created_at"`
 	UpdatedAt   time.Time       `json:"updated_at"`
 }
 
-// Bounds of a release's fields, in bytes.
+// Limits for a release's fields, in bytes.
 const (
 	maxText       = 1 << 10
 	maxDefinition = 64 << 10
@@ -87,9 +87,9 @@ func (r *Release) Validate() error {
 	return nil
 }
 
-// Number sorts an app's releases, oldest first, and sets the versions that users see. A
-// release keeps its broker's version if that is greater than the version before it;
-// otherwise two brokers chose the same one, and the release gets the next version.
+// Number sorts an app's releases, oldest first, and sets the versions that users see. Each release
+// keeps the version that its broker chose if that is greater than the version of the release before
+// it. Otherwise two brokers have chosen the same version, and the later release gets the next one.
 // Versions increase, and removing the oldest releases does not change the others.
 func Number(list []Release) {
 	slices.SortFunc(list, func(a, b Release) int { return cmp.Compare(a.ID, b.ID) })
@@ -100,10 +100,11 @@ func Number(list []Release) {
 	}
 }
 
-// maxVersion limits the version of a record, so that the versions after it stay valid.
+// maxVersion limits the version in a record, so that there are always greater versions for later
+// releases.
 const maxVersion = 1 << 31
 
-// Next returns the version of the next release. The list is the output of [Number].
+// Next returns the version of an app's next release. list must have been numbered with [Number].
 func Next(list []Release) int64 {
 	if len(list) == 0 {
 		return 1

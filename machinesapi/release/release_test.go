@@ -11,15 +11,16 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// However many brokers create releases without knowing of each other, versions increase
-// in the order of the ids, and removing the oldest releases changes no other version.
+// TestVersionsIncrease checks that, however many brokers create releases without knowing of each
+// other, versions increase in the order of the IDs, and removing the oldest releases changes no
+// other version.
 func TestVersionsIncrease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var list []release.Release
 		lied := false
 		for range rapid.IntRange(0, 20).Draw(t, "releases") {
 			version := release.Next(list)
-			if rapid.Bool().Draw(t, "other broker") { // it knows an older list, or lies
+			if rapid.Bool().Draw(t, "other broker") { // the other broker knows an older list, or is malicious
 				version = rapid.OneOf(rapid.Int64Range(0, version), rapid.SampledFrom([]int64{math.MaxInt64, math.MinInt64})).Draw(t, "version")
 				lied = lied || version == math.MaxInt64
 			}
@@ -31,7 +32,7 @@ func TestVersionsIncrease(t *testing.T) {
 				t.Fatalf("version %d of %s follows version %d of %s", list[i].Version, list[i].ID, list[i-1].Version, list[i-1].ID)
 			}
 		}
-		if lied { // no greater version exists
+		if lied { // versions above maxVersion do depend on the older releases
 			return
 		}
 		kept := slices.Clone(list[rapid.IntRange(0, len(list)).Draw(t, "dropped"):])
