@@ -16,20 +16,21 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// retryTransport sends a request to one machine after another until one of them replies.
+// retryTransport is an http.RoundTripper that sends a request to one machine after another until a
+// machine replies.
 type retryTransport struct{ p *Proxy }
 
 // attempt is one attempt to get a reply from a machine.
 type attempt struct {
-	backend      route.Backend    // zero: no backend was chosen
-	notPreferred bourse.MachineID // preferred machine that was not chosen
+	backend      route.Backend    // the chosen machine; zero if none was chosen
+	notPreferred bourse.MachineID // machine that the client prefers but that was not chosen
 	slot         Slot
 	upstream     Upstream
-	endUse       func() // ends the request's use of the upstream
+	endUse       func() // ends the use of the upstream by this request
 	transport    *machineTransport
 	conn         *trackedConn // connection on which the request was sent
 	stage        stage
-	sent         bool // at least one byte may have reached the machine
+	sent         bool // the machine may have received at least one byte of the request
 	early        bool // the client has received a 1xx reply
 	err          error
 }
@@ -87,8 +88,8 @@ func (a retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// retry reports whether a failed request should be tried again. If so, it excludes the
-// failed machine from the next attempt unless there is no other.
+// retry reports whether a failed request should be sent again. If so, the next attempt uses another
+// machine, unless there is no other.
 func (p *Proxy) retry(x *exchange, req *http.Request, t *attempt) bool {
 	if t.stage == stageChoose || x.clientLeft() || x.replay.expired() || !canRepeat(x.body, req, t) {
 		return false
@@ -116,14 +117,15 @@ func canRepeat(b *body, req *http.Request, t *attempt) bool {
 		return false
 	case !t.sent:
 		return true
-	case isTimeout(t.err): // the machine is still working on it, and another one would take as long
+	case isTimeout(t.err): // the machine is still working on the request, and another one would take as long
 		return false
 	}
 	return isIdempotent(req, b.unread())
 }
 
-// isIdempotent reports whether it is safe to process a request twice, because of its method
-// or because it has an idempotency key. net/http uses the same rules.
+// isIdempotent reports whether processing a request twice does no harm, because of its method or
+// because it has an idempotency key. The rules are those of net/http. untouched reports whether no
+// byte of the body has been read.
 func isIdempotent(req *http.Request, untouched bool) bool {
 	_, keyed := req.Header["Idempotency-Key"]
 	_, keyedX := req.Header["X-Idempotency-Key"]
@@ -136,8 +138,9 @@ func isIdempotent(req *http.Request, untouched bool) bool {
 	return keyed || keyedX
 }
 
-// attempt sends the request to one machine. The returned attempt is never nil. If there is
-// no response, its err says why; otherwise closing the response's body ends it.
+// attempt sends the request to one machine. The returned attempt is never nil. If there is no
+// response, err of the attempt contains the reason. Otherwise the attempt ends when the response's
+// body is closed.
 func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t *attempt) {
 	t = &attempt{stage: stageChoose}
 	x.latest = t
@@ -159,15 +162,15 @@ func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t 
 	return resp, t
 }
 
-// If the only machine left has already failed, the proxy pauses before trying it again. The
-// pause doubles from firstPause to mostPause.
+// Limits for the pause before a machine is tried again that has already failed. The proxy tries it
+// again if no other machine is left. The pause doubles from firstPause to mostPause.
 const (
 	firstPause = 50 * time.Millisecond
 	mostPause  = 400 * time.Millisecond
 )
 
-// choose waits for a slot on a backend. If only backends that have failed remain, it
-// returns the error of the previous attempt, unless a new connection may help.
+// choose waits for a slot on a machine. If all machines that remain have failed, it returns the
+// error of the previous attempt, unless another attempt may succeed.
 func (p *Proxy) choose(x *exchange, t *attempt) error {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(x.in.Context(), x.replay.deadline(began.Add(p.Limits.Queue)))
@@ -192,9 +195,9 @@ func (p *Proxy) choose(x *exchange, t *attempt) error {
 	return x.backOff()
 }
 
-// waitsForWorker reports whether to wait for a worker that is not answering. A restarted
-// worker is back soon, and its machines keep running in the meantime. A request that has a
-// fallback uses the fallback immediately instead.
+// waitsForWorker reports whether to wait for a worker that does not answer. Its daemon may have
+// been restarted, in which case it is back soon and its machines keep running. A request that can
+// fall back to another app does that immediately instead.
 func (p *Proxy) waitsForWorker(x *exchange, failed *attempt) bool {
 	if x.replay.canFallBack() {
 		return false
@@ -202,9 +205,9 @@ func (p *Proxy) waitsForWorker(x *exchange, failed *attempt) bool {
 	return failed.stage == stageUse && bourse.CodeOf(failed.err) == bourse.CodeUnavailable && time.Since(x.began) < p.Limits.WorkerOutage
 }
 
-// backOff pauses before the next attempt at a machine that has failed.
+// backOff pauses before another attempt on a machine that has failed.
 func (x *exchange) backOff() error {
-	if x.tries <= 2 && x.failed.stage == stageSend { // most likely its upstream had ended, and Use opens a new one
+	if x.tries <= 2 && x.failed.stage == stageSend { // most likely the upstream had ended, and the next attempt opens a new one
 		return nil
 	}
 	x.pause = min(max(2*x.pause, firstPause), mostPause)
@@ -216,7 +219,7 @@ func (x *exchange) backOff() error {
 	}
 }
 
-// lastError returns the error of the previous attempt, or err if there was none.
+// lastError returns the error of the previous attempt, or err if this is the first one.
 func (x *exchange) lastError(err error) error {
 	if x.failed == nil {
 		return err
@@ -225,7 +228,8 @@ func (x *exchange) lastError(err error) error {
 	return x.failed.err
 }
 
-// ensureReady starts the machine if necessary and waits until it accepts connections.
+// ensureReady makes the machine's worker start the machine if necessary, and waits until the
+// machine accepts connections.
 func (p *Proxy) ensureReady(x *exchange, t *attempt) (err error) {
 	if !p.waitLimit.enter(x.target) {
 		return &statusError{status: http.StatusServiceUnavailable, text: "too many requests are waiting for a machine of this app"}
@@ -253,7 +257,7 @@ func (p *Proxy) ensureReady(x *exchange, t *attempt) (err error) {
 	return err
 }
 
-// send sends the request and waits for the head of the reply.
+// send sends the request and waits for the header of the reply.
 func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response, error) {
 	var on atomic.Pointer[trackedConn]
 	var before atomic.Int64
@@ -281,8 +285,8 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 	span.End(err)
 	if t.conn = on.Load(); t.conn != nil {
 		c := t.conn
-		// Other requests on a shared HTTP/2 connection count as well, which errs on the
-		// safe side.
+		// This includes bytes of other requests on a shared HTTP/2 connection. Then sent may be
+		// true although nothing of this request was sent, which is the safe side.
 		t.sent = c.written.Load() > before.Load()
 	}
 	t.early = early.Load()
@@ -290,7 +294,7 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 		return resp, errConnectionShare()
 	}
 	if err != nil && isClosed(t.upstream) {
-		err = bourse.Errorf(bourse.CodeUnavailable, "lost the connection to the machine: %s", err) // not a timeout of ours
+		err = bourse.Errorf(bourse.CodeUnavailable, "lost the connection to the machine: %s", err) // not one of the proxy's timeouts, even if it is a timeout
 	}
 	return resp, err
 }
@@ -309,7 +313,7 @@ func isClosed(w Upstream) bool {
 // [backendError]. Further calls do nothing.
 func (t *attempt) done(failed error) {
 	if t.transport != nil && failed != nil && !errors.Is(failed, context.Canceled) {
-		t.transport.CloseIdleConnections() // they may be broken, too
+		t.transport.CloseIdleConnections() // the remaining idle connections may be broken, too
 	}
 	if t.endUse != nil {
 		t.endUse()
@@ -321,7 +325,7 @@ func (t *attempt) done(failed error) {
 	}
 }
 
-// retryReason returns the metrics label for a retry after this attempt.
+// retryReason returns the metrics label that says why a request is sent again after this attempt.
 func (t *attempt) retryReason() string {
 	switch {
 	case t.stage == stageUse:
@@ -332,7 +336,7 @@ func (t *attempt) retryReason() string {
 	return "lost"
 }
 
-// waitLimit bounds the number of requests that wait for machines of one target.
+// waitLimit limits how many requests wait for machines of one target.
 type waitLimit struct {
 	most int
 
@@ -340,7 +344,8 @@ type waitLimit struct {
 	targets map[route.Key]int
 }
 
-// enter counts a request, or returns false if the limit is reached.
+// enter counts a request that waits for a machine of the target. It returns false if the limit is
+// reached.
 func (w *waitLimit) enter(t *route.Target) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxMemoryBody is the number of bytes of a body that are stored for further attempts if
-// there are no spools.
+// maxMemoryBody is the maximum number of bytes of a body that are stored for further attempts if
+// the proxy has no spools.
 const maxMemoryBody = 64 << 10
 
 var (
@@ -20,9 +20,10 @@ var (
 	errBodyEnded     = errors.New("the request has ended")
 )
 
-// bodyStore stores the part of a body that has been read. It is not safe for concurrent use.
+// bodyStore stores the beginning of a request's body, as far as it has been read. It is not safe
+// for concurrent use.
 type bodyStore interface {
-	Append(p []byte) error // after an error nothing is stored
+	Append(p []byte) error // after an error, nothing is stored anymore
 	ReadAt(p []byte, at int64) (int, error)
 	Close()
 }
@@ -35,35 +36,35 @@ func (p *Proxy) newBodyStore() bodyStore {
 	return &memoryBody{}
 }
 
-// body is a request body that successive attempts can read from its start. As long as its
-// store accepts the data, everything read from the client is stored until the client
-// receives a reply. A failed attempt may still be reading when the next attempt begins; the
-// lock ensures that its data is stored, too.
+// body is a request's body. Each attempt can read it from its start, because everything that is
+// read from the client is stored until the client receives a reply. This ends early if the store no
+// longer accepts the data. An attempt that failed may still be reading when the next one begins;
+// the lock ensures that its data is stored, too.
 type body struct {
 	from    io.ReadCloser
 	control *http.ResponseController
 	stalled time.Duration
-	timed   bool // we set the connection's read deadline while the body is read
+	timed   bool // the proxy sets the connection's read deadline while it reads the body
 
 	ended     atomic.Bool
-	settled   atomic.Bool // there will be no other attempt
-	broken    atomic.Bool // the client failed to send the whole body
+	settled   atomic.Bool // there will be no further attempt
+	broken    atomic.Bool // the client did not send the whole body
 	allRead   atomic.Bool // the client has sent the whole body
 	read      atomic.Int64
 	discarded atomic.Pointer[error] // why the body is no longer stored; nil: it is stored
 
 	mu     sync.Mutex  // held while reading from the client
-	store  bodyStore   // data read so far
-	newest *bodyReader // reader of the latest attempt
-	err    error       // error or io.EOF that ended reading from the client
+	store  bodyStore   // the data read so far
+	newest *bodyReader // the reader of the latest attempt
+	err    error       // error with which reading from the client ended, including io.EOF
 	late   bool        // err is a timeout
-	timeAt time.Time   // when the read deadline was last set
+	timeAt time.Time   // time when the read deadline was last set
 }
 
-// reader returns a reader of the whole body for one attempt.
+// reader returns a reader for one attempt, which reads the body from its start.
 func (b *body) reader() *bodyReader { return &bodyReader{body: b} }
 
-// unread reports whether no byte has been read from the client.
+// unread reports whether no byte of the body has been read from the client.
 func (b *body) unread() bool { return b == nil || b.read.Load() == 0 }
 
 // complete reports whether the whole body has been read from the client.
@@ -72,7 +73,7 @@ func (b *body) complete() bool { return b == nil || b.allRead.Load() }
 // replayable reports whether another attempt can read the body from its start.
 func (b *body) replayable() bool { return b == nil || b.discarded.Load() == nil }
 
-// replayError returns why the body is not replayable, or nil if it is.
+// replayError returns the reason why the body is not replayable, or nil if it is.
 func (b *body) replayError() error {
 	if b.replayable() {
 		return nil
@@ -80,7 +81,7 @@ func (b *body) replayError() error {
 	return *b.discarded.Load()
 }
 
-// settle declares the current attempt the last one. The stored data is released once that
+// settle declares that the current attempt is the last one. The stored data is released once that
 // attempt has read it.
 func (b *body) settle() {
 	if b != nil {
@@ -89,8 +90,8 @@ func (b *body) settle() {
 	}
 }
 
-// clientFault returns the error to report if the client failed to send the whole body, and
-// nil otherwise.
+// clientFault returns an error for the client if the client did not send the whole body, and
+// otherwise nil.
 func (b *body) clientFault() error {
 	if b == nil || !b.broken.Load() {
 		return nil
@@ -103,14 +104,14 @@ func (b *body) clientFault() error {
 	return &statusError{status: http.StatusBadRequest, text: "the request's body is malformed or incomplete", err: b.err}
 }
 
-// end makes all further reads fail.
+// end makes all further reads fail, and releases the stored data.
 func (b *body) end() {
 	b.ended.Store(true)
 	b.release()
 }
 
-// release discards stored data that nobody will read again. If a read is waiting for the
-// client, release does nothing; that read calls release when it returns.
+// release discards the stored data if nobody will read it again. It has no effect while a read is
+// waiting for the client; that read calls release when it returns.
 func (b *body) release() {
 	if b.mu.TryLock() {
 		if b.ended.Load() || b.newest == nil || b.newest.at == b.read.Load() {
@@ -171,7 +172,7 @@ func (r *bodyReader) next(p []byte) (n int, err error) {
 // next reads more data from the client and stores it.
 func (b *body) next(p []byte) (int, error) {
 	if now := time.Now(); b.timed && now.Sub(b.timeAt) > b.stalled/8 {
-		_ = b.control.SetReadDeadline(now.Add(b.stalled)) // not every ResponseWriter supports deadlines
+		_ = b.control.SetReadDeadline(now.Add(b.stalled)) // ignore the error, because not every ResponseWriter supports deadlines
 		b.timeAt = now
 	}
 	n, err := b.from.Read(p)
@@ -192,12 +193,12 @@ func (b *body) next(p []byte) (int, error) {
 		b.late = isTimeout(err)
 	}
 	if b.err = err; err != nil && b.timed {
-		_ = b.control.SetReadDeadline(time.Time{}) // the server now waits for the next request
+		_ = b.control.SetReadDeadline(time.Time{}) // from now on, the server waits for the next request
 	}
 	return n, err
 }
 
-// memoryBody is a bodyStore in memory. It stores up to maxMemoryBody bytes.
+// memoryBody is a bodyStore in memory. It stores at most maxMemoryBody bytes.
 type memoryBody struct{ bytes []byte }
 
 // Append implements bodyStore.

@@ -15,26 +15,26 @@ import (
 	"github.com/bourse-dev/bourse/internal/trace"
 )
 
-// BrokerOrders has a broker place the orders, so that a proxy needs no permission to place
-// orders itself.
+// BrokerOrders makes a broker place the orders of a proxy. The proxy therefore needs no permission
+// to place orders itself.
 type BrokerOrders struct {
 	Fabric  fabric.Fabric
 	Members func() []bourse.Member
-	ByTag   func(bourse.WorkerTag) (bourse.Member, bool) // the worker that has a tag
+	ByTag   func(bourse.WorkerTag) (bourse.Member, bool) // returns the worker with the given tag
 }
 
 var _ Orders = BrokerOrders{}
 
 const (
-	maxBrokers       = 3        // asked for one order, one after the other
-	maxFailoverReply = 64 << 10 // bytes of a broker's reply
+	maxBrokers       = 3        // number of brokers that are asked for one order, one after the other
+	maxFailoverReply = 64 << 10 // maximum size of a broker's reply, in bytes
 )
 
-// Order implements Orders. It asks a second broker only if the first has not received the
-// request, so that at most one machine is created. All proxies ask the same broker first.
+// Order implements Orders. It asks another broker only if the previous one has not received the
+// request, so that at most one machine is created. All proxies ask the brokers in the same order.
 func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.MachineID) (out fabric.FailoverOrder, err error) {
 	err = bourse.Errorf(bourse.CodeUnavailable, "no broker is known")
-	owner, _ := o.ByTag(like.Tag()) // if it is unknown, the broker replies not_found
+	owner, _ := o.ByTag(like.Tag()) // if the worker is unknown, the broker replies not_found
 	brokers := slices.DeleteFunc(o.Members(), func(m bourse.Member) bool { return m.Role != bourse.RoleBroker })
 	sortBrokers(brokers, app, owner.Region)
 	for _, to := range brokers[:min(len(brokers), maxBrokers)] {
@@ -49,9 +49,9 @@ func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.Machine
 	return out, err
 }
 
-// sortBrokers sorts brokers in the order in which they are asked for a machine of an app:
-// those in the machine's region first, and otherwise by a hash that is the same at every
-// proxy and differs for every app.
+// sortBrokers sorts brokers in the order in which they are asked for a machine of an app. Brokers
+// in the machine's region come first. Otherwise the order depends on a hash, which is the same at
+// every proxy, but differs from app to app.
 func sortBrokers(brokers []bourse.Member, app string, region bourse.Region) {
 	type rank struct {
 		far  bool

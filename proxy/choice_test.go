@@ -30,7 +30,8 @@ func (b balanced) Acquire(ctx context.Context, t *route.Target, w proxy.Criteria
 	return turn, nil
 }
 
-// named returns machines in the given regions that reply with their names.
+// named returns a world with one machine in each of the given regions. The machines are numbered
+// from 1 and reply with their numbers.
 func named(t *testing.T, regions ...bourse.Region) *world {
 	var all []http.Handler
 	for i := range regions {
@@ -83,7 +84,8 @@ func TestClientChooses(t *testing.T) {
 	}
 }
 
-// TestForced checks that a client that insists on a machine has only that machine retried.
+// TestForced checks that, if a client insists on a machine, the request is retried on this machine
+// only.
 func TestForced(t *testing.T) {
 	w := named(t, "gru", "gru")
 	id := w.target.Backends[1].Machine
@@ -102,8 +104,8 @@ func TestForced(t *testing.T) {
 	}
 }
 
-// TestWorkerRestarts checks that requests wait for a worker whose daemon restarts, for a
-// limited time.
+// TestWorkerRestarts checks that requests wait for a worker whose daemon is restarted, but only for
+// a limited time.
 func TestWorkerRestarts(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		w := named(t, "gru")
@@ -125,8 +127,8 @@ func TestWorkerRestarts(t *testing.T) {
 	}
 }
 
-// TestAWorkerIsBackWithAnotherWay checks that a failed connection is retried, however long
-// the request has already waited for its worker.
+// TestAWorkerIsBackWithAnotherWay checks that a failed connection is retried, however long the
+// request has already waited for the machine's worker.
 func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
 	w := named(t, "gru")
 	id := w.target.Backends[0].Machine
@@ -137,7 +139,7 @@ func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
 		switch n := n.Add(1); {
 		case n <= 8:
 			return bourse.Errorf(bourse.CodeUnavailable, "worker w1 does not answer")
-		case n > 9: // Dial has failed
+		case n > 9: // dialing has failed
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.upstreams[id] = good
@@ -151,8 +153,8 @@ func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
 	}
 }
 
-// TestWokenAgain checks that any request restarts a machine that was stopped while
-// connections to it were kept open.
+// TestWokenAgain checks that any request restarts a machine that was stopped while connections to
+// it were kept open.
 func TestWokenAgain(t *testing.T) {
 	w := named(t, "gru")
 	id := w.target.Backends[0].Machine
@@ -161,7 +163,7 @@ func TestWokenAgain(t *testing.T) {
 	w.use = func(context.Context, bourse.MachineID) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if len(w.uses) > 1 { // Dial has failed, so the worker was asked
+		if len(w.uses) > 1 { // dialing has failed, so the worker was asked again
 			w.upstreams[id] = good
 		}
 		return nil
@@ -172,8 +174,8 @@ func TestWokenAgain(t *testing.T) {
 	}
 }
 
-// TestHardLimit checks that a machine never has more requests than its hard limit, and that
-// all requests are answered.
+// TestHardLimit checks that no machine has more requests than its hard limit, and that all requests
+// are answered.
 func TestHardLimit(t *testing.T) {
 	const most, n = 3, 60
 	var at, over atomic.Int32
@@ -194,8 +196,8 @@ func TestHardLimit(t *testing.T) {
 	}
 }
 
-// crowd makes n concurrent requests, all of which must be answered. It bypasses client
-// connections, because the test's host may not allow as many.
+// crowd makes n concurrent requests, all of which must be answered. It does not use client
+// connections, because the host of the test may not allow that many.
 func (w *world) crowd(n int) {
 	w.t.Helper()
 	h := w.proxy.Handler(proxy.Listener{Port: 80})
@@ -213,11 +215,12 @@ func (w *world) crowd(n int) {
 	all.Wait()
 }
 
-// TestWake checks that a single start answers any number of requests for a stopped machine.
+// TestWake checks that starting a stopped machine once is enough to answer any number of requests
+// for it.
 func TestWake(t *testing.T) {
 	const n = 5000
 	w := named(t, "gru")
-	w.target.Port.HTTP.H2Backend = true // few connections for all requests
+	w.target.Port.HTTP.H2Backend = true // so that a few connections are enough for all requests
 	w.target.Backends[0].State = bourse.StateStopped
 	awake := make(chan struct{})
 	w.use = func(ctx context.Context, _ bourse.MachineID) error {

@@ -14,14 +14,14 @@ import (
 // minCompressed is the minimum length of a body, in bytes, that is worth compressing.
 const minCompressed = 860
 
-// compressible lists media types that are worth compressing, in addition to text/*.
+// compressible contains the media types, in addition to text/*, that are worth compressing.
 var compressible = []string{
 	"application/json", "application/javascript", "application/xml", "application/xhtml+xml", "application/rss+xml", "application/atom+xml",
 	"application/manifest+json", "application/ld+json", "application/problem+json", "application/wasm", "application/x-ndjson", "image/svg+xml",
 }
 
-// compress makes the reply's body gzip-compressed if the client accepts that and it is
-// worthwhile.
+// compress compresses the body of a reply with gzip if the client accepts that and the body is
+// worth compressing.
 func compress(in *http.Request, resp *http.Response) {
 	h := resp.Header
 	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
@@ -43,7 +43,7 @@ func compress(in *http.Request, resp *http.Response) {
 	h.Del("Content-Length")
 	h.Del("Accept-Ranges")
 	if tag := h.Get("Etag"); tag != "" && !strings.HasPrefix(tag, "W/") {
-		h.Set("Etag", "W/"+tag) // the representation differs byte by byte
+		h.Set("Etag", "W/"+tag) // a weak tag, because the bytes of the body change
 	}
 	resp.Body = &compressed{from: resp.Body, flush: resp.ContentLength < 0}
 	resp.ContentLength = -1
@@ -60,7 +60,8 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// acceptsGzip reports whether a client accepts gzip with a weight above 0.
+// acceptsGzip reports whether a client accepts gzip, which means that it lists gzip with a weight
+// above 0.
 func acceptsGzip(h http.Header) bool {
 	for _, v := range h.Values("Accept-Encoding") {
 		for part := range strings.SplitSeq(v, ",") {
@@ -83,20 +84,20 @@ var writers = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressed compresses a body while it is read. If flush is set, each chunk is passed on
-// as soon as it arrives.
+// compressed is a body that is compressed while it is read. If flush is set, each chunk of data can
+// be read as soon as it arrives.
 type compressed struct {
 	from  io.ReadCloser
 	flush bool
 
 	w   *gzip.Writer
-	buf []byte // data from the machine
+	buf []byte // data from the machine, not compressed yet
 	out []byte // compressed data
 	at  int    // read position in out
 	err error
 }
 
-// Write receives the compressor's output.
+// Write receives the output of the compressor.
 func (c *compressed) Write(p []byte) (int, error) { c.out = append(c.out, p...); return len(p), nil }
 
 // Read implements io.Reader.
@@ -109,7 +110,7 @@ func (c *compressed) Read(p []byte) (int, error) {
 	for c.at == len(c.out) && c.err == nil {
 		c.out, c.at = c.out[:0], 0
 		n, err := c.from.Read(c.buf)
-		_, _ = c.w.Write(c.buf[:n]) // writes to memory
+		_, _ = c.w.Write(c.buf[:n]) // cannot fail, because it writes to memory
 		switch c.err = err; {
 		case err == io.EOF:
 			_ = c.w.Close()

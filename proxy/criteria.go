@@ -9,11 +9,11 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// maxRegions bounds the number of regions in a client's list.
+// maxRegions is the maximum number of regions in a client's list.
 const maxRegions = 64
 
-// criteriaOf reads the headers with which a client selects machines. A forced machine or
-// region takes precedence over a preferred one. Errors: invalid; unavailable if no machine
+// criteriaOf reads the headers with which a client selects machines. If a header forces a machine
+// or region, headers that only prefer one are ignored. Errors: invalid; unavailable if no machine
 // meets a forced criterion.
 func criteriaOf(h http.Header, t *route.Target) (w Criteria, err error) {
 	if id := h.Get("Fly-Prefer-Instance-Id"); id != "" {
@@ -29,7 +29,7 @@ func criteriaOf(h http.Header, t *route.Target) (w Criteria, err error) {
 	case w.Only && !known:
 		return w, bourse.Errorf(bourse.CodeUnavailable, "machine %s does not serve this app and port", w.Instance)
 	case w.Instance != "" && w.Instance.Validate() != nil:
-		w.Instance = "" // ignore an invalid preference
+		w.Instance = "" // ignore a preference that is invalid
 	}
 	list := h.Get("Fly-Prefer-Region")
 	if force := h.Get("Fly-Force-Region"); force != "" {
@@ -41,8 +41,8 @@ func criteriaOf(h http.Header, t *route.Target) (w Criteria, err error) {
 	return w, nil
 }
 
-// regionsOf parses a list of regions and region groups ("us"), in order of preference. It
-// omits regions in which the target has no machine.
+// regionsOf parses a list of regions and groups of regions (such as "us"), in order of preference.
+// It omits regions in which the target has no machine.
 func regionsOf(list string, t *route.Target) (out [][]bourse.Region) {
 	if list == "" {
 		return nil
@@ -60,7 +60,7 @@ func regionsOf(list string, t *route.Target) (out [][]bourse.Region) {
 		}
 		choices, err := bourse.ParseRegions(word, known)
 		if err != nil {
-			continue // no machine in that region
+			continue // the target has no machine in this region
 		}
 		for _, c := range choices {
 			out = append(out, c)

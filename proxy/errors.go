@@ -14,7 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// statusError is an error with its own HTTP status. The request is not tried again.
+// statusError is an error for which the client receives a specific HTTP status. The request is not
+// sent again.
 type statusError struct {
 	status int
 	text   string
@@ -24,11 +25,11 @@ type statusError struct {
 // Error implements error.
 func (r *statusError) Error() string { return r.text }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause, or nil.
 func (r *statusError) Unwrap() error { return r.err }
 
-// isTimeout reports whether err results from one of the proxy's own time limits. A timeout
-// of the kernel does not count: it means that the other host is unreachable.
+// isTimeout reports whether err is caused by one of the proxy's own time limits. A timeout in the
+// kernel does not count, because it means that the other host is unreachable.
 func isTimeout(err error) bool {
 	if errors.Is(err, syscall.ETIMEDOUT) {
 		return false
@@ -37,9 +38,8 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) || bourse.CodeOf(err) == bourse.CodeTimeout
 }
 
-// describe returns the status and text to send to the client. The text contains no
-// addresses, no names that belong to other tenants, and no cause that only the log should
-// have.
+// describe returns the status and the text that the client receives for an error. The text contains
+// no addresses, no names that belong to other tenants, and no causes, which belong in the log only.
 func (x *exchange) describe(err error) (status int, text string) {
 	if r, ok := errors.AsType[*statusError](err); ok {
 		return r.status, r.text
@@ -85,8 +85,8 @@ type errorBody struct {
 	RequestID string `json:"request_id"`
 }
 
-// writeError sends the client an error. If part of a reply was already sent, it aborts the
-// connection instead.
+// writeError sends an error to the client. If a part of a reply has already been sent, it aborts
+// the connection instead.
 func (p *Proxy) writeError(x *exchange, err error) {
 	x.err = err
 	if x.out.status != 0 {
@@ -94,12 +94,12 @@ func (p *Proxy) writeError(x *exchange, err error) {
 	}
 	status, text := x.describe(err)
 	if status == statusClientClosed {
-		panic(http.ErrAbortHandler) // nobody would read it
+		panic(http.ErrAbortHandler) // nobody would read the error
 	}
 	h := x.out.Header()
 	clear(h)
 	p.addProxyHeaders(&x.request, cmp.Or(x.target, x.requested), h)
-	h.Set("Fly-Request-Id", x.id) // always set on the proxy's own replies
+	h.Set("Fly-Request-Id", x.id) // the proxy's own replies always have this header
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if status == http.StatusServiceUnavailable {
@@ -127,22 +127,22 @@ func acceptsJSON(h http.Header) bool {
 	return strings.Contains(accept, "json") && !strings.Contains(accept, "text/html")
 }
 
-// fault is the party responsible for a failed attempt.
+// fault tells who is responsible for a failed attempt.
 type fault string
 
-// The faults.
+// Faults.
 const (
-	// clientFault: the client disconnected, its body is malformed or late, or the
-	// connection broke before the machine had the whole request.
+	// clientFault means that the client disconnected, that its body is malformed or late, or that
+	// the connection broke before the machine had the whole request.
 	clientFault fault = "client"
-	// proxyFault: a limit of this proxy was reached, or no machine was tried.
+	// proxyFault means that a limit of this proxy was reached, or that no machine was tried.
 	proxyFault fault = "proxy"
-	// machineFault: the machine, its worker, or the network in between failed.
+	// machineFault means that the machine, its worker, or the network in between failed.
 	machineFault fault = "machine"
 )
 
-// faultOf classifies the error of an attempt. It is the only function that does so: an
-// attempt marks its machine as failed exactly if the fault is the machine's.
+// faultOf determines who is responsible for the error of an attempt. No other function does so, and
+// a machine is marked as failed if and only if faultOf returns machineFault.
 func faultOf(r *request, t *attempt, err error) fault {
 	switch _, refused := errors.AsType[*statusError](err); {
 	case refused || t.stage == stageChoose || t.conn.isShed():
@@ -152,13 +152,13 @@ func faultOf(r *request, t *attempt, err error) fault {
 	case t.upstream != nil && isClosed(t.upstream):
 		return machineFault
 	case t.sent && !r.body.complete():
-		return clientFault // a machine may give up on a slow client
+		return clientFault // the machine may have given up on a slow client
 	}
 	return machineFault
 }
 
-// backendError returns the error that the balancer receives for an attempt that ended with
-// err. It returns context.Canceled if the error does not count against the machine.
+// backendError returns the error that the balancer receives about an attempt that ended with err.
+// It is context.Canceled if the machine is not responsible.
 func backendError(r *request, t *attempt, err error) error {
 	if err == nil || faultOf(r, t, err) == machineFault {
 		return err

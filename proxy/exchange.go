@@ -13,43 +13,43 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// exchange is one request and its reply. Only the request's goroutine uses it.
+// exchange is a request together with its reply. Only the goroutine of the request uses it.
 type exchange struct {
 	request
 	routing
 	outcome
 }
 
-// request is the client's request. It does not change after the first attempt begins.
+// request is the client's request. It does not change once the first attempt has begun.
 type request struct {
 	id        string
 	began     time.Time
 	listener  Listener
 	in        *http.Request
 	client    client
-	requested *route.Target // target that the client requested; nil: unknown
-	body      *body         // nil: none
+	requested *route.Target // the target that the client requested; nil: none was found
+	body      *body         // nil: the request has no body
 }
 
-// routing determines where the next attempt goes. A failed attempt, a replay or a newly
-// ordered machine changes it.
+// routing determines where the next attempt is sent. It is changed by a failed attempt, by a
+// replay, and when a machine was ordered.
 type routing struct {
 	target        *route.Target
 	criteria      Criteria
-	tries         int       // attempts at this target, except those that only waited for a worker
-	readyDeadline time.Time // deadline for machines to become ready; zero: not set yet
-	failed        *attempt  // previous failed attempt at this target; nil: none
+	tries         int       // number of attempts at this target, without those that only waited for a worker
+	readyDeadline time.Time // deadline by which machines must be ready; zero: not set yet
+	failed        *attempt  // the previous attempt at this target, which failed; nil: there was none
 	pause         time.Duration
 	ordered       bool // a machine on another host was ordered for this request
 	replay        replayState
 }
 
-// outcome collects the results of the attempts, for the client, the access log, metrics and
-// traces.
+// outcome contains the results of the attempts. They are needed for the client, the access log,
+// metrics and traces.
 type outcome struct {
 	out      *response
 	attempts int
-	latest   *attempt      // attempt whose failure is reported; nil: there was no attempt
+	latest   *attempt      // the attempt whose result is reported; nil: there was no attempt
 	waited   time.Duration // time spent waiting for a slot
 	used     time.Duration // time spent waiting for machines to become ready
 	reply    io.Closer     // body of the machine's reply; closing it ends the attempt
@@ -73,19 +73,20 @@ func (r *request) app() string {
 	return string(r.requested.App.Name)
 }
 
-// secure reports whether the client's connection is encrypted, as far as known.
+// secure reports whether the client's connection is encrypted, as far as the proxy knows.
 func (r *request) secure() bool { return r.client.proto == "https" }
 
 // clientLeft reports whether the client has disconnected.
 func (r *request) clientLeft() bool { return errors.Is(r.in.Context().Err(), context.Canceled) }
 
-// setTarget directs the next attempts to a target and resets the state of earlier attempts.
+// setTarget makes t the target of further attempts. It resets the state that belongs to earlier
+// attempts.
 func (c *routing) setTarget(t *route.Target, want Criteria) {
 	c.target, c.criteria = t, want
 	c.tries, c.failed, c.readyDeadline = 0, nil, time.Time{}
 }
 
-// follow directs the next attempts to the destination of a replay.
+// follow makes the destination of a replay the target of further attempts.
 func (c *routing) follow(dest replay.Destination) {
 	want := Criteria{Instance: dest.Prefer, Force: len(dest.Regions) > 0}
 	if dest.Instance != "" {
@@ -113,8 +114,8 @@ func (o *outcome) machine() bourse.MachineID {
 	return o.latest.backend.Machine
 }
 
-// code returns the status sent to the client, or, as in nginx, 499 if the client
-// disconnected before there was a status.
+// code returns the status that was sent to the client. If the client disconnected before a status
+// was sent, it returns 499, as nginx does.
 func (o *outcome) code() int {
 	switch {
 	case o.out.status != 0:

@@ -12,26 +12,26 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Orders places orders for machines on other hosts when a request finds no machine that can
-// start.
+// Orders places orders for machines on other hosts, for requests that find no machine that can be
+// started.
 type Orders interface {
-	// Order orders a copy of the machine like, which belongs to the app with the given id,
-	// on another host. The copy is started. The order's id is returned even with an error,
-	// if the order got one. Concurrent calls from several proxies return the same machine
-	// if possible. It may return any error code; insufficient_capacity means that no worker
-	// accepted the order.
+	// Order orders a copy of the machine like on another host, and the copy is started. app is the
+	// ID of the app to which like belongs. If the order got an ID, the result contains it even if
+	// there is an error. Concurrent calls from several proxies return the same machine if possible.
+	// Order may return any error code; insufficient_capacity means that no worker accepted the
+	// order.
 	Order(ctx context.Context, app string, like bourse.MachineID) (fabric.FailoverOrder, error)
 }
 
-// The result of an order is reused by further requests for the same target: a machine until
-// it appears in the routing table, a refusal so that not every request repeats the order.
+// How long further requests for a target use the result of an order. After that, a new machine is
+// in the routing table. A refusal is reused so that not every request places another order.
 const (
 	orderValidity   = 10 * time.Second
 	refusalValidity = time.Second
-	maxOrders       = 64 // in progress, for all targets
+	maxOrders       = 64 // limit on orders in progress for all targets together
 )
 
-// orders ensures that each target has at most one order in progress, however many requests
+// orders ensures that there is at most one order in progress for each target, however many requests
 // wait for it.
 type orders struct {
 	mu         sync.Mutex
@@ -43,11 +43,11 @@ type failoverOrder struct {
 	done  chan struct{} // closed when the other fields are set
 	got   fabric.FailoverOrder
 	err   error
-	until time.Time // when the result expires; zero while the order is in progress
+	until time.Time // when the result is no longer reused; zero while the order is in progress
 }
 
-// join returns the current order of a target. If first is true, the caller must execute the
-// order. It returns nil if too many orders are in progress.
+// join returns the current order for a target. If first is true, the caller must place the order.
+// If too many orders are in progress, join returns nil.
 func (o *orders) join(k route.Key, now time.Time) (s *failoverOrder, first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +57,7 @@ func (o *orders) join(k route.Key, now time.Time) (s *failoverOrder, first bool)
 	if o.inProgress == maxOrders {
 		return nil, false
 	}
-	for k, s := range o.byTarget { // only a few, because each expires within seconds
+	for k, s := range o.byTarget { // the map is small, because each result expires within seconds
 		if !s.until.IsZero() && !now.Before(s.until) {
 			delete(o.byTarget, k)
 		}
@@ -84,9 +84,9 @@ func (o *orders) end(s *failoverOrder, got fabric.FailoverOrder, err error) {
 	close(s.done)
 }
 
-// failover orders a machine on another host if the request found no machine because their
-// hosts are full. It reports whether the request should be sent to that machine. A non-nil
-// error replaces the error of the failed attempt.
+// failover orders a machine on another host if the request cannot be served because the hosts of
+// its machines are full. It reports whether the request should be sent to the new machine. If the
+// error is not nil, it replaces the error of the failed attempt.
 func (p *Proxy) failover(x *exchange, t *attempt) (bool, error) {
 	if p.Orders == nil || bourse.CodeOf(t.err) != bourse.CodeInsufficient || t.stage == stageSend || x.ordered || x.criteria.Only || x.clientLeft() || x.replay.expired() {
 		return false, nil
@@ -101,7 +101,8 @@ func (p *Proxy) failover(x *exchange, t *attempt) (bool, error) {
 		return false, nil
 	}
 	if first {
-		// If this client disconnects, other requests still need the machine.
+		// Continue even if this client disconnects, because other requests may wait for the
+		// machine.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.in.Context()), p.Limits.Ready)
 		ctx, span := trace.Start(ctx, "order")
 		got, err := p.Orders.Order(ctx, x.target.App.ID, like.Machine)

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Handler returns the HTTP handler of a listener.
+// Handler returns the HTTP handler for the requests of a listener.
 func (p *Proxy) Handler(l Listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{request: request{id: newID(), began: time.Now(), listener: l, in: r, client: p.clientOf(r)}}
@@ -22,7 +22,7 @@ func (p *Proxy) Handler(l Listener) http.Handler {
 			p.startSpan(x)
 		}
 		p.open.Add(1)
-		defer p.end(x) // also runs after a panic that aborts the connection
+		defer p.end(x) // runs even after a panic that aborts the connection
 		p.serve(x)
 	})
 }
@@ -48,7 +48,7 @@ func (p *Proxy) serve(x *exchange) {
 	r := x.in.WithContext(context.WithValue(x.in.Context(), exchangeKey{}, x))
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
 		control := http.NewResponseController(x.out)
-		_ = control.EnableFullDuplex() // otherwise a reply that begins early would consume part of the body
+		_ = control.EnableFullDuplex() // otherwise the server would consume a part of the body when a reply begins early
 		x.body = &body{store: p.newBodyStore(), from: r.Body, control: control, stalled: p.Limits.Stall, timed: r.ProtoMajor == 1 || r.ContentLength > 0}
 		r.Body = x.body.reader()
 		defer x.body.end()
@@ -56,7 +56,7 @@ func (p *Proxy) serve(x *exchange) {
 	p.reverse.ServeHTTP(x.out, r)
 }
 
-// find looks up the app that the request is for.
+// find determines the app to which the request is addressed.
 func (p *Proxy) find(x *exchange) (host string, err error) {
 	if x.in.Method == http.MethodConnect {
 		return "", &statusError{status: http.StatusMethodNotAllowed, text: "this proxy does not support CONNECT"}
@@ -75,7 +75,7 @@ func (p *Proxy) find(x *exchange) (host string, err error) {
 func (p *Proxy) end(x *exchange) {
 	p.open.Add(-1)
 	if x.reply != nil {
-		_ = x.reply.Close() // a failed protocol upgrade does not close it
+		_ = x.reply.Close() // a failed protocol upgrade does not close the body
 	}
 	took := time.Since(x.began)
 	if x.requested != nil {
@@ -87,7 +87,7 @@ func (p *Proxy) end(x *exchange) {
 	p.logAccess(x, took)
 }
 
-// redirect redirects the client to the same URL with the https scheme.
+// redirect redirects the client to the same URL with scheme https.
 func (p *Proxy) redirect(x *exchange, host string) {
 	if port := x.listener.HTTPSPort; port != 0 && port != 443 {
 		host = net.JoinHostPort(host, strconv.Itoa(port))
@@ -99,12 +99,12 @@ func (p *Proxy) redirect(x *exchange, host string) {
 	x.out.WriteHeader(http.StatusMovedPermanently)
 }
 
-// maxUnknown bounds the number of requests that wait for an unknown host name to appear.
+// maxUnknown is the maximum number of requests that wait until an unknown host name appears.
 const maxUnknown = 1024
 
-// lookUp returns the target of a host name and port. It waits briefly for an unknown name
-// to appear, because a caller that was just told that its machine exists may send a request
-// before the view has delivered the machine to this proxy.
+// lookUp returns the target of a host name and port. If the name is unknown, it waits briefly until
+// the name appears: a caller may have just created a machine that the view has not delivered to
+// this proxy yet.
 func (p *Proxy) lookUp(ctx context.Context, host string, port int) (*route.Target, error) {
 	changed := p.Routes.Changed()
 	t, err := p.Routes.Find(host, port)
@@ -130,9 +130,9 @@ func (p *Proxy) lookUp(ctx context.Context, host string, port int) (*route.Targe
 	}
 }
 
-// NewServer returns an HTTP server with limits suitable for untrusted clients. It supports
-// HTTP/1.1, and HTTP/2 with and without TLS. There is no limit on the total duration of a
-// request or reply, because bodies may take any time as long as bytes flow.
+// NewServer returns an HTTP server with limits that are suitable for untrusted clients. It supports
+// HTTP/1.1, and HTTP/2 with and without TLS. The total duration of a request or reply is not
+// limited, because a body may take any time as long as bytes flow.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	var speaks http.Protocols
 	speaks.SetHTTP1(true)
@@ -150,6 +150,6 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 			PingTimeout:          15 * time.Second,
 			WriteByteTimeout:     time.Minute,
 		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // malformed requests of arbitrary clients are not worth more than debug
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients may send any number of malformed requests
 	}
 }

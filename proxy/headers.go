@@ -12,27 +12,27 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// proxyHeaders lists the request headers that only a proxy may set. They are removed from
-// clients' requests, including variants with _ in place of -, which programs that read
-// headers as variables (CGI, WSGI) cannot tell apart.
+// proxyHeaders contains the request headers that only a proxy may set. They are removed from the
+// requests of clients. So are variants with _ instead of -, because programs that read headers as
+// variables (CGI, WSGI) cannot distinguish them.
 var proxyHeaders = map[string]bool{
 	"Fly-Client-Ip": true, "Fly-Forwarded-Port": true, "Fly-Forwarded-Proto": true, "Fly-Forwarded-Ssl": true, "Fly-Region": true,
 	"Fly-Request-Id": true, "Fly-Replay-Src": true, "Fly-Replay-Failed": true, "Fly-Replay-Cache-Status": true, "Fly-Preferred-Instance-Unavailable": true,
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Ssl": true, "X-Forwarded-Host": true, "X-Real-Ip": true, "Forwarded": true,
 }
 
-// serverName identifies the proxy in Via headers.
+// serverName is the proxy's name in Via headers.
 const serverName = "bourse"
 
-// client describes the client of a request.
+// client describes the client that has sent a request.
 type client struct {
-	addr  string   // client address
-	chain []string // X-Forwarded-For, ending with the connection's own address
+	addr  string   // the client's address
+	chain []string // addresses in X-Forwarded-For; the last one is the address of the connection itself
 	proto string   // "https" or "http"
 }
 
-// clientOf determines the client of a request. If the connection comes from a trusted
-// address, the client is the last untrusted address in X-Forwarded-For.
+// clientOf determines which client has sent a request. If the connection comes from a trusted
+// address, the client is the last address in X-Forwarded-For that is not trusted.
 func (p *Proxy) clientOf(r *http.Request) client {
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Proxy) clientOf(r *http.Request) client {
 	c.chain = append(before, peer)
 	for _, addr := range slices.Backward(before) {
 		if _, err := netip.ParseAddr(addr); err != nil {
-			break // entries before this one come from the same untrusted source
+			break // all earlier entries were written by this address, which is not trusted
 		}
 		if c.addr = addr; !p.trusts(addr) {
 			break
@@ -77,10 +77,10 @@ func (p *Proxy) trusts(addr string) bool {
 	return slices.ContainsFunc(p.Trusted, func(of netip.Prefix) bool { return of.Contains(a) })
 }
 
-// rewrite turns a client's request into the request that is sent to machines.
+// rewrite converts a client's request to the request that is sent to a machine.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.Out.Context())
-	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // unchanged: machines decide how to parse it
+	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // not changed, because the machine decides how to parse it
 	pr.Out.URL.User = nil
 	pr.Out.Host = pr.In.Host
 	h := pr.Out.Header
@@ -111,17 +111,17 @@ func via(major, minor int) string {
 	return "." + strconv.Itoa(minor) + " " + serverName
 }
 
-// prepareRequest adapts a request to the machine of an attempt.
+// prepareRequest adapts a request to the machine to which an attempt sends it.
 func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts int) {
 	u := *out.URL
-	u.Scheme, u.Host = "http", "machine" // the transport connects to one machine only; Host stays the client's
+	u.Scheme, u.Host = "http", "machine" // the transport connects to only one machine; the header Host stays as the client sent it
 	out.URL = &u
 	upgrades := to.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil
 	if t.notPreferred != "" || attempts > 1 || upgrades {
-		out.Header = out.Header.Clone() // the previous attempt may still be sending it
+		out.Header = out.Header.Clone() // the previous attempt may still be sending the header
 		out.Header.Del("Fly-Preferred-Instance-Unavailable")
 	}
-	if upgrades { // HTTP/2 does not support upgrades, and servers may ignore them (RFC 9110, section 7.8)
+	if upgrades { // HTTP/2 has no upgrades, and servers may ignore them (RFC 9110, section 7.8)
 		out.Header.Del("Upgrade")
 		out.Header.Del("Connection")
 	}
@@ -130,7 +130,7 @@ func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts in
 	}
 }
 
-// modifyResponse turns a machine's reply into the reply that is sent to the client.
+// modifyResponse converts a machine's reply to the reply that is sent to the client.
 func (p *Proxy) modifyResponse(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
 	options := &x.target.Port.HTTP

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // limit is the time within which expected events must happen.
 const limit = 2 * time.Minute
 
-// world is a proxy in front of machines that are servers of the test.
+// world is a proxy, and machines that are servers of the test.
 type world struct {
 	t      *testing.T
 	target route.Target
@@ -40,16 +40,16 @@ type world struct {
 	mu        sync.Mutex
 	upstreams map[bourse.MachineID]*upstream
 	uses      []bourse.MachineID
-	use       func(context.Context, bourse.MachineID) error // nil: every machine is ready
-	failed    []bourse.MachineID                            // machines whose slots reported a failure
-	open      int                                           // slots and uses in progress
+	use       func(context.Context, bourse.MachineID) error // called by Use; nil: every machine is ready
+	failed    []bourse.MachineID                            // machines whose slots were released with a failure
+	open      int                                           // number of slots and uses in progress
 
-	later   string        // host name that becomes known when changed is closed
-	changed chan struct{} // created when requested
+	later   string        // host name that becomes known once changed is closed
+	changed chan struct{} // created by the first call of Changed
 	counts  []string
 }
 
-// newWorld returns a world with a machine for each handler.
+// newWorld returns a world that has one machine for each handler.
 func newWorld(t *testing.T, machines ...http.Handler) *world {
 	w := &world{t: t, upstreams: map[bourse.MachineID]*upstream{}, log: &lines{}}
 	w.target = route.Target{App: &route.App{ID: "a1", Name: "web", Org: "o"}, Port: workload.Port{First: 80, Last: 80, Handlers: []workload.Handler{workload.HandlerHTTP}}}
@@ -68,7 +68,7 @@ func newWorld(t *testing.T, machines ...http.Handler) *world {
 	return w
 }
 
-// machine adds a machine with an address.
+// machine adds a machine that has the given address.
 func (w *world) machine(addr string) bourse.MachineID {
 	id := bourse.MachineID("00000a0000000" + string(rune('1'+len(w.target.Backends))))
 	w.target.Backends = append(w.target.Backends, route.Backend{
@@ -105,7 +105,7 @@ func (w *world) settled() {
 	w.eventually("turns and uses are given back", func() bool { return w.open == 0 && w.proxy.Open() == 0 })
 }
 
-// eventually waits until a condition is true.
+// eventually waits until fact returns true. what describes the condition.
 func (w *world) eventually(what string, fact func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -148,8 +148,8 @@ func (w *world) Changed() <-chan struct{} {
 
 type inOrder struct{ w *world }
 
-// Acquire implements proxy.Balance. It returns the first backend that was not tried,
-// otherwise the first one.
+// Acquire implements proxy.Balance. It returns the first machine that was not tried, or the first
+// one if all were.
 func (b inOrder) Acquire(ctx context.Context, t *route.Target, want proxy.Criteria) (proxy.Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func (c counts) MachineWoken(app string, ok bool, _ time.Duration) {
 	c.add("woke", app, map[bool]string{true: "ok", false: "failed"}[ok])
 }
 
-// lines is a log in memory.
+// lines is a log that is kept in memory.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -273,7 +273,7 @@ func (w *world) request(method, path string, body io.Reader) *http.Request {
 	return r
 }
 
-// client returns a client that shares no connections.
+// client returns a client that does not share connections with other clients.
 func client(t *testing.T, h2 bool) *http.Transport {
 	tr := &http.Transport{DisableCompression: true, Protocols: new(http.Protocols)}
 	tr.Protocols.SetHTTP1(!h2)
@@ -282,7 +282,7 @@ func client(t *testing.T, h2 bool) *http.Transport {
 	return tr
 }
 
-// reply is a reply whose body was read.
+// reply is a reply whose body has been read.
 type reply struct {
 	StatusCode int
 	Header     http.Header
@@ -313,8 +313,8 @@ func dead(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// rawMachine is a machine that calls serve for each connection and then closes it. It
-// returns its address.
+// rawMachine starts a server that calls serve for each connection and then closes the connection.
+// It returns the server's address.
 func rawMachine(t *testing.T, serve func(net.Conn, *bufio.Reader)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -23,21 +23,21 @@ import (
 	"github.com/bourse-dev/bourse/proxy"
 )
 
-// TestSmuggling checks that a machine sees exactly the requests that the proxy sees,
-// whatever a client sends.
+// TestSmuggling checks that, whatever a client sends, the machine sees the same requests as the
+// proxy.
 func TestSmuggling(t *testing.T) {
 	const inner = "GET /smuggled HTTP/1.1\r\nHost: web.example\r\n\r\n"
 	chunked := "5\r\nhello\r\n0\r\n\r\n"
 	for name, c := range map[string]struct {
 		raw    string
-		status int      // of the first reply
-		seen   []string // requests seen by the machine, as method, host, path and body
+		status int      // status of the first reply
+		seen   []string // requests that the machine sees, as method, host, path and body
 	}{
 		"both lengths": {
 			"POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, 200,
 			[]string{"POST web.example / hello"},
 		},
-		"both lengths, a request behind": { // the chunked encoding takes precedence, so this is another request of the same client
+		"both lengths, a request behind": { // the chunked encoding takes precedence, so the rest is another request of the same client
 			"POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner, 200,
 			[]string{"POST web.example / ", "GET web.example /smuggled "},
 		},
@@ -77,7 +77,7 @@ func TestSmuggling(t *testing.T) {
 		"CONNECT":             {"CONNECT web.example:80 HTTP/1.1\r\nHost: web.example\r\n\r\n", 405, nil},
 		"a space in the path": {"GET /a b HTTP/1.1\r\nHost: web.example\r\n\r\n", 400, nil},
 		"a name with a space": {"GET / HTTP/1.1\r\nHost: web.example\r\nX A: b\r\n\r\n", 400, nil},
-		"a hop that is ours": { // a client must not be able to have the proxy's own headers removed
+		"a hop that is ours": { // a client must not be able to remove the proxy's own headers
 			"GET / HTTP/1.1\r\nHost: web.example\r\nConnection: Fly-Client-IP, X-Forwarded-For\r\n\r\n", 200, []string{"GET web.example / "},
 		},
 		"a body of GET": {"GET / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 45\r\n\r\n" + inner, 200, []string{"GET web.example / " + inner}},
@@ -92,7 +92,7 @@ func TestSmuggling(t *testing.T) {
 			w := newWorld(t, handle(func(_ http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
 				if err != nil {
-					return // the proxy closed the connection
+					return // the proxy has closed the connection
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -112,12 +112,12 @@ func TestSmuggling(t *testing.T) {
 			if resp.StatusCode != c.status {
 				t.Errorf("status %d, want %d", resp.StatusCode, c.status)
 			}
-			_, _ = io.Copy(io.Discard, in) // until the proxy closes the connection
+			_, _ = io.Copy(io.Discard, in) // read until the proxy closes the connection
 			w.settled()
 			mu.Lock()
 			defer mu.Unlock()
 			want := c.seen
-			if c.status == 200 || c.status == 404 || c.status == 405 || name == "an opaque address" { // the connection stays open
+			if c.status == 200 || c.status == 404 || c.status == 405 || name == "an opaque address" { // the connection stays open for the second request
 				want = append(slices.Clone(want), "GET web.example /end ")
 			}
 			if diff := cmp.Diff(want, seen, cmpopts.EquateEmpty()); diff != "" {
@@ -127,8 +127,8 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// TestSlowLoris checks that a client that sends its header or body byte by byte is
-// disconnected, and that this does not count against the machine.
+// TestSlowLoris checks that a client is disconnected if it sends its header or body byte by byte.
+// This must not count against the machine.
 func TestSlowLoris(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.config.Limits.Stall = 500 * time.Millisecond
@@ -151,7 +151,7 @@ func TestSlowLoris(t *testing.T) {
 	}
 }
 
-// send opens a connection to the proxy and writes to it.
+// send opens a connection to the proxy and sends raw.
 func (w *world) send(raw string) (net.Conn, *bufio.Reader) {
 	w.t.Helper()
 	c, in := w.dial()
@@ -161,7 +161,7 @@ func (w *world) send(raw string) (net.Conn, *bufio.Reader) {
 	return c, in
 }
 
-// TestHeaderBomb checks the limits on headers from clients and machines.
+// TestHeaderBomb checks that the size of headers from clients and machines is limited.
 func TestHeaderBomb(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Big", strings.Repeat("x", 1<<20))
@@ -180,7 +180,7 @@ func TestHeaderBomb(t *testing.T) {
 	}
 }
 
-// TestLargeBodies checks that bodies are unlimited and not buffered.
+// TestLargeBodies checks that bodies may have any size and are not buffered.
 func TestLargeBodies(t *testing.T) {
 	const size = 100 << 20
 	w := newWorld(t, handle(func(w http.ResponseWriter, r *http.Request) {
@@ -209,8 +209,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestBackPressure checks that a client that does not read slows down the machine, and is
-// eventually disconnected.
+// TestBackPressure checks that a client that does not read slows the machine down, and is
+// disconnected eventually.
 func TestBackPressure(t *testing.T) {
 	stopped := make(chan error, 1)
 	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
@@ -229,13 +229,13 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
-// TestSlowMachine checks that the time limit for clients does not apply to slow machines,
-// for any request on a connection.
+// TestSlowMachine checks that the time limit for clients does not apply to the time that a machine
+// needs, for any request on a connection.
 func TestSlowMachine(t *testing.T) {
 	const stalled = 500 * time.Millisecond
 	w := newWorld(t, handle(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
-			<-time.After(stalled + stalled/4) // the machine is working
+			<-time.After(stalled + stalled/4) // the machine takes longer than a client may
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -258,8 +258,8 @@ func TestSlowMachine(t *testing.T) {
 	}
 }
 
-// TestNoAnswer checks that a request to a machine that accepts it but does not answer is
-// not repeated, because the machine may be processing it.
+// TestNoAnswer checks that a request is not repeated if a machine has accepted it and does not
+// answer, because the machine may be processing it.
 func TestNoAnswer(t *testing.T) {
 	var asked atomic.Int32
 	w := newWorld(t)
@@ -267,7 +267,7 @@ func TestNoAnswer(t *testing.T) {
 		w.machine(rawMachine(t, func(_ net.Conn, in *bufio.Reader) {
 			if _, err := http.ReadRequest(in); err == nil {
 				asked.Add(1)
-				_, _ = in.ReadByte() // until the proxy disconnects
+				_, _ = in.ReadByte() // wait until the proxy disconnects
 			}
 		}))
 	}
@@ -279,8 +279,8 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestNotReady checks the error messages when a machine cannot be made ready. They must not
-// contain details that only the log should have.
+// TestNotReady checks the error messages if a machine cannot be made ready. They must not contain
+// details that belong in the log only.
 func TestNotReady(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -309,7 +309,7 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestCrowd checks that the number of requests waiting for an app's machines is limited.
+// TestCrowd checks that the number of requests that wait for an app's machines is limited.
 func TestCrowd(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	awake := make(chan struct{})
@@ -344,8 +344,8 @@ func TestCrowd(t *testing.T) {
 	all.Wait()
 }
 
-// TestLeft checks that everything ends when a client disconnects, whether it is waiting for
-// a slot, a machine or a reply.
+// TestLeft checks that everything ends when a client disconnects while it waits for a slot, a
+// machine or a reply.
 func TestLeft(t *testing.T) {
 	w := newWorld(t)
 	at := make(chan string, 8)
@@ -382,7 +382,7 @@ func TestLeft(t *testing.T) {
 	w.eventually("both are logged", func() bool { return strings.Count(w.log.String(), "status=499") == 2 })
 }
 
-// TestIdle checks that an upgraded connection is closed after the service's idle timeout.
+// TestIdle checks that an upgraded connection is closed after the idle timeout of the service.
 func TestIdle(t *testing.T) {
 	w := newWorld(t)
 	w.machine(rawMachine(t, func(c net.Conn, in *bufio.Reader) {

@@ -9,17 +9,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxApps is the number of apps that get their own series.
+// maxApps is the maximum number of apps that have series of their own.
 const maxApps = 1000
 
-// otherLabel stands for all further apps and for unknown label values.
+// otherLabel is the label value for all other apps, and for unknown values.
 const otherLabel = "other"
 
-// seconds lists the upper bounds of the latency buckets, from a reply served from memory to
+// seconds contains the upper bounds of the latency buckets. They range from a reply from memory to
 // a start that pulls an image.
 var seconds = []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}
 
-// reasons lists the reasons for trying a request again.
+// reasons contains the reasons for sending a request again.
 var reasons = []string{"use", "dial", "lost", "replay"}
 
 // Counts implements [Metrics] and [prometheus.Collector]. It is safe for concurrent use.
@@ -32,7 +32,7 @@ type Counts struct {
 	woke     prometheus.Histogram
 
 	mu   sync.RWMutex
-	apps map[string]bool // apps that have their own series
+	apps map[string]bool // apps that have series of their own
 }
 
 // NewCounts returns counters for a proxy in a region.
@@ -58,7 +58,8 @@ func NewCounts(region string) *Counts {
 	}
 }
 
-// appLabel returns the label value for an app.
+// appLabel returns the label value for an app: its name if it has series of its own, and otherwise
+// otherLabel.
 func (c *Counts) appLabel(name string) string {
 	c.mu.RLock()
 	known, full := c.apps[name], len(c.apps) >= maxApps
@@ -107,8 +108,8 @@ func (c *Counts) MachineWoken(app string, ok bool, took time.Duration) {
 	c.wakes.WithLabelValues(c.appLabel(app), outcome).Inc()
 }
 
-// statusClass returns the label value for a status. The statuses that the proxy itself
-// generates have their own values.
+// statusClass returns the label value for a status. The statuses that the proxy itself sends have
+// values of their own.
 func statusClass(status int) string {
 	switch {
 	case status == 499 || status >= 502 && status <= 504:

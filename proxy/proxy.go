@@ -2,14 +2,14 @@
 // it looks up the machines behind a host name and port, chooses one of them, starts that
 // machine if it is stopped, and forwards the request and its reply.
 //
-// If an attempt fails before any byte of the request was sent, the proxy tries another
-// machine. A request that a machine may already have acted on is repeated only if its
-// method is idempotent and the client has not read any part of a reply (ADR 63). A request
-// that cannot be served is answered with a one-sentence error and the request's id.
+// If an attempt fails before any byte of the request was sent, the proxy tries another machine. A
+// request that a machine may already have acted on is repeated only if its method is idempotent and
+// the client has not read any part of a reply (ADR 63). If a request cannot be served, the reply
+// contains an error of one sentence and the request's ID.
 //
-// The proxy stores nothing. Routing, load balancing and connections to machines are
-// provided by [Routes], [Balance] and [Upstreams]. Every goroutine belongs to a request and
-// ends with it.
+// The proxy stores nothing. Routing, load balancing and connections to machines are provided by
+// [Routes], [Balance] and [Upstreams]. Every goroutine belongs to a request and ends when the
+// request does.
 package proxy
 
 import (
@@ -39,59 +39,57 @@ type Routes interface {
 	Changed() <-chan struct{}
 }
 
-// Balance chooses a target's backend for each request and counts the requests in progress
-// on each backend.
+// Balance chooses a machine for each request, and counts the requests in progress on each machine.
 type Balance interface {
-	// Acquire reserves a slot on a backend for one request. While all backends are at their
-	// hard limits, it waits in a bounded queue. Errors: unavailable if no backend can be
-	// used or the queue is full; timeout if the context's deadline passes.
+	// Acquire reserves a slot on a machine of the target for one request. While all machines are at
+	// their hard limits, it waits in a bounded queue. Errors: unavailable if no machine can be used
+	// or the queue is full; timeout if the context's deadline passes.
 	Acquire(ctx context.Context, t *route.Target, w Criteria) (Slot, error)
 }
 
-// Criteria restricts and orders the backends that a request may use.
+// Criteria restricts and orders the machines that a request may use.
 type Criteria = balance.Criteria
 
-// Slot is a request's reservation on a backend. Done must be called exactly once.
+// Slot is a request's place on a machine, which counts toward the machine's limits. Done must be
+// called exactly once.
 type Slot interface {
 	Backend() route.Backend
-	// Done releases the slot. A non-nil error reports that the backend failed, so that
-	// other backends are temporarily preferred; a canceled error does not count against the
-	// backend.
+	// Done releases the slot. If failed is not nil, the machine has failed, and other machines are
+	// preferred temporarily. A canceled error does not count against the machine.
 	Done(failed error)
 }
 
 // Upstreams provides connections to machines.
 type Upstreams interface {
-	// Use prepares a machine to receive requests on a port, where 0 is the machine's $PORT.
-	// It returns when the machine accepts connections. It starts the machine if necessary
-	// and start is set. Concurrent calls for one machine share one request to its worker.
-	// It may return any error code; insufficient_capacity means that the machine's host is
-	// full.
+	// Use prepares a machine to receive requests on a port. Port 0 is the machine's $PORT. Use
+	// returns once the machine accepts connections. If start is set, it starts the machine if
+	// necessary. Concurrent calls for the same machine share one request to the machine's worker.
+	// Use may return any error code; insufficient_capacity means that the machine's host is full.
 	Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (Upstream, error)
 }
 
-// Upstream connects to one run of a machine. Requests share it.
+// Upstream connects to one run of a machine. It is shared by several requests.
 type Upstream interface {
 	// Begin counts a request as in progress until end is called.
 	Begin() (end func())
-	// Dial connects to the machine. If it fails for a reason other than ctx, call Use again
-	// to learn the machine's current state.
+	// Dial connects to the machine. If it fails for another reason than ctx, call Use again, which
+	// determines the current state of the machine.
 	Dial(ctx context.Context) (net.Conn, error)
 	// Done returns a channel that is closed when the upstream can no longer be used.
 	Done() <-chan struct{}
 }
 
-// Replays contains the dependencies of request replays (fly-replay).
+// Replays contains what the proxy needs to replay requests (fly-replay).
 type Replays struct {
 	Apps   replay.Apps    // targets of all apps
-	Spools *replay.Spools // stores request bodies for replays; nil: only bodies of up to 64 KiB can be sent again
+	Spools *replay.Spools // stores bodies of requests for replays; nil: only bodies of up to 64 KiB can be sent again
 }
 
 // Metrics records events. All methods are safe for concurrent use and must not block.
 type Metrics interface {
 	RequestStarted(app string)
 	RequestEnded(app string, status int, took time.Duration)
-	Repeated(app, why string) // an attempt after the first; why is "dial", "use", "lost" or "replay"
+	Repeated(app, why string) // counts an attempt after the first one; why is "dial", "use", "lost" or "replay"
 	MachineWoken(app string, ok bool, took time.Duration)
 }
 
@@ -100,33 +98,33 @@ type Config struct {
 	Routes    Routes
 	Balance   Balance
 	Upstreams Upstreams
-	Orders    Orders         // orders a machine on another host when a machine's own host is full; nil: such requests fail
-	Replays   *Replays       // nil: replies that request a replay are forwarded unchanged
-	Metrics   Metrics        // nil: disabled
-	Tracer    *trace.Tracer  // nil: disabled
+	Orders    Orders         // orders a machine on another host if the hosts of an app's machines are full; nil: such requests fail
+	Replays   *Replays       // nil: a reply that requests a replay is forwarded unchanged
+	Metrics   Metrics        // nil: no metrics
+	Tracer    *trace.Tracer  // nil: no traces
 	Region    bourse.Region  // the proxy's region
-	Trusted   []netip.Prefix // addresses whose X-Forwarded-For and X-Forwarded-Proto headers are trusted
+	Trusted   []netip.Prefix // addresses from which X-Forwarded-For and X-Forwarded-Proto are trusted
 	Limits    Limits
 	Conns     *throttle.Fair // limits connections to machines, with a fair share for each organization; nil: unlimited
 	Log       *slog.Logger
 
-	// HoldUpgraded counts an upgraded connection (WebSocket) as a request in progress for
-	// as long as it is open. Otherwise its machine counts as used only while bytes flow,
-	// and may be stopped while the connection is open.
+	// HoldUpgraded makes an upgraded connection (WebSocket) count as a request in progress for as
+	// long as it is open. If it is not set, the machine counts as used only while bytes flow, and
+	// may be stopped while the connection is open.
 	HoldUpgraded bool
 }
 
-// Limits bounds the time and resources that requests may use. Zero fields select the defaults.
+// Limits limits the time and resources that requests may use. Zero fields stand for the defaults.
 type Limits struct {
-	Lookup         time.Duration // wait for an unknown host name or port to appear in the view; default 300 ms; negative: no wait
-	MaxAttempts    int           // attempts to reach a machine for one request; default 5
-	MaxWaiting     int           // requests waiting for machines of one target to become ready; default 10,000
-	Queue          time.Duration // wait for a slot while all machines are at their hard limits; default 30 s
-	Ready          time.Duration // time for a machine to start and accept connections; default 1 min
-	WorkerOutage   time.Duration // time since the start of a request during which an unavailable worker is retried if no other worker has a machine of the app; default 5 s
-	Dial           time.Duration // time to connect to a ready machine; default 2 s
-	ResponseHeader time.Duration // time from sending the request to the head of the reply; default 1 min; a port's idle timeout overrides it
-	Idle           time.Duration // time that an upgraded connection (WebSocket) may be silent in both directions; default 0: unlimited
+	Lookup         time.Duration // how long to wait until an unknown host name or port appears in the view; default 300 ms; negative: do not wait
+	MaxAttempts    int           // maximum number of attempts to reach a machine for one request; default 5
+	MaxWaiting     int           // maximum number of requests that wait until machines of one target are ready; default 10,000
+	Queue          time.Duration // how long to wait for a slot while all machines are at their hard limits; default 30 s
+	Ready          time.Duration // time for starting a machine, until it accepts connections; default 1 min
+	WorkerOutage   time.Duration // time since the start of a request during which it waits for a worker that does not answer; default 5 s
+	Dial           time.Duration // time for connecting to a ready machine; default 2 s
+	ResponseHeader time.Duration // time from sending the request to the header of the reply; default 1 min; the idle timeout of a port overrides it
+	Idle           time.Duration // time after which an upgraded connection (WebSocket) is closed that is silent in both directions; default 0: never
 	Stall          time.Duration // time that a client may take to send or read the next part of a body; default 1 min
 }
 
@@ -160,10 +158,10 @@ type Proxy struct {
 	cache          *replay.Cache
 	orders         orders
 	open           atomic.Int64
-	unknownLookups atomic.Int64 // requests waiting for an unknown host name to appear
+	unknownLookups atomic.Int64 // number of requests that wait until an unknown host name appears
 }
 
-// New returns a proxy. It starts nothing.
+// New returns a proxy. It starts no goroutines.
 func New(c Config) *Proxy {
 	c.Limits.fill()
 	if c.Metrics == nil {
@@ -185,14 +183,14 @@ func (p *Proxy) Open() int { return int(p.open.Load()) }
 // Close closes idle connections to machines. Requests in progress continue.
 func (p *Proxy) Close() { p.transports.close() }
 
-// Listener describes the listener that received a request.
+// Listener describes the listener that has received a request.
 type Listener struct {
-	Port      int  // port that clients connect to
-	TLS       bool // connections are encrypted up to this proxy
-	HTTPSPort int  // port to which force_https redirects; 0: 443
+	Port      int  // port to which clients connect
+	TLS       bool // clients' connections are encrypted up to this proxy
+	HTTPSPort int  // port to which force_https redirects clients; 0: 443
 }
 
-// newID returns a new request id.
+// newID returns an ID for a new request.
 func newID() string { return ulid.Make().String() }
 
 type noMetrics struct{}

@@ -22,7 +22,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// echo responds with the request that it received.
+// echo responds with a description of the request that it received.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	_ = json.NewEncoder(w).Encode(got{r.Method, r.Host, r.RequestURI, string(body), r.Header})
@@ -41,8 +41,8 @@ func decode(t *testing.T, text string) (g got) {
 	return g
 }
 
-// TestHeaders checks that machines receive the proxy's headers about the client, whatever
-// headers the client sends, and that the client receives the request's id.
+// TestHeaders checks that a machine receives the proxy's headers about the client, whatever headers
+// the client sends, and that the client receives the request's ID.
 func TestHeaders(t *testing.T) {
 	w := newWorld(t, handle(echo)).start(proxy.Listener{Port: 80})
 	r := w.request("POST", "/a%2Fb?x=1;y=%zz&q", strings.NewReader("hello"))
@@ -73,7 +73,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestTrusted checks that X-Forwarded headers from trusted addresses are used.
+// TestTrusted checks that X-Forwarded headers are used if they come from a trusted address.
 func TestTrusted(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.config.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
@@ -89,7 +89,7 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// TestPristine checks that a service can disable all header changes except its own.
+// TestPristine checks that a service can disable all changes to headers except its own.
 func TestPristine(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Server", "mine")
@@ -119,8 +119,8 @@ func TestForceHTTPS(t *testing.T) {
 	}
 }
 
-// TestNobody checks the error for an unknown host name, as text or JSON, and that the log
-// contains the same request id.
+// TestNobody checks the error for an unknown host name, as text and as JSON. The log must contain
+// the same request ID.
 func TestNobody(t *testing.T) {
 	w := newWorld(t, handle(echo)).start(proxy.Listener{})
 	r := w.request("GET", "/secret?token=1", nil)
@@ -145,7 +145,8 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestNews checks that a request for an unknown host name waits for it, unless too many do.
+// TestNews checks that a request waits until an unknown host name appears, unless too many requests
+// do.
 func TestNews(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.config.Limits.Lookup = limit
@@ -175,7 +176,7 @@ func TestNews(t *testing.T) {
 	}
 }
 
-// TestStream checks that events are forwarded immediately, without buffering.
+// TestStream checks that events are forwarded immediately and not buffered.
 func TestStream(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		next := make(chan string)
@@ -190,7 +191,7 @@ func TestStream(t *testing.T) {
 		w.start(proxy.Listener{})
 		r := w.request("GET", "/", nil)
 		tr := client(t, false)
-		tr.DisableCompression = false // it requests and decodes gzip
+		tr.DisableCompression = false // the client requests gzip, and decodes it
 		go func() { next <- "data: 0\n" }()
 		resp, err := tr.RoundTrip(r)
 		if err != nil {
@@ -216,7 +217,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestSwitch checks protocol upgrades: bytes flow in both directions, both directions end
+// TestSwitch checks protocol upgrades: bytes flow in both directions, the directions end
 // separately, and the machine's slot is released.
 func TestSwitch(t *testing.T) {
 	w := newWorld(t)
@@ -266,8 +267,8 @@ func (w *world) dial() (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// TestTwoWays checks that, over HTTP/2, both sides can send concurrently, followed by
-// trailers, as in gRPC.
+// TestTwoWays checks that, over HTTP/2, both sides can send at the same time, and that trailers
+// follow, as in gRPC.
 func TestTwoWays(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 || r.Header.Get("Te") != "trailers" {
@@ -307,8 +308,8 @@ func TestTwoWays(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
-// TestElsewhere checks that a request that was not sent goes to another machine, whatever
-// its method, and that the failed machine is reported.
+// TestElsewhere checks that a request that was not sent goes to another machine, whatever its
+// method is, and that the machine is reported as failed.
 func TestElsewhere(t *testing.T) {
 	for _, fail := range []string{"dial", "use"} {
 		w := newWorld(t)
@@ -335,10 +336,10 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestOnce checks that a request that a machine may have acted on is repeated only if that
-// is safe.
+// TestOnce checks that a request on which a machine may have acted is repeated only if that does no
+// harm.
 func TestOnce(t *testing.T) {
-	long := strings.Repeat("x", 1<<20) // more than the proxy stores
+	long := strings.Repeat("x", 1<<20) // longer than the body that the proxy stores
 	for name, c := range map[string]struct {
 		method, key, body string
 		again             bool
@@ -378,7 +379,7 @@ func TestOnce(t *testing.T) {
 			}
 			w.settled()
 			if c.body == long && len(w.failed) == 0 {
-				return // the proxy was still waiting for the body: the machine may have given up on a slow client
+				return // the machine is not to blame, because it may have given up on a slow client
 			}
 			if !slices.Equal(w.failed, []bourse.MachineID{bad}) {
 				t.Errorf("failed: %v", w.failed)
@@ -387,8 +388,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestBrokenOff checks that the client's connection breaks if a machine dies in the middle
-// of its reply, so that the reply does not look complete.
+// TestBrokenOff checks that the connection to the client breaks if a machine dies in the middle of
+// its reply, so that the reply does not look complete.
 func TestBrokenOff(t *testing.T) {
 	for _, head := range []string{"Content-Length: 100\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"} {
 		for _, h2 := range []bool{false, true} {
@@ -399,7 +400,7 @@ func TestBrokenOff(t *testing.T) {
 				}
 			}))
 			w.start(proxy.Listener{})
-			if resp, err := client(t, h2).RoundTrip(w.request("GET", "/", nil)); err == nil { // otherwise its head was still buffered
+			if resp, err := client(t, h2).RoundTrip(w.request("GET", "/", nil)); err == nil { // otherwise the reply's header was still buffered
 				if text, err := io.ReadAll(resp.Body); err == nil {
 					t.Errorf("a whole reply: %q", text)
 				}
@@ -413,8 +414,8 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// TestContinue checks that "100 Continue" comes from the machine, and that the client's
-// body is sent only if the machine accepts it.
+// TestContinue checks that "100 Continue" comes from the machine, and that the client's body is
+// sent only if the machine accepts it.
 func TestContinue(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
@@ -442,8 +443,8 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// TestEarlyReply checks that a reply that the machine sends before reading the body reaches
-// the client.
+// TestEarlyReply checks that the client receives a reply that the machine sends before it has read
+// the body.
 func TestEarlyReply(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusRequestEntityTooLarge)

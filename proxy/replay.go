@@ -15,21 +15,21 @@ import (
 
 // replayState is the state of a request that machines replay with fly-replay.
 type replayState struct {
-	clientRequest *http.Request // as the client sent it
-	replays       int           // 0: the request goes to the target that the client requested
-	until         time.Time     // deadline for reaching a machine; zero: the proxy's own limits apply
+	clientRequest *http.Request // the request as the client sent it
+	replays       int           // number of replays so far
+	until         time.Time     // deadline by which a machine must be reached; zero: only the proxy's own limits apply
 
-	current   *replay.Replay // replay that is in progress; nil: none
+	current   *replay.Replay // the replay in progress; nil: none
 	from      replay.Issuer
-	startedAt time.Time // when the replay began
+	startedAt time.Time // when the replay in progress began
 	original  *http.Request
-	criteria  Criteria // criteria of the request before the replay
-	cached    bool     // the replay comes from the cache
-	bypassed  bool     // the client asked to bypass the cache
-	fellBack  bool     // the request has fallen back and is not replayed again
+	criteria  Criteria // criteria of the request before the replay in progress
+	cached    bool     // the replay in progress comes from the cache
+	bypassed  bool     // the client asked not to use the cache
+	fellBack  bool     // the request has fallen back, and must not be replayed again
 }
 
-// deadline returns the earlier of a deadline of the proxy and the replay's deadline.
+// deadline returns limit, a deadline of the proxy, or the replay's deadline if that is earlier.
 func (s *replayState) deadline(limit time.Time) time.Time {
 	if !s.until.IsZero() && s.until.Before(limit) {
 		return s.until
@@ -37,14 +37,15 @@ func (s *replayState) deadline(limit time.Time) time.Time {
 	return limit
 }
 
-// canFallBack reports whether the request has a fallback if its replay reaches no machine.
+// canFallBack reports whether the request can fall back if its replay reaches no machine.
 func (s *replayState) canFallBack() bool {
 	return s.current != nil && (s.cached || s.current.Fallback != replay.NoFallback)
 }
 
 func (s *replayState) expired() bool { return !s.until.IsZero() && !time.Now().Before(s.until) }
 
-// useCachedReplay applies a cached replay to the request, if there is one.
+// useCachedReplay replays a request immediately if the cache contains a replay for it. It returns
+// the request that must be sent.
 func (p *Proxy) useCachedReplay(x *exchange, req *http.Request) *http.Request {
 	if p.Replays == nil || x.criteria.Only || x.criteria.Force {
 		return req
@@ -67,8 +68,8 @@ func (p *Proxy) useCachedReplay(x *exchange, req *http.Request) *http.Request {
 	return next
 }
 
-// cloneRequest returns a copy of the request with its own headers and URL, because the
-// previous attempt may still be using the originals.
+// cloneRequest returns a copy of a request, with a URL and headers of its own. The previous attempt
+// may still be using those of the original.
 func cloneRequest(req *http.Request) *http.Request {
 	next := req.WithContext(req.Context())
 	next.Header = req.Header.Clone()
@@ -80,7 +81,7 @@ func cloneRequest(req *http.Request) *http.Request {
 	return next
 }
 
-// startReplay directs the next attempts to the destination of a replay.
+// startReplay makes the destination of a replay the target of further attempts.
 func (c *routing) startReplay(asked *replay.Replay, from replay.Issuer, dest replay.Destination, req *http.Request) {
 	s := &c.replay
 	if s.replays == 0 {
@@ -95,7 +96,8 @@ func (c *routing) startReplay(asked *replay.Replay, from replay.Issuer, dest rep
 	c.follow(dest)
 }
 
-// withoutBackend returns the target without one of its machines.
+// withoutBackend returns a copy of the target without one of its machines. If id is empty, it
+// returns the target.
 func withoutBackend(t *route.Target, id bourse.MachineID) *route.Target {
 	if id == "" {
 		return t
@@ -106,8 +108,8 @@ func withoutBackend(t *route.Target, id bourse.MachineID) *route.Target {
 	return &less
 }
 
-// handleReplay returns the request to send next if a machine's reply requests a replay. It
-// returns nil if the reply is for the client.
+// handleReplay returns the request that must be sent next if a machine's reply requests a replay.
+// It returns nil if the reply is meant for the client.
 func (p *Proxy) handleReplay(x *exchange, req *http.Request, resp *http.Response) (*http.Request, error) {
 	if p.Replays == nil || resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, nil
@@ -170,8 +172,8 @@ func (p *Proxy) readReplay(resp *http.Response) ([]byte, error) {
 	return text, nil
 }
 
-// cacheReplay caches a replay by the app that the client requested, if the replay allows
-// it. Every machine that handles the request may invalidate the cached replay.
+// cacheReplay caches a replay for the app that the client requested, if the replay asks for that.
+// Any machine that handles the request may invalidate the cached replay.
 func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay, found bool) {
 	switch s := &x.replay; {
 	case asked.Cache.Invalidate && s.replays > 0:
@@ -183,16 +185,17 @@ func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay
 	}
 }
 
-// refuseReplay logs why a replay is refused and returns the client's error. The log
-// contains names that the client must not see.
+// refuseReplay logs the reason why a replay is refused, and returns an error for the client. The
+// log contains names that the client must not see.
 func (p *Proxy) refuseReplay(x *exchange, status int, text string, err error) error {
 	p.Log.Info("replay refused", "request", x.id, "app", x.app(), "machine", x.machine(), "text", text, "err", err)
 	return &statusError{status: status, text: text, err: err}
 }
 
-// fallBack returns the request to send after one that reached no machine. A request from
-// the cache goes to the app; a replayed request goes to the machine that requested the
-// replay, if the replay has a fallback.
+// fallBack returns the request that must be sent after an attempt has reached no machine. If the
+// failed replay came from the cache, the request goes to the app. Otherwise, if the replay has a
+// fallback, the request goes to the machine that requested the replay. Without a fallback, fallBack
+// returns nil.
 func (p *Proxy) fallBack(x *exchange, t *attempt) *http.Request {
 	s := &x.replay
 	if s.current == nil || x.clientLeft() || t.sent || t.early || !x.body.replayable() {
@@ -213,8 +216,9 @@ func (p *Proxy) fallBack(x *exchange, t *attempt) *http.Request {
 	return p.fallBackFor(x, replay.Exhausted)
 }
 
-// fallBackFor returns the original request for the machine that requested the replay, with
-// the reason for the failure in a header. It returns nil if the replay has no fallback.
+// fallBackFor returns the original request, for the machine that requested the replay. A header
+// contains the reason why the replay failed. If the replay has no fallback, fallBackFor returns
+// nil.
 func (p *Proxy) fallBackFor(x *exchange, why replay.Reason) *http.Request {
 	s := &x.replay
 	dest, ok := replay.PlanFallback(s.current, s.from)

@@ -25,15 +25,15 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// The machines of a world, in order.
+// IDs of a world's machines, in order.
 const (
 	first  = "00000a00000001"
 	second = "00000a00000002"
 	third  = "00000a00000003"
 )
 
-// replays enables replays in a world. Each of the other apps gets the machine with the
-// given index, which is removed from web.
+// replays enables replays in a world, and adds other apps. Each of them has the machine third, in
+// region mad, which is stopped.
 func (w *world) replays(others map[string]*route.App) *replay.Spools {
 	w.t.Helper()
 	s, err := replay.OpenSpools(w.t.TempDir(), replay.Limits{}, slog.New(slog.DiscardHandler))
@@ -70,7 +70,7 @@ func (r routed) App(name bourse.AppName) []*route.Target {
 	return nil
 }
 
-// asks responds with a replay and counts the requests.
+// asks returns a handler that requests a replay and counts its calls in n.
 func asks(n *atomic.Int64, replay string, more ...string) http.Handler {
 	return handle(func(w http.ResponseWriter, _ *http.Request) {
 		n.Add(1)
@@ -82,8 +82,8 @@ func asks(n *atomic.Int64, replay string, more ...string) http.Handler {
 	})
 }
 
-// TestReplay checks that a request is replayed to the machine named in the reply, with its
-// body, the state and the issuer, and that replay headers from clients are removed.
+// TestReplay checks that a request is replayed to the machine that the reply names, with its body,
+// the state and the issuer. Replay headers that a client sends must be removed.
 func TestReplay(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "instance="+second+";state=a=b c"), handle(echo))
@@ -108,9 +108,9 @@ func TestReplay(t *testing.T) {
 	w.eventually("the log has it", func() bool { return strings.Contains(w.log.String(), "replays=1") })
 }
 
-// TestReplayLargeBody checks that a body that does not fit into memory is replayed byte for
-// byte, even if the machine replied before reading it, and that nothing of it is kept
-// afterwards.
+// TestReplayLargeBody checks that a body that does not fit into memory is replayed byte for byte,
+// even if the machine replied before it read the body. Afterwards, nothing of the body may be
+// stored anymore.
 func TestReplayLargeBody(t *testing.T) {
 	body := make([]byte, 5<<20)
 	random := rand.NewChaCha8([32]byte{1})
@@ -136,8 +136,8 @@ func TestReplayLargeBody(t *testing.T) {
 	}
 }
 
-// TestReplayTooLarge checks that a body beyond the limit is forwarded but cannot be
-// replayed, and that the client learns why.
+// TestReplayTooLarge checks that a body that exceeds the limit is forwarded but cannot be replayed,
+// and that the client receives the reason.
 func TestReplayTooLarge(t *testing.T) {
 	w := newWorld(t, handle(func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -156,7 +156,7 @@ func TestReplayTooLarge(t *testing.T) {
 	}
 }
 
-// TestReplayLoop checks the status of a request that machines replay to each other endlessly.
+// TestReplayLoop checks the status for a request that machines replay to each other endlessly.
 func TestReplayLoop(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "elsewhere=true"), asks(&asked, "elsewhere=true"))
@@ -168,8 +168,8 @@ func TestReplayLoop(t *testing.T) {
 	}
 }
 
-// TestReplayRefused checks that invalid replays are refused. The program's author must
-// learn the reason, and nobody may learn about other tenants' apps.
+// TestReplayRefused checks that invalid replays are refused. The author of the program must learn
+// the reason, but nothing about apps of other tenants.
 func TestReplayRefused(t *testing.T) {
 	others := map[string]*route.App{"stranger": {ID: "9", Name: "stranger", Org: "evil"}}
 	for text, want := range map[string]struct {
@@ -194,8 +194,8 @@ func TestReplayRefused(t *testing.T) {
 	}
 }
 
-// TestReplayStartsAnotherApp checks that a replay to a stopped machine of another app in
-// the organization starts the machine.
+// TestReplayStartsAnotherApp checks that a request that is replayed to another app of the
+// organization starts a stopped machine of that app.
 func TestReplayStartsAnotherApp(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "app=worker"), handle(echo), handle(echo))
@@ -215,8 +215,8 @@ func TestReplayStartsAnotherApp(t *testing.T) {
 	}
 }
 
-// fallsBack is a machine that requests a replay with a fallback, and answers when the
-// request comes back.
+// fallsBack returns a handler that requests a replay with a fallback, and answers when the request
+// comes back.
 func fallsBack(text string) http.Handler {
 	return handle(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Fly-Replay-Failed") == "" {
@@ -228,8 +228,8 @@ func fallsBack(text string) http.Handler {
 	})
 }
 
-// TestReplayTimeoutWithFallback checks that a replay that times out goes back to the issuer
-// with its original request, and that the issuer learns the reason.
+// TestReplayTimeoutWithFallback checks that, if a replay times out, the issuer receives the
+// original request and the reason.
 func TestReplayTimeoutWithFallback(t *testing.T) {
 	w := newWorld(t, fallsBack(`{"instance": "`+second+`", "timeout": "50ms", "fallback": "force_self", "transform": {"path": "/other"}}`), handle(echo))
 	w.use = func(ctx context.Context, id bourse.MachineID) error {
@@ -252,8 +252,8 @@ func TestReplayTimeoutWithFallback(t *testing.T) {
 	}
 }
 
-// TestReplayFallback checks the reasons for falling back, and that a request that has
-// fallen back is not replayed again.
+// TestReplayFallback checks the reasons for which a request falls back, and that it is not replayed
+// again after that.
 func TestReplayFallback(t *testing.T) {
 	for name, c := range map[string]struct {
 		first  http.Handler
@@ -273,7 +273,7 @@ func TestReplayFallback(t *testing.T) {
 				}
 				return nil
 			}
-			if name == "without" { // the others fall back immediately
+			if name == "without" { // the other cases fall back immediately
 				w.config.Limits.WorkerOutage = time.Millisecond
 			}
 			w.replays(nil)
@@ -302,7 +302,7 @@ func TestReplayTransform(t *testing.T) {
 	}
 }
 
-// TestReplayUpgrade checks that an upgrade request is replayed like any other.
+// TestReplayUpgrade checks that an upgrade request is replayed like any other request.
 func TestReplayUpgrade(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "instance="+second), handle(func(rw http.ResponseWriter, r *http.Request) {
@@ -340,8 +340,8 @@ func TestReplayUpgrade(t *testing.T) {
 	}
 }
 
-// TestReplayCache checks that a cached replay is used for further requests until its
-// machine cannot be reached; then the same request goes to the app again.
+// TestReplayCache checks that a cached replay is used for further requests until its machine cannot
+// be reached. The request that finds this out goes to the app again.
 func TestReplayCache(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "prefer_instance="+second, "Fly-Replay-Cache", "/a/*", "Fly-Replay-Cache-Ttl-Secs", "60", "Fly-Replay-Cache-Allow-Bypass", "yes"), handle(echo))
@@ -386,15 +386,15 @@ func TestReplayCache(t *testing.T) {
 		return nil
 	}
 	w.mu.Unlock()
-	// The first of the target's machines remains, and requests a replay to the second one
+	// Only the first machine of the target remains, and it requests a replay to the second one
 	// again.
 	if h := get("/a/5", false); h.Get("Fly-Replay-Cache-Status") != "miss" || asked.Load() != 4 {
 		t.Errorf("%v after %d replies", h, asked.Load())
 	}
 }
 
-// TestReplayThatStalls checks that a machine that sends an incomplete JSON replay delays
-// the request no longer than one that does not answer.
+// TestReplayThatStalls checks that a machine that sends an incomplete replay in JSON delays the
+// request no longer than a machine that does not answer.
 func TestReplayThatStalls(t *testing.T) {
 	release := make(chan struct{})
 	w := newWorld(t, handle(func(rw http.ResponseWriter, _ *http.Request) {

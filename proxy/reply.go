@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// trackReply ends the attempt when the body of its reply is closed.
+// trackReply makes the attempt end when the body of its reply is closed.
 func (p *Proxy) trackReply(x *exchange, t *attempt, resp *http.Response) {
 	e := &attemptEnd{request: &x.request, t: t}
 	if both, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
@@ -60,11 +60,11 @@ func (r *replyBody) Close() error {
 	return err
 }
 
-// response is the reply to the client. It records the status and counts the bytes.
+// response is the reply to the client. It records the status, and counts the bytes of the body.
 type response struct {
 	http.ResponseWriter
 	stalled  time.Duration
-	timed    bool      // HTTP/1: the write deadline is the connection's
+	timed    bool      // HTTP/1, where the write deadline belongs to the connection
 	deadline time.Time // when the deadline was last set
 
 	status  int
@@ -74,8 +74,9 @@ type response struct {
 // Unwrap implements the interface that http.ResponseController expects.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter. It drops "100 Continue", which the server
-// sends when the body is first read; that happens only after the machine has sent it.
+// WriteHeader implements http.ResponseWriter. It drops "100 Continue" from a machine, because the
+// server sends its own when the body is first read. That happens only after the machine has sent
+// it.
 func (w *response) WriteHeader(status int) {
 	if status == http.StatusContinue {
 		return
@@ -87,7 +88,7 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter. It fails if the client stops reading for too long.
+// Write implements http.ResponseWriter. It fails if the client takes too long to read.
 func (w *response) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
@@ -98,15 +99,15 @@ func (w *response) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// clearDeadline removes the write deadline that a previous reply on the connection may have
-// left, so that this reply may take any time to begin.
+// clearDeadline removes the write deadline, which an earlier reply on the connection may have set.
+// This reply may then take any time until it begins.
 func (w *response) clearDeadline() {
 	if w.timed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
 	}
 }
 
-// extendDeadline gives the client time to read the next write.
+// extendDeadline gives the client more time to read, before the next write.
 func (w *response) extendDeadline() {
 	if now := time.Now(); w.timed && now.Sub(w.deadline) > w.stalled/8 {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(now.Add(w.stalled + w.stalled/8))
@@ -114,10 +115,10 @@ func (w *response) extendDeadline() {
 	}
 }
 
-// statusClientClosed is the logged status of a request whose client disconnected.
+// statusClientClosed is the status that is logged if the client has disconnected.
 const statusClientClosed = 499
 
-// bufferSize is the size of the buffers that copy bodies, in bytes.
+// bufferSize is the size of the buffers with which bodies are copied, in bytes.
 const bufferSize = 32 << 10
 
 // buffers implements httputil.BufferPool.
@@ -136,19 +137,19 @@ func (b *buffers) Put(p []byte) {
 	}
 }
 
-// upgradedConn is the connection to a machine after a protocol upgrade. It copies with
-// small buffers, because most such connections are idle most of the time.
+// upgradedConn is the connection to a machine after a protocol upgrade. It copies with small
+// buffers, because most of these connections are idle most of the time.
 type upgradedConn struct {
 	io.ReadWriteCloser
 	*attemptEnd
-	in, out atomic.Int64 // bytes from and to the client
-	timer   *time.Timer  // nil: no idle timeout
+	in, out atomic.Int64 // number of bytes from the client and to it
+	timer   *time.Timer  // nil: there is no idle timeout
 }
 
-// watch closes the connection once no bytes have flowed for the duration of idle.
+// watch closes the connection once no bytes have flowed for the time idle.
 func (s *upgradedConn) watch(idle time.Duration) {
 	var before int64
-	var armed sync.Mutex // the callback must not run before timer is set
+	var armed sync.Mutex // ensures that the callback does not run before timer is set
 	armed.Lock()
 	defer armed.Unlock()
 	s.timer = time.AfterFunc(idle, func() {
@@ -156,7 +157,7 @@ func (s *upgradedConn) watch(idle time.Duration) {
 		defer armed.Unlock()
 		now := s.in.Load() + s.out.Load()
 		if now == before {
-			_ = s.ReadWriteCloser.Close() // ends the copies in both directions
+			_ = s.ReadWriteCloser.Close() // ends the copying in both directions
 			return
 		}
 		before = now
@@ -164,15 +165,16 @@ func (s *upgradedConn) watch(idle time.Duration) {
 	})
 }
 
-// firstBuffer is the size of a direction's buffer while it transfers little data.
+// firstBuffer is the size of the buffer for one direction, as long as that direction transfers
+// little data.
 const firstBuffer = 2 << 10
 
-// WriteTo implements io.WriterTo. It copies from the machine to the client.
+// WriteTo implements io.WriterTo. It copies data from the machine to the client.
 func (s *upgradedConn) WriteTo(client io.Writer) (int64, error) {
 	return pump(client, s.ReadWriteCloser, &s.out)
 }
 
-// ReadFrom implements io.ReaderFrom. It copies from the client to the machine.
+// ReadFrom implements io.ReaderFrom. It copies data from the client to the machine.
 func (s *upgradedConn) ReadFrom(client io.Reader) (int64, error) {
 	return pump(s.ReadWriteCloser, client, &s.in)
 }
@@ -195,7 +197,8 @@ func (s *upgradedConn) CloseWrite() error {
 	return s.ReadWriteCloser.Close()
 }
 
-// pump copies until EOF. It switches to a larger buffer when the first one is filled.
+// pump copies data until EOF. It continues with a larger buffer once data has filled the first one.
+// It adds the number of bytes to count.
 func pump(to io.Writer, from io.Reader, count *atomic.Int64) (total int64, err error) {
 	buf := make([]byte, firstBuffer)
 	for {

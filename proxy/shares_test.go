@@ -12,17 +12,17 @@ import (
 	"github.com/bourse-dev/bourse/proxy"
 )
 
-// TestTheLargestOrganizationGivesWay has one organization use all connections for requests
-// to a slow machine. Another organization must get a connection immediately. The request
-// that loses it, and further ones of the first organization, must get a 503. No machine may
-// be marked as failed.
+// TestTheLargestOrganizationGivesWay makes one organization use all connections for requests to a
+// slow machine. Another organization must then get a connection immediately. The request that loses
+// its connection, and further requests of the first organization, must get a 503. No machine may be
+// marked as failed.
 func TestTheLargestOrganizationGivesWay(t *testing.T) {
 	at := make(chan struct{}, 8)
 	w := newWorld(t)
 	addr := rawMachine(t, func(_ net.Conn, in *bufio.Reader) {
 		if _, err := http.ReadRequest(in); err == nil {
 			at <- struct{}{}
-			_, _ = in.ReadByte() // until the proxy disconnects
+			_, _ = in.ReadByte() // wait until the proxy disconnects
 		}
 	})
 	w.machine(addr)

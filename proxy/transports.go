@@ -13,26 +13,27 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Idle connections to machines are closed after 4 seconds. Common servers keep theirs open
-// for longer, so a request rarely uses a connection that its machine is about to close.
+// Limits for connections to machines. An idle connection is closed after 4 seconds. Common servers
+// keep idle connections open for longer, so the proxy rarely uses a connection that its machine is
+// about to close.
 const (
 	keepIdle      = 4 * time.Second
-	maxIdle       = 512       // connections to one machine
-	maxDials      = 64        // in progress to one machine; more could overflow its accept queue
+	maxIdle       = 512       // idle connections to one machine
+	maxDials      = 64        // concurrent dials to one machine; more could overflow the machine's accept queue
 	maxH2         = 64        // HTTP/2 connections to one machine
-	maxReplyHead  = 256 << 10 // bytes
+	maxReplyHead  = 256 << 10 // bytes of a reply's header
 	sweepInterval = time.Minute
 )
 
-// transportKey contains everything that distinguishes connections to machines.
+// transportKey contains everything in which connections to machines differ.
 type transportKey struct {
 	upstream       Upstream
-	owner          string // owner of the connections; see Owner
+	owner          string // the owner of the connections; see Owner
 	h2             bool
 	responseHeader time.Duration
 }
 
-// transportPool has a transport for each recently used upstream.
+// transportPool contains a transport for each upstream that was used recently.
 type transportPool struct {
 	limits Limits
 	conns  *throttle.Fair
@@ -42,7 +43,7 @@ type transportPool struct {
 	swept   time.Time
 }
 
-// machineTransport contains the connections of one upstream.
+// machineTransport has the connections of one upstream.
 type machineTransport struct {
 	*http.Transport
 	lastUse time.Time // guarded by transportPool.mu
@@ -72,8 +73,8 @@ func (p *transportPool) get(t *route.Target, up Upstream) *machineTransport {
 	return e
 }
 
-// sweep removes the transports of upstreams that have ended or were not used recently.
-// Requests in progress on them continue.
+// sweep removes the transports of upstreams that have ended or were not used recently. Requests
+// that are in progress on them continue.
 func (p *transportPool) sweep(now time.Time) {
 	p.swept = now
 	for k, e := range p.entries {
@@ -93,8 +94,8 @@ func (p *transportPool) close() {
 	}
 }
 
-// Owner returns the owner of the connections to a target's machines: the app's
-// organization, or the app itself if it has none.
+// Owner returns the owner of connections to a target's machines, for the budget of connections. It
+// is the app's organization or, if the app has none, the app itself.
 func Owner(t *route.Target) string {
 	if t.App.Org != "" {
 		return "organization " + t.App.Org
@@ -102,16 +103,17 @@ func Owner(t *route.Target) string {
 	return "app " + t.App.ID
 }
 
-// errConnectionShare returns the error for a request whose connection to a machine would
-// exceed, or was closed for exceeding, its organization's share.
+// errConnectionShare returns the error for a request that needs a connection beyond its
+// organization's share, or whose connection was closed for that reason.
 func errConnectionShare() error {
 	const text = "this proxy has no free connections, and this app's organization uses the most of them"
 	return &statusError{status: http.StatusServiceUnavailable, text: text, err: bourse.Errorf(bourse.CodeRateLimited, text)}
 }
 
-// Dial connects to a machine within the budget of connections. The connection is
-// closed when its owner has the most connections and another owner needs one. It
-// returns CodeRateLimited if the budget is used up and no other owner has more.
+// Dial connects to a machine, within the budget of connections. If the budget is used up, the
+// connection takes the place of one whose owner has the most connections. It is closed itself when
+// another owner needs its place. If the budget is used up and no other owner has more connections,
+// Dial returns CodeRateLimited.
 func Dial(ctx context.Context, conns *throttle.Fair, owner string, up Upstream) (net.Conn, error) {
 	c := &trackedConn{}
 	if conns != nil {
@@ -144,7 +146,7 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *
 	dials := make(chan struct{}, maxDials)
 	most := 0
 	if key.h2 {
-		most = maxH2 // one connection carries hundreds of requests
+		most = maxH2 // this suffices, because one connection carries hundreds of requests
 	}
 	return &machineTransport{Transport: &http.Transport{
 		Protocols: &speaks,
@@ -158,12 +160,12 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *
 			soon, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
 			c, err := Dial(soon, conns, key.owner, key.upstream)
-			if err != nil && ctx.Err() == nil && isTimeout(err) { // the machine was not reached, so it is not merely slow to answer: see isTimeout
+			if err != nil && ctx.Err() == nil && isTimeout(err) { // the machine was not reached; see isTimeout
 				return nil, bourse.Errorf(bourse.CodeUnavailable, "connect to the machine: %s", err)
 			}
 			return c, err
 		},
-		DisableCompression:     true, // forward replies unchanged
+		DisableCompression:     true, // forward replies without changes
 		MaxIdleConnsPerHost:    maxIdle,
 		MaxConnsPerHost:        most,
 		IdleConnTimeout:        keepIdle,
@@ -173,18 +175,18 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *
 	}}
 }
 
-// trackedConn is a connection that counts the bytes sent on it and holds its share of the
-// connection budget until it is closed.
+// trackedConn is a connection to a machine that counts the bytes sent on it. Until it is closed, it
+// occupies a place in the budget of connections.
 type trackedConn struct {
 	net.Conn
 	written atomic.Int64
-	share   *throttle.Hold // nil: unlimited
+	share   *throttle.Hold // its place in the budget; nil: the budget is unlimited
 
 	mu      sync.Mutex // guards evicted, and Conn until it is set
-	evicted bool       // its share was given to another owner
+	evicted bool       // its place was given to another owner
 }
 
-// shed closes the connection because its share was given to another owner.
+// shed closes the connection because its place was given to another owner.
 func (c *trackedConn) shed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,8 +195,7 @@ func (c *trackedConn) shed() {
 	}
 }
 
-// isShed reports whether the connection was closed because its share was given to another
-// owner.
+// isShed reports whether the connection was closed because its place was given to another owner.
 func (c *trackedConn) isShed() bool { return c != nil && c.share != nil && c.share.Over() }
 
 // Close implements net.Conn.
@@ -207,7 +208,7 @@ func (c *trackedConn) Close() error {
 
 // Write implements net.Conn.
 func (c *trackedConn) Write(p []byte) (int, error) {
-	c.written.Add(int64(len(p))) // assume that everything is sent until Write returns
+	c.written.Add(int64(len(p))) // until Write returns, assume that everything was sent
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n - len(p)))
 	return n, err

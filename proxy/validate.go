@@ -11,16 +11,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// validate returns an error for a request that could not be sent to any machine,
-// whatever is listening there. It runs before a machine is chosen or started. A
-// request that passes it can be written by net/http's transport over HTTP/1.1 and
-// over HTTP/2, so a failure to write one is never the request's fault.
+// validate returns an error for a request that could not be sent to any machine, whatever program
+// the machine runs. It is called before a machine is chosen or started. net/http's transport can
+// write a valid request over HTTP/1.1 and over HTTP/2, so a failure to write it is never the
+// request's fault.
 //
-// net/http's server checks most of this for HTTP/1.1. For HTTP/2 it checks neither
-// the method nor the announced trailers, and accepts spaces in the query.
-// Codes: invalid.
+// net/http's server checks most of this for HTTP/1.1. For HTTP/2 it checks neither the method nor
+// the announced trailers, and accepts spaces in the query. Errors: invalid.
 func validate(r *http.Request) error {
-	if !httpguts.ValidHeaderFieldName(r.Method) { // both are tokens (RFC 9110, sections 5.1 and 9.1)
+	if !httpguts.ValidHeaderFieldName(r.Method) { // names of methods and headers are both tokens (RFC 9110, sections 5.1 and 9.1)
 		return bourse.Errorf(bourse.CodeInvalid, "the request's method is not a token")
 	}
 	if r.Method != http.MethodConnect {
@@ -48,10 +47,10 @@ func validate(r *http.Request) error {
 	return nil
 }
 
-// validateTarget checks the request target, which must be a path with an optional
-// query. net/http answers "OPTIONS *" itself.
+// validateTarget checks the target of a request, which must be a path with an optional query.
+// net/http itself answers "OPTIONS *".
 func validateTarget(r *http.Request) error {
-	if r.URL.Opaque != "" { // "GET http:web.example", which no two servers read alike
+	if r.URL.Opaque != "" { // such as "GET http:web.example", which servers interpret in different ways
 		return bourse.Errorf(bourse.CodeInvalid, "the request's target is neither a path nor an absolute URL")
 	}
 	uri := r.URL.RequestURI()
@@ -65,8 +64,8 @@ func validateTarget(r *http.Request) error {
 	return nil
 }
 
-// hostOf returns the host name that a request is for, without its port and in lower
-// case. Codes: invalid.
+// hostOf returns the host name to which a request is addressed, in lower case and without the port.
+// Errors: invalid.
 func hostOf(r *http.Request) (string, error) {
 	host := r.Host
 	if h, port, err := net.SplitHostPort(host); err == nil {
@@ -87,5 +86,5 @@ func hostOf(r *http.Request) (string, error) {
 	return host, nil
 }
 
-// invalidHostRune reports whether a character occurs in no host name, address or port.
+// invalidHostRune reports whether a character cannot occur in a host name, an address or a port.
 func invalidHostRune(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("/\\@?#%\"", c) }

@@ -18,10 +18,11 @@ import (
 	"github.com/bourse-dev/bourse/proxy"
 )
 
-// field is a header field as it is sent, pseudo-header fields included.
+// field is a header field, or a pseudo-header field, as it is sent.
 type field struct{ name, value string }
 
-// h2Fields returns the fields of a GET request, with some replaced or added.
+// h2Fields returns the fields of a GET request. The given fields replace those with the same name,
+// or are added.
 func h2Fields(changed ...field) []field {
 	fields := []field{{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", "web.example"}}
 	for _, c := range changed {
@@ -34,9 +35,9 @@ func h2Fields(changed ...field) []field {
 	return fields
 }
 
-// h2Send sends one request over HTTP/2 exactly as given, since a real client would
-// not send an invalid one. It returns the reply's status, or "" if the stream or
-// the connection was reset.
+// h2Send sends a request over HTTP/2 exactly as given, because a real client would not send an
+// invalid request. It returns the status of the reply, or "" if the stream or the connection was
+// reset.
 func h2Send(t *testing.T, addr string, fields []field) string {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -116,8 +117,8 @@ func TestInvalidRequestsReachNoMachine(t *testing.T) {
 	}
 }
 
-// TestUpgradeToAnH2Backend checks that an upgrade request is sent without the upgrade,
-// because HTTP/2 has none.
+// TestUpgradeToAnH2Backend checks that an upgrade request is sent as an ordinary request, because
+// HTTP/2 has no upgrades.
 func TestUpgradeToAnH2Backend(t *testing.T) {
 	w := newWorld(t, handle(func(_ http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 || r.Header.Get("Upgrade") != "" {
@@ -137,8 +138,8 @@ func TestUpgradeToAnH2Backend(t *testing.T) {
 	}
 }
 
-// FuzzNoRequestMarksAMachine checks that every request is either refused before a machine
-// is used or answered by a machine, and that no machine is marked as failed.
+// FuzzNoRequestMarksAMachine checks that every request is either refused before a machine is used,
+// or answered by a machine. No request may lead to a machine that is marked as failed.
 func FuzzNoRequestMarksAMachine(f *testing.F) {
 	for _, h2Backend := range []bool{false, true} {
 		f.Add(h2Backend, "GET", "/", "web.example", "x-a", "1")
@@ -164,8 +165,8 @@ func FuzzNoRequestMarksAMachine(f *testing.F) {
 	})
 }
 
-// TestWhoseFault checks that only a machine's own failures mark it as failed, not its
-// clients' failures or the proxy's limits.
+// TestWhoseFault checks that a machine is marked as failed only because of its own failures, and
+// not because of those of its clients or the proxy's limits.
 func TestWhoseFault(t *testing.T) {
 	const post = "POST / HTTP/1.1\r\nHost: web.example\r\n"
 	breaksOff := handle(func(_ http.ResponseWriter, r *http.Request) {
@@ -207,7 +208,7 @@ func TestWhoseFault(t *testing.T) {
 	}
 }
 
-// earlyReply is a machine that begins its reply before it has read the body.
+// earlyReply returns a handler that begins its reply before it has read the body.
 func earlyReply() http.Handler {
 	return handle(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()

@@ -25,12 +25,12 @@ import (
 // Config configures a Balancer.
 type Config struct {
 	Region bourse.Region // the proxy's region
-	// Others returns the number of requests that other proxies have in progress on a
-	// machine, as far as known. Nil: none.
+	// Others returns the number of requests that other proxies have in progress on a machine, as
+	// far as this proxy knows. If it is nil, other proxies do not count.
 	Others           func(bourse.MachineID) int
 	MaxWaitingPerApp int        // maximum number of waiting requests per app; default 2048
 	MaxWaiting       int        // maximum number of waiting requests; default 32768
-	Rand             *rand.Rand // nil: seeded randomly
+	Rand             *rand.Rand // default: seeded randomly
 }
 
 // Defaults and intervals.
@@ -49,23 +49,24 @@ type Balancer struct {
 	config Config
 
 	mu        sync.Mutex
-	table     *route.Table // nil: targets are used as passed
+	table     *route.Table // current table; nil: targets are used as the caller passes them
 	machines  map[bourse.MachineID]*machineLoad
 	workers   map[bourse.WorkerID]*failures
-	queues    map[string]*list.List // of *waiter, by app id; never empty
-	waiting   int                   // in all queues
+	queues    map[string]*list.List // queues of *waiter, by app ID; an empty queue is removed
+	waiting   int                   // number of waiters in all queues
 	distances distances
 	input     Input
 }
 
-// machineLoad is the state of a machine that has requests in progress or failures.
+// machineLoad is what the balancer knows about a machine that has requests in progress or has
+// failed recently.
 type machineLoad struct {
 	inProgress  int
 	failures    failures
-	lastSuccess time.Time // end of the latest successful request; kept while requests are in progress
+	lastSuccess time.Time // end of the latest successful request; valid while requests are in progress
 }
 
-// New returns a balancer. It starts nothing.
+// New returns a balancer. It starts no goroutines.
 func New(c Config) *Balancer {
 	if c.MaxWaitingPerApp == 0 {
 		c.MaxWaitingPerApp = defaultWaitingPerApp
@@ -84,22 +85,22 @@ func New(c Config) *Balancer {
 	return b
 }
 
-// Slot is a request's reservation on a machine.
+// Slot is a request's place on a machine, which counts toward the machine's limits.
 type Slot struct {
 	balancer *Balancer
-	app      string // app id
+	app      string // ID of the app to which the machine belongs
 	backend  route.Backend
 	began    time.Time
 	done     bool // guarded by the balancer's mutex
 }
 
-// Backend returns the machine on which the slot is.
+// Backend returns the machine on which the slot was reserved.
 func (t *Slot) Backend() route.Backend { return t.backend }
 
-// Acquire chooses a machine and reserves a slot on it. The caller must call Done. It waits
-// while all machines are at their hard limits. Errors: not_found if the target no longer
-// exists; unavailable if no machine can be used or too many requests wait; timeout if the
-// context's deadline passes; canceled.
+// Acquire chooses a machine for a request and reserves a slot on it. The caller must call Done on
+// the slot. Acquire waits while all machines are at their hard limits. Errors: not_found if the
+// target no longer exists; unavailable if no machine can be used or too many requests wait; timeout
+// if the context's deadline passes; canceled.
 func (b *Balancer) Acquire(ctx context.Context, t *route.Target, w Criteria) (*Slot, error) {
 	b.mu.Lock()
 	t, ok := b.refresh(t)
@@ -122,8 +123,8 @@ func (b *Balancer) Acquire(ctx context.Context, t *route.Target, w Criteria) (*S
 	return nil, err
 }
 
-// refresh returns the target's version in the current table. It returns false if the target
-// no longer exists. The caller holds the mutex.
+// refresh returns the current version of the target, from the current table. It returns false if
+// the target no longer exists. The caller holds the mutex.
 func (b *Balancer) refresh(t *route.Target) (*route.Target, bool) {
 	if b.table == nil {
 		return t, true
@@ -169,9 +170,9 @@ func (b *Balancer) reserve(t *route.Target, m *route.Backend) *Slot {
 	return &Slot{balancer: b, app: t.App.ID, backend: *m, began: time.Now()}
 }
 
-// Done releases the slot. A non-nil error reports that the machine failed, so that others
-// are temporarily preferred; a canceled error does not count against the machine. Further
-// calls do nothing.
+// Done releases the slot. If failed is not nil, the machine has failed, and other machines are
+// preferred temporarily. A canceled error does not count as a failure of the machine. Further calls
+// have no effect.
 func (t *Slot) Done(failed error) {
 	b := t.balancer
 	b.mu.Lock()

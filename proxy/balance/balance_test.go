@@ -38,7 +38,8 @@ func take(t *testing.T, b *balance.Balancer, to *route.Target, w balance.Criteri
 	return slot
 }
 
-// table returns a table of app web with n machines and a hard limit.
+// table returns a table of app web with the given number of machines, which have the given hard
+// limit.
 func table(machines, hard int, change ...func(*bourse.Machine)) *route.Table {
 	in := route.Input{Apps: []bourse.App{{Name: "web", ID: "01"}}, Domains: []string{"localhost"}}
 	in.ReachableWorker = func(bourse.WorkerTag) (bourse.WorkerID, bool) { return "w", true }
@@ -92,10 +93,10 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			if got := <-slots; got != want || len(slots) != 0 {
 				t.Fatalf("%s has the place, want %s, and %d more", got, want, len(slots))
 			}
-			time.Sleep(time.Second) // virtual time: nobody else gets a slot in the meantime
+			time.Sleep(time.Second) // time is virtual, and nobody else gets a slot in the meantime
 			mu.Lock()
 			held[want].Done(nil)
-			held[want].Done(nil) // releases one slot
+			held[want].Done(nil) // releases the slot of the waiter that is next
 			mu.Unlock()
 		}
 		if got := b.Status(table(2, 1), ""); got.Routes[0].Machines[1].Ours != 0 || got.Routes[0].Waiting != 0 {
@@ -104,8 +105,8 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// TestWaitingEnds checks that waiting ends by cancellation, by the deadline, or because the
-// queue is full.
+// TestWaitingEnds checks that a request stops waiting if it is canceled, if its deadline passes, or
+// if the queue is full.
 func TestWaitingEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,8 +140,8 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// TestAPlaceIsNotLost checks that a slot goes to the next waiter if its waiter is canceled
-// at the same moment.
+// TestAPlaceIsNotLost checks that, if a waiter gets a slot and is canceled at the same moment, the
+// slot goes to the next waiter.
 func TestAPlaceIsNotLost(t *testing.T) {
 	t.Parallel()
 	for range 200 {
@@ -173,8 +174,8 @@ func TestAPlaceIsNotLost(t *testing.T) {
 	}
 }
 
-// TestNoLostWakeups checks that, with random acquisitions, releases and cancellations, no
-// waiter waits forever and no machine exceeds its limit.
+// TestNoLostWakeups makes random acquisitions, releases and cancellations. No waiter may wait
+// forever, and no machine may exceed its limit.
 func TestNoLostWakeups(t *testing.T) {
 	t.Parallel()
 	const machines, hard, callers, rounds = 3, 2, 32, 60
@@ -239,8 +240,8 @@ func TestNoLostWakeups(t *testing.T) {
 	t.Logf("%d of %d were served", served.Load(), callers*rounds)
 }
 
-// TestUpdate checks that waiters learn immediately of a new machine, of a higher limit, and
-// of a deleted app.
+// TestUpdate checks that waiters learn immediately about a new machine, a higher limit, and a
+// deleted app.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -284,8 +285,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestTheTableOfNowCounts checks that a request with an outdated target uses the target's
-// current machines.
+// TestTheTableOfNowCounts checks that a request whose target is outdated uses the machines that the
+// target has now.
 func TestTheTableOfNowCounts(t *testing.T) {
 	t.Parallel()
 	b := balance.New(balance.Config{Region: "gru"})
@@ -300,8 +301,8 @@ func TestTheTableOfNowCounts(t *testing.T) {
 	}
 }
 
-// TestOthersCount checks that the requests of other proxies count, and that their end is
-// noticed.
+// TestOthersCount checks that the requests of other proxies count, and that the balancer notices
+// when they end.
 func TestOthersCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -321,8 +322,8 @@ func TestOthersCount(t *testing.T) {
 	})
 }
 
-// TestTheFirstHoldsNoOneUp checks that a waiter for a specific machine does not block later
-// waiters that can use another.
+// TestTheFirstHoldsNoOneUp checks that a waiter for a specific machine does not block later waiters
+// that can use another machine.
 func TestTheFirstHoldsNoOneUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -358,8 +359,8 @@ func TestTheFirstHoldsNoOneUp(t *testing.T) {
 
 var errBroken = errors.New("connection refused")
 
-// TestSuspicion checks that a failed machine is the last choice, for longer after each
-// failure, until it answers or restarts.
+// TestSuspicion checks that a machine that has failed is the last choice until it answers or
+// restarts. After each further failure, it is the last choice for a longer time.
 func TestSuspicion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -378,7 +379,7 @@ func TestSuspicion(t *testing.T) {
 		}
 		slow := take(t, b, target(one), balance.Criteria{})
 		fail(one)
-		slow.Done(nil) // it began before the failure, so it does not count
+		slow.Done(nil) // this request began before the failure, so its success does not count
 		if got := chosen(one, other); got != other.Machine {
 			t.Errorf("after a failure %s is chosen", got)
 		}
@@ -395,7 +396,7 @@ func TestSuspicion(t *testing.T) {
 		if got := chosen(again, other); got != one.Machine {
 			t.Errorf("after its next start %s is chosen", got)
 		}
-		take(t, b, target(one), balance.Criteria{}).Done(nil) // the only machine is tried, and answers
+		take(t, b, target(one), balance.Criteria{}).Done(nil) // the only machine is tried, and it answers
 		if got := chosen(one, other); got != one.Machine {
 			t.Errorf("after a reply %s is chosen", got)
 		}
@@ -410,8 +411,8 @@ func TestSuspicion(t *testing.T) {
 	})
 }
 
-// TestOneBadRequestDoesNotMarkABusyMachine checks that a failure does not count if the
-// machine has answered another request since the failed one began.
+// TestOneBadRequestDoesNotMarkABusyMachine checks that a failed request does not count against a
+// machine that has answered another request since the failed one began.
 func TestOneBadRequestDoesNotMarkABusyMachine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -430,8 +431,8 @@ func TestOneBadRequestDoesNotMarkABusyMachine(t *testing.T) {
 	})
 }
 
-// TestWorkersAreSuspected checks that two failed machines of a worker make the others less
-// preferred, too.
+// TestWorkersAreSuspected checks that, after two machines of a worker have failed, the worker's
+// other machines are less preferred, too.
 func TestWorkersAreSuspected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -497,7 +498,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestFixedTarget checks that a fixed target's machines are used regardless of the table.
+// TestFixedTarget checks that the machines of a fixed target are used whatever the table contains.
 func TestFixedTarget(t *testing.T) {
 	t.Parallel()
 	b := balance.New(balance.Config{})

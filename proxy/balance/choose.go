@@ -13,11 +13,11 @@ import (
 // Criteria restricts and orders the machines that a request may use. The zero value allows
 // every machine.
 type Criteria struct {
-	Regions  [][]bourse.Region  // in order of preference; all other regions come last, unless Force is set
+	Regions  [][]bourse.Region  // in order of preference; all other regions come last, or are not allowed if Force is set
 	Force    bool               // only the listed regions are allowed
-	Instance bourse.MachineID   // preferred machine
-	Only     bool               // only Instance is allowed
-	Tried    []bourse.MachineID // machines that have failed this request; used again only if there is no other
+	Instance bourse.MachineID   // the preferred machine; "": none
+	Only     bool               // only the preferred machine is allowed
+	Tried    []bourse.MachineID // machines on which this request has failed; used again only if there is no other
 }
 
 // Load describes the current load of a machine.
@@ -27,32 +27,32 @@ type Load struct {
 	Suspect bool // the machine or its worker failed recently
 }
 
-// Input is the input of Choose in addition to the machines.
+// Input contains what Choose needs to know, in addition to the machines.
 type Input struct {
 	Load     func(*route.Backend) Load
-	Distance func(bourse.Region) int // distance in kilometers; 0: this region
+	Distance func(bourse.Region) int // distance of a region in kilometers; 0: the proxy's own region
 	Rand     *rand.Rand
 }
 
 // Verdict is the outcome of a choice.
 type Verdict string
 
-// The verdicts.
+// Verdicts.
 const (
 	Chosen Verdict = "chosen" // a machine was chosen
 	Full   Verdict = "full"   // every usable machine is at its hard limit
 	None   Verdict = "none"   // no machine is usable
 )
 
-// Choose returns the index of the machine that should handle a request. The list must be
-// sorted by id.
+// Choose returns the index of the machine in list that should handle a request, and Chosen. If
+// there is none, it returns -1 and the reason. The list must be sorted by ID.
 //
-// Running machines below their soft limits come first, nearest region first. Another region
-// is used only if the machines of the nearer ones are at their hard limits, unhealthy or
-// missing. If no running machine is below its soft limit, a stopped one is started;
-// machines that are already starting, nearer regions, and suspended machines are preferred,
-// in this order. Machines that failed recently or whose worker is unreachable come last.
-// Among equals, Choose picks two at random and returns the less loaded one.
+// Running machines below their soft limits come first, nearest region first. Another region is used
+// only if the machines of the nearer ones are at their hard limits, unhealthy or missing. If no
+// running machine is below its soft limit, a stopped one is started; machines that are already
+// starting, nearer regions, and suspended machines are preferred, in this order. Machines that
+// failed recently or whose worker is unreachable come last. Among equally good machines, Choose
+// picks two at random and returns the less loaded one.
 func Choose(list []route.Backend, w *Criteria, s *Input) (int, Verdict) {
 	var c chooser
 	if w.Instance != "" {
@@ -85,20 +85,20 @@ func Choose(list []route.Backend, w *Criteria, s *Input) (int, Verdict) {
 		if best := c[level].best(); best != nil {
 			return best.pick(list, s), Chosen
 		}
-		if full[level] { // rather wait than use a machine that has failed
+		if full[level] { // it is better to wait than to use a machine that has failed
 			return -1, Full
 		}
 	}
 	return -1, None
 }
 
-// allows reports whether the request may use a machine.
+// allows reports whether the criteria allow a machine.
 func (w *Criteria) allows(b *route.Backend) bool {
 	return (!w.Only || b.Machine == w.Instance) && (!w.Force || w.regionRank(b.Region) < len(w.Regions))
 }
 
-// regionRank returns the position of a region in the request's list, or the list's length
-// if it is not listed.
+// regionRank returns the index of the group in w.Regions that contains the region. If there is
+// none, it returns the number of groups.
 func (w *Criteria) regionRank(r bourse.Region) int {
 	if i := slices.IndexFunc(w.Regions, func(group []bourse.Region) bool { return slices.Contains(group, r) }); i >= 0 {
 		return i
@@ -106,27 +106,27 @@ func (w *Criteria) regionRank(r bourse.Region) int {
 	return len(w.Regions)
 }
 
-// kind is the way in which a machine would serve the request.
+// kind tells how a machine would serve the request.
 type kind int
 
 const (
-	running      kind = iota // already running
-	starting                 // must be started, or is starting
-	startingFull             // like starting, but as many requests as its soft limit already wait for it
+	running      kind = iota // the machine is already running
+	starting                 // the machine is starting, or must be started
+	startingFull             // like starting, but its soft limit of requests already waits for the machine
 	kindCount
 )
 
 const levelCount = 4
 
-// rank orders machines; the lowest is the best.
+// rank describes how suitable a machine is for a request. The lowest rank is the best.
 type rank struct {
-	level     int // 0: healthy; 1: failed recently or unreachable; 2 and 3: likewise, but already tried
+	level     int // 0: healthy; 1: failed recently or unreachable; 2 and 3: likewise, but tried before
 	kind      kind
-	order     [4]int // compared lexicographically
-	belowSoft bool   // below its soft limit
+	order     [4]int // compared lexicographically; the lowest is the best
+	belowSoft bool   // the machine is below its soft limit
 }
 
-// rankMachine returns the rank of a machine and whether it can be used.
+// rankMachine returns a machine's rank. The verdict tells whether the machine can be used.
 func rankMachine(b *route.Backend, w *Criteria, s *Input) (rank, Verdict) {
 	if unusableReason(b) != "" {
 		return rank{}, None
@@ -166,19 +166,20 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// wakeOrder orders states by how soon a machine in them can be running.
+// wakeOrder returns the position of a state in the order in which machines are woken. Machines in
+// earlier states can be running sooner.
 func wakeOrder(s bourse.State) int {
 	return slices.Index([]bourse.State{
 		bourse.StateStarting, bourse.StateSuspended, bourse.StateStopped, bourse.StateReplacing, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting,
 	}, s)
 }
 
-// chooser collects the best machines seen so far, by level and kind.
+// chooser collects the best machines so far, by level and kind.
 type chooser [levelCount]levelGroups
 
 type levelGroups [kindCount]group
 
-// best returns the group to choose from, or nil if there is none.
+// best returns the group from which to choose a machine, or nil if all groups are empty.
 func (l *levelGroups) best() *group {
 	run, start, crowd := &l[running], &l[starting], &l[startingFull]
 	switch {
@@ -192,22 +193,24 @@ func (l *levelGroups) best() *group {
 	return nil
 }
 
-// group is a set of equally good machines: their number and a random sample of two.
+// group is a set of equally good machines. It contains only their number and a random sample of
+// two.
 type group struct {
 	n       int
-	hasRoom bool // at least one machine of this kind, not only of the best ones, is below its soft limit
+	hasRoom bool // at least one machine of this kind is below its soft limit, even if it is not one of the best
 	key     rank
 	sample  [2]int
 }
 
-// add adds a machine unless a better one was added before.
+// add adds the machine with index i and rank k, unless a better machine has been added before. If
+// the new machine is better, it replaces the group's machines.
 func (g *group) add(i int, k rank, s *Input) {
 	g.hasRoom = g.hasRoom || k.belowSoft
 	switch c := slices.Compare(k.order[:], g.key.order[:]); {
 	case g.n == 0 || c < 0:
 		g.n, g.key, g.sample = 1, k, [2]int{i, i}
 	case c == 0:
-		// Every pair of the machines seen so far is equally likely (reservoir sampling).
+		// Every pair of the machines added so far is equally likely (reservoir sampling).
 		if g.n++; g.n == 2 {
 			g.sample[1] = i
 		} else if j := s.Rand.IntN(g.n); j < 2 {
@@ -216,7 +219,8 @@ func (g *group) add(i int, k rank, s *Input) {
 	}
 }
 
-// pick returns the less loaded machine of the sample, relative to their soft limits.
+// pick returns the index of the machine in the sample that is less loaded in relation to its soft
+// limit.
 func (g *group) pick(list []route.Backend, s *Input) int {
 	if g.n == 1 {
 		return g.sample[0]
@@ -233,8 +237,8 @@ func (g *group) pick(list []route.Backend, s *Input) int {
 	return g.sample[1]
 }
 
-// unusableReason returns why a machine can serve no request, whatever the state of the
-// others, or "" if it can.
+// unusableReason returns the reason why a machine cannot serve any request, or "" if it can. The
+// reason does not depend on other machines.
 func unusableReason(b *route.Backend) string {
 	switch {
 	case b.Unusable != "":
@@ -255,18 +259,18 @@ func unusableReason(b *route.Backend) string {
 	return "it is " + string(b.State)
 }
 
-// distances caches the distances of regions from here. It is not safe for concurrent use.
+// distances caches how far regions are from the proxy's region. It is not safe for concurrent use.
 type distances struct {
 	here  bourse.Region
 	known map[bourse.Region]int
 }
 
 const (
-	unknownDistance = 40_000 // kilometers; greater than any distance on earth
+	unknownDistance = 40_000 // in kilometers; greater than any distance on earth
 	maxKnown        = 1024
 )
 
-// of returns the distance of a region in kilometers; 0 means the same region.
+// of returns the distance of a region in kilometers. It is 0 only for the proxy's own region.
 func (p *distances) of(r bourse.Region) int {
 	if r == p.here {
 		return 0
@@ -275,16 +279,15 @@ func (p *distances) of(r bourse.Region) int {
 	if ok {
 		return km
 	}
-	if p.known == nil || len(p.known) >= maxKnown { // region names come from workers, so their number must be bounded
+	if p.known == nil || len(p.known) >= maxKnown { // region names come from workers, so the size of the cache must be limited
 		p.known = map[bourse.Region]int{}
 	}
 	p.known[r] = Kilometers(p.here, r)
 	return p.known[r]
 }
 
-// Kilometers returns the distance between two regions, rounded to a positive number; it is
-// 0 only for the same region. Regions with an unknown location are farther away than all
-// others.
+// Kilometers returns the distance between two regions. It is 0 if they are the same region, and
+// otherwise at least 1. A region with an unknown location is farther away than any other.
 func Kilometers(from, to bourse.Region) int {
 	if from == to {
 		return 0

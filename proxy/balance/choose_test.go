@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// id returns the id of the nth machine of a worker.
+// id returns the ID of machine n, which is on worker n.
 func id(n int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("%06x%08x", n, n)) }
 
-// backend returns a running machine in gru with limits of 2 and 4.
+// backend returns machine n, running in gru, with a soft limit of 2 and a hard limit of 4.
 func backend(n int, change ...func(*route.Backend)) route.Backend {
 	b := route.Backend{
 		Machine: id(n), Instance: "v1", Boot: 1, Worker: bourse.WorkerID(fmt.Sprintf("w%d", n)), Region: "gru", State: bourse.StateStarted, Reachable: true,
@@ -40,8 +40,8 @@ func unheard(b *route.Backend)  { b.Reachable = false }
 func spare(b *route.Backend)    { b.Standby, b.Service.Autostart = true, false }
 func manual(b *route.Backend)   { b.Service.Autostart = false }
 
-// sight returns an Input with the loads by machine number; a negative load marks a machine
-// that failed recently.
+// sight returns an Input with the given loads, by machine number. A negative load stands for a
+// machine that failed recently.
 func sight(loads map[int]int) *balance.Input {
 	return &balance.Input{
 		Load: func(b *route.Backend) balance.Load {
@@ -66,7 +66,7 @@ func TestChoose(t *testing.T) {
 		list machines
 		load loads
 		want balance.Criteria
-		best []int // acceptable machines; none: see the verdict
+		best []int // numbers of the acceptable machines; empty: none is chosen, see how
 		how  balance.Verdict
 	}{
 		{name: "none", how: balance.None},
@@ -160,7 +160,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestTwoChoices checks that the load of many machines is even.
+// TestTwoChoices checks that the load is spread evenly over many machines.
 func TestTwoChoices(t *testing.T) {
 	t.Parallel()
 	var list []route.Backend
@@ -180,13 +180,13 @@ func TestTwoChoices(t *testing.T) {
 		i, _ := balance.Choose(list, &balance.Criteria{}, s)
 		use[i]++
 	}
-	if low, high := slices.Min(use), slices.Max(use); low < 95 || high > 105 { // a purely random choice would result in 70 and 130
+	if low, high := slices.Min(use), slices.Max(use); low < 95 || high > 105 { // a purely random choice would lead to loads between 70 and 130
 		t.Errorf("of 1600 requests to 16 machines they have %v", use)
 	}
 }
 
-// TestChosenMayAnswer checks that a chosen machine is usable, below its limit and allowed
-// by the criteria, and that a machine is chosen whenever there is such a machine.
+// TestChosenMayAnswer checks that a chosen machine is usable, below its limit and allowed by the
+// criteria, and that a machine is chosen if there is one like that.
 func TestChosenMayAnswer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

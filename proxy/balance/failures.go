@@ -8,13 +8,13 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// A machine that has failed is the last choice for one second, and for twice as long after
-// each further failure, because trying another machine costs a client less than failing
-// again. The only machine of an app is still tried every time.
+// A machine that has failed is the last choice for one second, and for twice as long after each
+// further failure: trying another machine costs a client less than failing again. If an app has
+// only one machine, that machine is still tried every time.
 const (
 	firstPenalty = time.Second
 	maxDoublings = 5
-	forgetAfter  = time.Minute // without a further failure
+	forgetAfter  = time.Minute // the failures are forgotten after this time without another failure
 )
 
 // failures records the recent failures of a machine or worker. The zero value has none.
@@ -23,24 +23,24 @@ type failures struct {
 	last  time.Time
 	until time.Time
 
-	// For a machine: the version and start that failed. For a worker: its machine that
-	// failed last.
+	// For a machine: the version and the number of the start that failed. For a worker: the machine
+	// that failed last.
 	instance bourse.InstanceID
 	boot     int
 	machine  bourse.MachineID
 }
 
-// appliesTo reports whether the penalty still applies to a machine. A restarted or updated
-// machine has none.
+// appliesTo reports whether a machine is still the last choice because of these failures. After a
+// restart or an update, it no longer is.
 func (s *failures) appliesTo(m *route.Backend, now time.Time) bool {
 	if !now.Before(s.until) || s.instance != m.Instance {
 		return false
 	}
-	return s.boot == m.Boot || !m.Running() // failed starts count, too
+	return s.boot == m.Boot || !m.Running() // a failed start counts as well
 }
 
-// add records the failure of a request that began at the given time. Requests that were in
-// progress together fail together and count as one failure.
+// add records the failure of a request that began at the given time. Requests that were in progress
+// at the same time count as a single failure.
 func (s *failures) add(began, now time.Time) {
 	switch {
 	case s.count == 0 || now.Sub(s.until) > forgetAfter:
@@ -52,14 +52,14 @@ func (s *failures) add(began, now time.Time) {
 	s.last, s.until = now, now.Add(firstPenalty<<min(s.count-1, maxDoublings))
 }
 
-// recordFailure records that a slot's machine failed, and that its worker did if another of
-// its machines failed recently. The caller holds the mutex.
+// recordFailure records that the machine of a slot has failed. If another machine of the same
+// worker failed recently, it also records that the worker has failed. The caller holds the mutex.
 func (b *Balancer) recordFailure(t *Slot) {
 	now, m := time.Now(), &t.backend
 	b.prune(now)
 	u := b.machines[m.Machine]
 	if u.lastSuccess.After(t.began) {
-		return // the machine has answered other requests since, so this request is the more likely cause
+		return // the machine has answered later requests, so this request is the more likely cause
 	}
 	if s := &u.failures; s.instance != m.Instance || s.boot != m.Boot && m.Running() {
 		*s = failures{instance: m.Instance, boot: m.Boot}
@@ -68,7 +68,7 @@ func (b *Balancer) recordFailure(t *Slot) {
 	w := b.workers[m.Worker]
 	switch {
 	case w == nil:
-		b.workers[m.Worker] = &failures{machine: m.Machine, last: now} // count is 0: so far only the machine is affected
+		b.workers[m.Worker] = &failures{machine: m.Machine, last: now} // count is 0, because only this machine has failed so far
 	case w.machine != m.Machine || w.count > 0:
 		if w.count > 0 || now.Sub(w.last) < firstPenalty<<maxDoublings {
 			w.add(t.began, now)
@@ -79,8 +79,8 @@ func (b *Balancer) recordFailure(t *Slot) {
 	}
 }
 
-// recordSuccess records that a slot's machine answered. A request that began before the
-// latest failure does not reset the failures. The caller holds the mutex.
+// recordSuccess records that the machine of a slot has answered. The machine's failures are reset
+// only if the request began after the latest of them. The caller holds the mutex.
 func (b *Balancer) recordSuccess(t *Slot) {
 	u := b.machines[t.backend.Machine]
 	u.lastSuccess = time.Now()
@@ -92,7 +92,7 @@ func (b *Balancer) recordSuccess(t *Slot) {
 	}
 }
 
-// prune removes old failures if there are many. The caller holds the mutex.
+// prune removes old failures if there are many entries. The caller holds the mutex.
 func (b *Balancer) prune(now time.Time) {
 	const much = 4096
 	if len(b.machines) > much {

@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Status returns the current state of all routes, or of one app's routes, including why a
-// machine is not used. The result is for operators: it contains names from all tenants.
+// Status returns the current state of all routes, or only of an app's routes if app is not empty.
+// It includes the reason why a machine is not used. The result is meant for operators, because it
+// contains names from all tenants.
 func (b *Balancer) Status(table *route.Table, app bourse.AppName) machinesapi.Proxy {
 	targets := table.Targets()
 	if app != "" {
@@ -22,8 +23,8 @@ func (b *Balancer) Status(table *route.Table, app bourse.AppName) machinesapi.Pr
 	return out
 }
 
-// statusOf returns the state of one target. It holds the mutex for only one target at a
-// time, so that requests can proceed.
+// statusOf returns the current state of one target. It holds the mutex only while it looks at this
+// target, so that requests are not held up.
 func (b *Balancer) statusOf(t *route.Target) machinesapi.ProxyRoute {
 	b.mu.Lock()
 	defer b.mu.Unlock()

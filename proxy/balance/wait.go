@@ -18,13 +18,13 @@ import (
 type waiter struct {
 	target  *route.Target
 	want    Criteria
-	element *list.Element // in its app's queue; nil: the waiter was answered
-	slot    *Slot         // set before ready is closed if err is nil
+	element *list.Element // the waiter's place in its app's queue; nil: the waiter has been answered
+	slot    *Slot         // valid once ready is closed, if err is nil
 	err     error
 	ready   chan struct{}
 }
 
-// wait waits for a slot. The caller holds the mutex; wait releases it.
+// wait waits for a slot. The caller holds the mutex, which wait unlocks.
 func (b *Balancer) wait(ctx context.Context, t *route.Target, want Criteria) (*Slot, error) {
 	q := b.queues[t.App.ID]
 	if b.waiting >= b.config.MaxWaiting || q != nil && q.Len() >= b.config.MaxWaitingPerApp {
@@ -55,8 +55,8 @@ func (b *Balancer) wait(ctx context.Context, t *route.Target, want Criteria) (*S
 	}
 }
 
-// giveUp removes a waiter from its queue. If it was given a slot in the meantime, the slot
-// goes to the next waiter.
+// giveUp removes a waiter from its queue and returns an error. If the waiter got a slot in the
+// meantime, the slot goes to the next waiter.
 func (b *Balancer) giveUp(ctx context.Context, w *waiter, after time.Duration) (*Slot, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +91,7 @@ func (b *Balancer) answer(w *waiter, slot *Slot, err error) {
 	close(w.ready)
 }
 
-// handOver gives a slot that was released on a machine to the first waiter that can use it.
+// handOver passes a slot on a machine that was just released to the first waiter that can use it.
 // The caller holds the mutex.
 func (b *Balancer) handOver(app string, id bourse.MachineID) {
 	q := b.queues[app]
@@ -108,13 +108,14 @@ func (b *Balancer) handOver(app string, id bourse.MachineID) {
 			b.answer(w, b.reserve(w.target, m), nil)
 			return
 		}
-		if w.want.isZero() { // then no other waiter can use it either
+		if w.want.isZero() { // no other waiter can use the machine either
 			return
 		}
 	}
 }
 
-// recheck rechecks the waiter's queue if it is the first; one waiter per queue is enough.
+// recheck rechecks the queue of a waiter if the waiter is the first one in it. It is enough that
+// one waiter of each queue does this.
 func (b *Balancer) recheck(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,8 +124,8 @@ func (b *Balancer) recheck(w *waiter) {
 	}
 }
 
-// retry chooses again for a waiter and reports whether it must still wait. The caller holds
-// the mutex.
+// retry chooses a machine for a waiter again. It reports whether the waiter must wait longer. The
+// caller holds the mutex.
 func (b *Balancer) retry(w *waiter) bool {
 	switch i, how := Choose(w.target.Backends, &w.want, &b.input); how {
 	case Chosen:
@@ -138,7 +139,8 @@ func (b *Balancer) retry(w *waiter) bool {
 	return true
 }
 
-// Update replaces the routing table. Waiting requests are checked against it immediately.
+// Update replaces the routing table. Requests that wait are checked against the new table
+// immediately.
 func (b *Balancer) Update(table *route.Table) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,9 +150,11 @@ func (b *Balancer) Update(table *route.Table) {
 	}
 }
 
-// recheckAll chooses again for every waiter of a queue, in order. The caller holds the mutex.
+// recheckAll chooses machines again for all waiters of a queue, in order. The caller holds the
+// mutex.
 func (b *Balancer) recheckAll(q *list.List) {
-	// Requests without criteria are interchangeable: if one of them finds no slot, none does.
+	// Requests without criteria are interchangeable: if one of them gets no slot, the others get
+	// none either.
 	stuck := map[*route.Target]bool{}
 	for e := q.Front(); e != nil; {
 		w, _ := e.Value.(*waiter)
@@ -173,8 +177,8 @@ func errNotServed(t *route.Target) error {
 	return bourse.Errorf(bourse.CodeNotFound, "app %s no longer serves port %d", t.App.Name, t.Port.First)
 }
 
-// errNone returns the error for a request that no machine can serve. Its message is for the
-// client, its cause for the log.
+// errNone returns the error for a request that no machine can serve. The message is meant for the
+// client, and the cause for the log.
 func (b *Balancer) errNone(t *route.Target, w *Criteria) error {
 	if w.Only {
 		return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the requested machine is not available", Err: errors.New(whyInstanceUnusable(t, w))}

@@ -18,21 +18,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// acmeALPN is the protocol that an ACME CA offers when it validates a host by TLS-ALPN.
+// acmeALPN is the protocol that an ACME CA offers in the handshake when it validates a host name
+// with TLS-ALPN.
 const acmeALPN = "acme-tls/1"
 
-// ACMEConfig configures the CA and the names of its certificates.
+// ACMEConfig configures the CA and the host names for which it may issue certificates.
 type ACMEConfig struct {
 	Email   string                  // contact address for the CA
 	CA      string                  // directory URL; "": Let's Encrypt
-	Roots   *x509.CertPool          // roots that verify the CA's own certificate; nil: the host's
-	Storage string                  // directory for the account, certificates and keys
-	HTTP    netip.AddrPort          // address of the listener that answers HTTP-01 challenges; it is reachable from outside at port 80
-	Allowed func(name string) error // reports whether a certificate may be requested for a name
+	Roots   *x509.CertPool          // roots with which the CA's own certificate is verified; nil: the host's roots
+	Storage string                  // directory in which the account, certificates and keys are stored
+	HTTP    netip.AddrPort          // address of the listener that answers HTTP-01 challenges, which arrive from outside at port 80
+	Allowed func(name string) error // returns an error if no certificate may be requested for the name
 	Log     *slog.Logger
 }
 
-// ACME obtains a certificate from a CA when a client first requests a host name, and renews it.
+// ACME obtains a certificate from a CA when a client first requests a host name, and renews the
+// certificate before it expires.
 type ACME struct {
 	allowed func(string) error
 	cache   *certmagic.Cache
@@ -41,10 +43,11 @@ type ACME struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	failed map[string]issueBackoff // names for which the CA issued no certificate
+	failed map[string]issueBackoff // host names for which the CA recently issued no certificate
 }
 
-// issueBackoff delays the next request for a name, because CAs limit the rate of requests.
+// issueBackoff delays the next request for a host name after a failure, because CAs limit the rate
+// of requests.
 type issueBackoff struct {
 	until time.Time
 	pause time.Duration
@@ -53,15 +56,15 @@ type issueBackoff struct {
 const (
 	firstPause  = time.Minute
 	maxPause    = 6 * time.Hour
-	maxFailures = 4096 // names; when exceeded, all are removed
+	maxFailures = 4096 // maximum number of names; when it is exceeded, all are removed
 	issueTime   = 90 * time.Second
 )
 
-// NewACME returns an ACME client. It contacts no CA yet. The library runs a goroutine until
-// Run returns.
+// NewACME returns an ACME. It does not contact the CA yet. The library runs a goroutine, which ends
+// when Run returns.
 func NewACME(c ACMEConfig) *ACME {
 	a := &ACME{allowed: c.Allowed, log: c.Log, failed: map[string]issueBackoff{}}
-	quiet := zap.NewNop() // relevant messages arrive as events
+	quiet := zap.NewNop() // the messages that matter arrive as events
 	a.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return a.config, nil }, Logger: quiet,
 	})
@@ -71,14 +74,14 @@ func NewACME(c ACMEConfig) *ACME {
 	})
 	a.issuer = certmagic.NewACMEIssuer(a.config, certmagic.ACMEIssuer{
 		CA: cmp.Or(c.CA, certmagic.LetsEncryptProductionCA), Email: c.Email, Agreed: true, TrustedRoots: c.Roots, Logger: quiet,
-		// Our own listener answers the challenges, because it already occupies the port.
+		// The proxy's own listener answers the challenges, because it already occupies the port.
 		DisableTLSALPNChallenge: true, ListenHost: c.HTTP.Addr().String(), AltHTTPPort: int(c.HTTP.Port()), CertObtainTimeout: issueTime,
 	})
 	a.config.Issuers = []certmagic.Issuer{a.issuer}
 	return a
 }
 
-// Run waits for ctx to end and then stops the library's goroutine.
+// Run waits until ctx is done, and then stops the library's goroutine.
 func (a *ACME) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.cache.Stop()
@@ -89,13 +92,12 @@ func (a *ACME) Run(ctx context.Context) error {
 // requests to h.
 func (a *ACME) Handler(h http.Handler) http.Handler { return a.issuer.HTTPChallengeHandler(h) }
 
-// get returns the certificate for the client's host name. It obtains a certificate if there
-// is none.
+// get returns a certificate for the client's host name. If there is none yet, it obtains one.
 func (a *ACME) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return a.config.GetCertificate(hello)
 }
 
-// checkAllowed returns an error if no certificate may be requested for the name now.
+// checkAllowed returns an error if no certificate may be requested for a name at present.
 func (a *ACME) checkAllowed(name string) error {
 	if err := a.allowed(name); err != nil {
 		return err

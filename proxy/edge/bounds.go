@@ -11,25 +11,25 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// limitedListener limits the number of open connections, in total and per source.
-// Connections beyond the limits are closed immediately, so that a source with many
-// connections can only displace its own neighbors.
+// limitedListener limits the number of open connections, both in total and for each source. It
+// closes further connections immediately, so a source with many connections can only displace
+// clients behind the same address.
 type limitedListener struct {
 	net.Listener
 	limits  Limits
 	clients *throttle.Fair // limits all listeners together; nil: no such limit
-	exempt  []netip.Prefix // sources to which only the total limit applies
+	exempt  []netip.Prefix // sources to which the limit for each source does not apply
 	log     *slog.Logger
 
 	mu         sync.Mutex
 	open       int
-	sources    map[netip.Prefix]int // open connections by source, at least 1 each
-	lastLogged time.Time            // when refusals were last logged
-	refused    int                  // since lastLogged
+	sources    map[netip.Prefix]int // number of open connections of each source; sources without any are removed
+	lastLogged time.Time            // when refused connections were last logged
+	refused    int                  // number of connections refused since lastLogged
 }
 
-// limitedConn is a connection that is counted until it is closed. It supports everything
-// that a TCP connection does.
+// limitedConn is a connection that counts until it is closed. It supports everything that a TCP
+// connection does.
 type limitedConn struct {
 	*net.TCPConn
 	release func()
@@ -49,12 +49,12 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		conn, ok := c.(*net.TCPConn)
-		if !ok { // in tests
+		if !ok { // only in tests
 			return c, nil
 		}
 		source, bound := b.sourceOf(conn)
 		if !b.acquire(source, bound) {
-			_ = conn.SetLinger(0) // keep no TIME_WAIT state
+			_ = conn.SetLinger(0) // close without a TIME_WAIT state
 			_ = conn.Close()
 			continue
 		}
@@ -73,10 +73,10 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// share reserves a place for a connection in the process-wide budget. It returns nil if
-// there is none. If the budget is used up, the oldest connection of the source with the
-// most connections is closed. Load balancers' connections are never closed, because each
-// may carry the requests of many clients.
+// share reserves a place for a connection in the budget that all listeners share. If the budget is
+// used up, the oldest connection of the source with the most connections is closed. If no place
+// becomes free, share returns nil. Connections of load balancers are never closed, because each may
+// carry the requests of many clients.
 func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool) *throttle.Hold {
 	principal, cut := source.String(), func() { _ = c.Close() }
 	if !bound {
@@ -93,8 +93,9 @@ func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool)
 	return hold
 }
 
-// sourceOf returns the address prefix by which a connection is counted: an IPv4 address, or
-// the /64 of an IPv6 address, which a single host typically has.
+// sourceOf returns the source of a connection: an IPv4 address, or the /64 of an IPv6 address,
+// because a single host typically has a whole /64. bound is false if the limit for each source does
+// not apply.
 func (b *limitedListener) sourceOf(c *net.TCPConn) (source netip.Prefix, bound bool) {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -138,10 +139,10 @@ func (b *limitedListener) release(source netip.Prefix, bound bool) {
 	}
 }
 
-// refusalLogInterval is the minimum interval between log entries about refused connections.
+// refusalLogInterval is the minimum time between two log entries about refused connections.
 const refusalLogInterval = time.Minute
 
-// refuse records a refused connection. b.mu is held.
+// refuse records a refused connection. The caller holds b.mu.
 func (b *limitedListener) refuse(source netip.Prefix) {
 	b.refused++
 	if now := time.Now(); now.Sub(b.lastLogged) >= refusalLogInterval {

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// hello returns a ClientHello like that of a modern client.
+// hello returns a ClientHello like the one that a modern client sends.
 func hello(name string) *tls.ClientHelloInfo {
 	return &tls.ClientHelloInfo{
 		ServerName: name, SupportedVersions: []uint16{tls.VersionTLS13}, SignatureSchemes: []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256},
@@ -87,8 +87,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestSelfSigned checks that self-signed certificates are used if enabled and if there is
-// no other certificate.
+// TestSelfSigned checks that a self-signed certificate is used if that is enabled and if there is
+// no other certificate for the name.
 func TestSelfSigned(t *testing.T) {
 	t.Parallel()
 	c := &Certificates{}
@@ -121,8 +121,8 @@ func TestSelfSigned(t *testing.T) {
 	}
 }
 
-// TestACME checks that the CA is asked only for allowed names, and not repeatedly.
-// test/proxy tests that certificates are issued.
+// TestACME checks that the CA is asked only for names that are allowed, and not repeatedly. The
+// package test/proxy tests that certificates are issued.
 func TestACME(t *testing.T) {
 	t.Parallel()
 	errNo := errors.New("no app has it")
@@ -135,7 +135,7 @@ func TestACME(t *testing.T) {
 			return nil
 		},
 	})
-	start(t, Config{Certificates: &Certificates{ACME: a}}) // stops it
+	start(t, Config{Certificates: &Certificates{ACME: a}}) // so that the library's goroutine is stopped
 	if _, err := a.get(hello("other.example.com")); !errors.Is(err, errNo) {
 		t.Errorf("a name of no app: %v, want %v", err, errNo)
 	}

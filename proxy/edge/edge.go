@@ -2,8 +2,8 @@
 // connections, reads PROXY protocol headers from load balancers, terminates TLS with the
 // certificates of host names, and forwards TCP streams that are not HTTP.
 //
-// Connections to these listeners do not pass through package admission: all requests are
-// for machines, whatever host name they contain.
+// Requests to these listeners do not pass through package admission. All of them are for machines,
+// whatever host name they contain.
 package edge
 
 import (
@@ -32,11 +32,11 @@ type Routes interface {
 	App(name bourse.AppName) []*route.Target
 }
 
-// Web is a listener for HTTP.
+// Web is an HTTP listener.
 type Web struct {
 	net.Listener
-	Server *http.Server // used by this listener only, with its handler set
-	Port   int          // port of the services that the listener stands for
+	Server *http.Server // its Handler must be set; no other listener may use it
+	Port   int          // port of the services that clients reach through this listener
 	TLS    bool
 }
 
@@ -45,26 +45,26 @@ type Config struct {
 	Web           []Web
 	Streams       []Stream
 	Routes        Routes
-	Certificates  *Certificates   // for listeners with TLS
-	Balance       proxy.Balance   // for streams
-	Upstreams     proxy.Upstreams // for streams
-	HoldOpen      bool            // an open stream counts as a request in progress
+	Certificates  *Certificates   // used by listeners with TLS
+	Balance       proxy.Balance   // used by streams
+	Upstreams     proxy.Upstreams // used by streams
+	HoldOpen      bool            // an open stream counts as a request in progress for as long as it is open
 	LoadBalancers []netip.Prefix  // sources whose connections must begin with a PROXY header
 	Limits        Limits
-	Clients       *throttle.Fair // connections of all listeners, with a fair share for each source address; nil: only Limits apply
-	Conns         *throttle.Fair // connections of streams to machines, with a fair share for each organization; nil: unlimited
+	Clients       *throttle.Fair // limits the connections of all listeners together, with a fair share for each source; nil: only Limits apply
+	Conns         *throttle.Fair // limits the connections of streams to machines, with a fair share for each organization; nil: unlimited
 	Log           *slog.Logger
 }
 
-// Limits bounds the resources that clients may use. Zero fields select the defaults.
+// Limits limits the resources that clients may use. Zero fields stand for the defaults.
 type Limits struct {
-	Connections int           // open connections per listener; default 32,768
-	PerSource   int           // open connections per IPv4 address or IPv6 /64; default an eighth of Connections
-	Handshake   time.Duration // time for a PROXY header, for a stream's handshake, and for a refused client to disconnect; default 10 s
-	Drain       time.Duration // time for connections in progress to end when the proxy stops; default 20 s
-	Idle        time.Duration // time that a stream may be silent in both directions; default 0: unlimited
-	Attempts    int           // attempts to reach a machine for one stream; default 5
-	Ready       time.Duration // time for a stream's machine to start and be connected; default 1 min
+	Connections int           // open connections of each listener; default 32,768
+	PerSource   int           // open connections of each IPv4 address or IPv6 /64; default an eighth of Connections
+	Handshake   time.Duration // time for a PROXY header, for the handshake of a stream, and for a refused client to disconnect; default 10 s
+	Drain       time.Duration // time that connections in progress get to end when the proxy stops; default 20 s
+	Idle        time.Duration // time after which a stream is closed that is silent in both directions; default 0: never
+	Attempts    int           // maximum number of attempts to reach a machine for one stream; default 5
+	Ready       time.Duration // time for starting a stream's machine and connecting to it; default 1 min
 }
 
 func (l *Limits) fill() {
@@ -91,7 +91,7 @@ func (l *Limits) fill() {
 // Edge serves the listeners of a proxy.
 type Edge struct{ Config }
 
-// New returns an Edge. It starts nothing.
+// New returns an Edge. It starts no goroutines.
 func New(c Config) *Edge {
 	c.Limits.fill()
 	return &Edge{c}
@@ -99,7 +99,7 @@ func New(c Config) *Edge {
 
 var errStopping = errors.New("the proxy is shutting down")
 
-// Run serves until ctx ends. It then accepts no more connections, gives those in progress
+// Run serves until ctx is done. After that, it accepts no more connections, gives those in progress
 // some time to end, and aborts the rest. It closes the listeners.
 func (e *Edge) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -122,7 +122,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// limit wraps a listener with the connection limits and the PROXY protocol.
+// limit wraps a listener so that it limits connections and reads PROXY headers.
 func (e *Edge) limit(l net.Listener) net.Listener {
 	return e.acceptProxyHeaders(&limitedListener{Listener: l, limits: e.Limits, clients: e.Clients, exempt: e.LoadBalancers, log: e.Log, sources: map[netip.Prefix]int{}})
 }
@@ -156,18 +156,18 @@ func (e *Edge) serveWeb(ctx context.Context, w *Web) error {
 		cut(errStopping)
 		err = w.Server.Close()
 	}
-	<-ended // returns http.ErrServerClosed
+	<-ended // wait until Serve has returned http.ErrServerClosed
 	return err
 }
 
-// requestTracker counts requests in progress, including upgraded connections, for which
+// requestTracker counts requests in progress. They include upgraded connections, for which
 // http.Server.Shutdown does not wait.
 type requestTracker struct {
 	handler http.Handler
 
 	mu      sync.Mutex
 	n       int
-	waiting chan struct{} // closed when n is 0; nil: nobody is waiting
+	waiting chan struct{} // closed when n drops to 0; nil: nobody is waiting
 }
 
 // ServeHTTP implements http.Handler.
@@ -186,7 +186,7 @@ func (p *requestTracker) add(n int) {
 	}
 }
 
-// wait waits until no request is in progress. It returns false if ctx ends first.
+// wait waits until no request is in progress. It returns false if ctx is done first.
 func (p *requestTracker) wait(ctx context.Context) bool {
 	p.mu.Lock()
 	if p.n == 0 {

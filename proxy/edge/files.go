@@ -15,31 +15,31 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Files contains the certificates in a directory: NAME.pem (or .crt) with NAME.key, and
-// subdirectories with fullchain.pem and privkey.pem as created by certbot. The host names
-// are those in the certificates. Files implements admission.Watched, so changes are
-// noticed.
+// Files contains the certificates in a directory. A certificate is a file NAME.pem or NAME.crt with
+// its key in NAME.key, or a subdirectory with fullchain.pem and privkey.pem, as created by certbot.
+// The host names are those in the certificates. Files implements admission.Watched, so that changes
+// are noticed.
 type Files struct {
 	dir     string
 	current atomic.Pointer[fileCerts]
 
 	mu                   sync.Mutex // held while files are read
-	usedStamp, seenStamp string     // state of the files that are in use, and at the latest check
+	usedStamp, seenStamp string     // state of the files in use, and their state at the latest check
 }
 
 // fileCerts is an immutable set of loaded certificates.
 type fileCerts struct {
 	files    []string
-	byName   map[string][]*tls.Certificate // including *.example.com
-	fallback []*tls.Certificate            // for clients that send no host name; nil: none
+	byName   map[string][]*tls.Certificate // keys may be wildcards such as *.example.com
+	fallback []*tls.Certificate            // for clients that send no host name; empty if there are no certificates
 }
 
-// maxCertFiles bounds the number of certificates, because the directory is scanned every
-// second.
+// maxCertFiles is the maximum number of certificates, which is limited because the directory is
+// scanned every second.
 const maxCertFiles = 4096
 
-// OpenFiles loads the certificates in a directory. It returns CodeInvalid if one of them
-// cannot be loaded.
+// OpenFiles loads the certificates in a directory. If a certificate cannot be loaded, it returns
+// CodeInvalid.
 func OpenFiles(dir string) (*Files, error) {
 	f := &Files{dir: dir}
 	pairs, stamp, err := f.pairs()
@@ -55,10 +55,10 @@ func OpenFiles(dir string) (*Files, error) {
 	return f, nil
 }
 
-// Files returns the paths of the files in use.
+// Files returns the paths of the files that are in use.
 func (f *Files) Files() []string { return f.current.Load().files }
 
-// Names returns the host names of all certificates, sorted.
+// Names returns the host names in all certificates, sorted.
 func (f *Files) Names() []string {
 	c := f.current.Load()
 	out := make([]string, 0, len(c.byName))
@@ -69,9 +69,10 @@ func (f *Files) Names() []string {
 	return out
 }
 
-// Look checks whether the files have changed, and reports whether new contents are now in
-// use. To avoid partial writes, a change takes effect once two consecutive calls find the
-// same state. If a file cannot be loaded, the previous certificates remain in use.
+// Look checks whether the files have changed. It reports whether new contents came into use. A
+// change comes into use only once two consecutive calls find the same state of the files, because a
+// file may be written in parts. If a file cannot be loaded, the previous certificates remain in
+// use.
 func (f *Files) Look() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,8 +99,8 @@ func (f *Files) Look() (bool, error) {
 
 type certPair struct{ cert, key string }
 
-// pairs returns the certificate files in the directory, and a string that changes when any
-// of them does.
+// pairs returns the certificates and keys in the directory, and a string that changes whenever one
+// of the files changes.
 func (f *Files) pairs() ([]certPair, string, error) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -145,7 +146,7 @@ func isNotDir(err error) bool {
 	return statErr && info.Err.Error() == "not a directory"
 }
 
-// loadPairs loads the certificates from their files.
+// loadPairs loads certificates and their keys from files.
 func loadPairs(pairs []certPair) (*fileCerts, error) {
 	out := &fileCerts{byName: map[string][]*tls.Certificate{}}
 	for _, p := range pairs {
@@ -164,7 +165,7 @@ func loadPairs(pairs []certPair) (*fileCerts, error) {
 		out.files = append(out.files, p.cert, p.key)
 		out.fallback = append(out.fallback, &cert)
 	}
-	for _, list := range out.byName { // prefer the certificate that is valid for longest
+	for _, list := range out.byName { // put the certificate that is valid for longest first
 		slices.SortStableFunc(list, func(a, b *tls.Certificate) int { return b.Leaf.NotAfter.Compare(a.Leaf.NotAfter) })
 	}
 	if len(out.fallback) > 1 {
@@ -173,8 +174,8 @@ func loadPairs(pairs []certPair) (*fileCerts, error) {
 	return out, nil
 }
 
-// find returns the certificate for a host name, preferring one that the client supports, or
-// nil if there is none. A client that sends no host name gets the first certificate.
+// find returns a certificate for a host name, if possible one that the client supports. If there is
+// none, it returns nil. If name is empty, it returns the fallback.
 func (f *Files) find(hello *tls.ClientHelloInfo, name string) *tls.Certificate {
 	c := f.current.Load()
 	list := c.byName[name]
@@ -190,7 +191,7 @@ func (f *Files) find(hello *tls.ClientHelloInfo, name string) *tls.Certificate {
 		}
 	}
 	if len(list) > 0 {
-		return list[0] // the client will reject it with a meaningful alert
+		return list[0] // the client will reject this certificate with a meaningful alert
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is the time within which expected events must happen.
 const patience = time.Minute
 
-// routes is a test's Routes.
+// routes implements Routes for tests.
 type routes struct {
 	mu    sync.Mutex
 	hosts map[string]*route.Target
@@ -49,7 +49,8 @@ func (r *routes) App(name bourse.AppName) []*route.Target {
 	return r.apps[name]
 }
 
-// target returns a target of app db with a machine for each address, which is also its id.
+// target returns a target of app db. It has one machine for each address, and the machine's ID is
+// the address.
 func target(port workload.Port, machines ...string) *route.Target {
 	t := &route.Target{App: &route.App{Name: "db"}, Port: port}
 	for _, m := range machines {
@@ -62,7 +63,7 @@ func streamOf(port workload.Port, machines ...string) *routes {
 	return &routes{apps: map[bourse.AppName][]*route.Target{"db": {target(port, machines...)}}}
 }
 
-// inOrder chooses the first backend that was not tried.
+// inOrder is a Balance that chooses the first machine that was not tried before.
 type inOrder struct {
 	mu   sync.Mutex
 	open map[bourse.MachineID]int
@@ -88,7 +89,7 @@ func (b *inOrder) Acquire(_ context.Context, t *route.Target, w proxy.Criteria) 
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "no machine is left")
 }
 
-// inUse returns the number of slots in use.
+// inUse returns the number of slots that are in use.
 func (b *inOrder) inUse() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +115,7 @@ func (t *slot) Done(failed error) {
 	}
 }
 
-// byAddress connects to machines at the addresses that are their ids.
+// byAddress connects to machines whose IDs are their addresses.
 type byAddress struct{}
 
 func (byAddress) Use(_ context.Context, _ bourse.WorkerID, m bourse.MachineID, _ int, _ bool) (proxy.Upstream, error) {
@@ -142,13 +143,13 @@ func listenHere(t *testing.T) net.Listener {
 	return l
 }
 
-// web returns a listener with a server like the proxy's.
+// web returns an HTTP listener with a server like that of the proxy.
 func web(t *testing.T, h http.Handler, secure bool) Web {
 	t.Helper()
 	return Web{Listener: listenHere(t), Server: proxy.NewServer(h, slog.New(slog.DiscardHandler)), Port: 80, TLS: secure}
 }
 
-// start runs an edge until the test ends or stop is called, which waits for its end.
+// start runs an edge until the test ends or stop is called. stop waits until Run has returned.
 func start(t *testing.T, c Config) (stop func()) {
 	t.Helper()
 	if c.Log == nil {
@@ -188,8 +189,8 @@ func dial(t *testing.T, l net.Listener) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// machine starts a program that reads everything from a client and then replies with it and
-// a "!". It returns its address.
+// machine starts a server that reads everything that a client sends, and replies with the same data
+// and a "!". It returns the server's address.
 func machine(t *testing.T) string {
 	t.Helper()
 	l := listenHere(t)
@@ -226,8 +227,8 @@ func newCA(t *testing.T) *testCA {
 	return &testCA{ca, pool}
 }
 
-// write writes the certificate of some hosts to name.pem and name.key, or like certbot if
-// name ends with a slash.
+// write writes a certificate for the given hosts, and its key. The files are name.pem and name.key.
+// If name ends with a slash, they are those that certbot would create in that directory.
 func (ca *testCA) write(t *testing.T, dir, name string, hosts ...string) {
 	t.Helper()
 	pair, err := ca.IssueOther("test", hosts, time.Now())

@@ -8,28 +8,27 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Request codes of the PostgreSQL protocol's startup messages. Each such message is 8
-// bytes: its length and a code.
+// Request codes in the startup messages of the PostgreSQL protocol. Each of these messages is 8
+// bytes long and consists of its length and a code.
 const (
 	pgSSL    = 80877103
 	pgGSS    = 80877104
 	pgCancel = 80877102
 )
 
-// maxPGRequests is the number of requests that a client may send before TLS: one for GSS
-// encryption, which is refused, and one for TLS.
+// maxPGRequests is the maximum number of requests that a client may send before TLS. It may request
+// GSS encryption, which is refused, and then TLS.
 const maxPGRequests = 2
 
-// acceptPostgresTLS answers a PostgreSQL client's request for TLS and returns the
-// connection on which the TLS handshake follows. Newer clients may begin with the
-// handshake.
+// acceptPostgresTLS accepts a PostgreSQL client's request for TLS. It returns the connection on
+// which the TLS handshake follows. Newer clients begin with the handshake, without a request.
 func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
 	for range maxPGRequests {
 		var head [8]byte
 		if _, err := io.ReadFull(c, head[:1]); err != nil {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "read startup message: %w", err)
 		}
-		if head[0] == 0x16 { // a TLS handshake
+		if head[0] == 0x16 { // the first byte of a TLS handshake
 			return &prefixedConn{Conn: c, prefix: head[:1]}, nil
 		}
 		if _, err := io.ReadFull(c, head[1:]); err != nil {
@@ -54,10 +53,10 @@ func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
 	return nil, bourse.Errorf(bourse.CodeInvalid, "the client repeatedly requested GSS encryption")
 }
 
-// pgRefuse sends a PostgreSQL client a fatal error.
+// pgRefuse sends a fatal error to a PostgreSQL client.
 func pgRefuse(c net.Conn, text string) {
 	var body []byte
-	for _, field := range []string{"SFATAL", "VFATAL", "C08004", "M" + text} { // 08004: the server rejected the connection
+	for _, field := range []string{"SFATAL", "VFATAL", "C08004", "M" + text} { // 08004 means that the server rejected the connection
 		body = append(append(body, field...), 0)
 	}
 	body = append(body, 0)
@@ -65,7 +64,7 @@ func pgRefuse(c net.Conn, text string) {
 	_, _ = c.Write(append(message, body...)) // the client may have disconnected
 }
 
-// prefixedConn is a connection whose first bytes have already been read.
+// prefixedConn is a connection from which the first bytes have already been read.
 type prefixedConn struct {
 	net.Conn
 	prefix []byte
@@ -84,19 +83,19 @@ func (u *prefixedConn) Read(p []byte) (int, error) {
 // CloseWrite closes the sending side of the connection.
 func (u *prefixedConn) CloseWrite() error { return closeWrite(u.Conn) }
 
-// clientReporter reports errors to a client if its protocol supports that.
+// clientReporter reports errors to a client whose protocol supports that.
 type clientReporter struct {
 	conn     net.Conn
 	postgres bool
 }
 
-// report tells the client that no machine can be reached. It returns false if the protocol
+// report tells the client that no machine can be reached. It returns false if the client's protocol
 // does not support that.
 func (g *clientReporter) report(err error) bool {
 	if !g.postgres {
 		return false
 	}
 	pgRefuse(g.conn, "no machine can be reached: "+bourse.MessageOf(err))
-	_ = closeWrite(g.conn) // sends TLS's close_notify; the client may have disconnected
+	_ = closeWrite(g.conn) // also sends TLS's close_notify; ignore the error, because the client may have disconnected
 	return true
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// acceptProxyHeaders returns a listener that reads PROXY headers from the load balancers in
-// e.LoadBalancers. Their connections must begin with one. Connections from other addresses
-// are not parsed.
+// acceptProxyHeaders wraps a listener so that it reads PROXY headers. Connections from
+// e.LoadBalancers must begin with such a header. On connections from other addresses, it is not
+// interpreted.
 func (e *Edge) acceptProxyHeaders(l net.Listener) net.Listener {
 	if len(e.LoadBalancers) == 0 {
 		return l
@@ -36,8 +36,9 @@ func (e *Edge) acceptProxyHeaders(l net.Listener) net.Listener {
 
 var errNotTCP = errors.New("PROXY header does not describe a TCP connection")
 
-// clientOf returns the client's address, which is invalid if unknown. It waits for the
-// PROXY header if one is expected.
+// clientOf returns the address of the client that has made a connection. If the connection comes
+// from a load balancer, clientOf waits for the PROXY header. It returns an invalid address if the
+// client is unknown.
 func clientOf(c net.Conn) netip.AddrPort {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -58,7 +59,7 @@ func closeWrite(c net.Conn) error {
 	return nil
 }
 
-// writeProxyHeader writes a PROXY header that tells the machine the client's address.
+// writeProxyHeader sends a PROXY header to a machine, which tells it the client's address.
 func writeProxyHeader(to net.Conn, client netip.AddrPort, local net.Addr, v2 bool) error {
 	version := byte(1)
 	if v2 {

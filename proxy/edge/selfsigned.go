@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// selfSigned creates self-signed certificates. They share a key that exists as long as the
-// process, because clients do not verify them anyway.
+// selfSigned creates self-signed certificates. They all have the same key, which is never stored:
+// clients do not verify these certificates anyway.
 type selfSigned struct {
 	mu     sync.Mutex
 	key    *ecdsa.PrivateKey
@@ -25,11 +25,11 @@ type selfSigned struct {
 }
 
 const (
-	maxSelfSigned  = 1024 // names; when exceeded, all are created again
+	maxSelfSigned  = 1024 // maximum number of names; when it is exceeded, all certificates are created again
 	selfSignedLife = 90 * 24 * time.Hour
 )
 
-// get returns the certificate for a host name; "" stands for localhost.
+// get returns the certificate for a host name. An empty name stands for localhost.
 func (s *selfSigned) get(name string) (*tls.Certificate, error) {
 	name = cmp.Or(name, "localhost")
 	s.mu.Lock()

@@ -15,9 +15,10 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// StatusHandler returns a handler that reports the proxy's routes: their URLs, and for
-// each machine whether requests reach it and why not. "?app=NAME" selects one app. The
-// report names apps of all organizations, so only brokers may read it.
+// StatusHandler returns a handler that reports the proxy's routes. For each route, the report
+// contains its URLs and its machines, and for each machine whether requests reach it and why not.
+// "?app=NAME" selects one app. Only brokers may read the report, because it contains the names of
+// apps of all organizations.
 func (c *Config) StatusHandler(b *balance.Balancer, routes *route.Follower) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		table := routes.Table()
@@ -35,8 +36,8 @@ func (c *Config) StatusHandler(b *balance.Balancer, routes *route.Follower) http
 	})
 }
 
-// urlsOf returns the URLs at which the listeners serve a target, the best first: host
-// names that the operator chose, and TLS.
+// urlsOf returns the URLs at which the listeners serve a target, best first. Names that the
+// operator has chosen come first, and for each name, URLs whose certificate clients probably trust.
 func (c *Config) urlsOf(routes *route.Follower, table *route.Table, t *route.Target) (out []string) {
 	for _, s := range c.Streams {
 		if s.App == t.App.Name && s.Port >= t.Port.First && s.Port <= t.Port.Last && !t.Port.Has(workload.HandlerHTTP) {
@@ -54,7 +55,7 @@ func (c *Config) urlsOf(routes *route.Follower, table *route.Table, t *route.Tar
 			if got, err := routes.FindIn(table, name, w.Port); err != nil || got != t {
 				continue
 			}
-			if w.TLS != local { // clients probably trust the certificate
+			if w.TLS != local { // clients probably trust the certificate, or need none
 				best = append(best, urlOf(name, at.Port(), w.TLS))
 			} else {
 				others = append(others, urlOf(name, at.Port(), w.TLS))

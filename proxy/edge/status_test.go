@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// routeMachine returns a machine of the default app.
+// routeMachine returns machine n of the default app, in the given state.
 func routeMachine(n int, state bourse.State) bourse.Machine {
 	m := bourse.Machine{
 		ID: bourse.MachineID(fmt.Sprintf("000001%08x", n)), App: bourse.DefaultAppName, Worker: "w1", Region: "gru", State: state,
@@ -30,7 +30,7 @@ func routeMachine(n int, state bourse.State) bourse.Machine {
 	return m
 }
 
-// following returns a Follower of a cluster with these machines.
+// following returns a Follower of a cluster that has the given machines.
 func following(t *testing.T, c route.FollowerConfig, machines ...bourse.Machine) *route.Follower {
 	built := make(chan struct{}, 1)
 	c.Read = func(context.Context) (route.Snapshot, error) { return route.Snapshot{Machines: machines}, nil }
@@ -52,7 +52,8 @@ func following(t *testing.T, c route.FollowerConfig, machines ...bourse.Machine)
 	return f
 }
 
-// TestProxyStatus: a proxy says of each machine whether requests reach it, and why not.
+// TestProxyStatus checks that the status tells, for each machine, whether requests reach it and why
+// not.
 func TestProxyStatus(t *testing.T) {
 	t.Parallel()
 	one, two := routeMachine(1, bourse.StateStarted), routeMachine(2, bourse.StateStopped)
@@ -81,7 +82,7 @@ func TestProxyStatus(t *testing.T) {
 	}
 }
 
-// addressed is a listener at an address.
+// addressed is a listener that claims to have the address at.
 type addressed struct {
 	net.Listener
 	at string
@@ -89,8 +90,8 @@ type addressed struct {
 
 func (a addressed) Addr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a.at)) }
 
-// TestProxyStatusURLs: the best URL comes first, and none that this proxy does not
-// serve.
+// TestProxyStatusURLs checks that the best URL comes first, and that there is no URL that this
+// proxy does not serve.
 func TestProxyStatusURLs(t *testing.T) {
 	t.Parallel()
 	routes := following(t, route.FollowerConfig{
@@ -101,7 +102,7 @@ func TestProxyStatusURLs(t *testing.T) {
 	c := &Config{Web: []Web{
 		{Listener: addressed{at: "127.0.0.1:8080"}, Port: 8080},
 		{Listener: addressed{at: "[::]:443"}, Port: 8443, TLS: true},
-		{Listener: addressed{at: "192.0.2.1:8081"}, Port: 9}, // of a port that is not served
+		{Listener: addressed{at: "192.0.2.1:8081"}, Port: 9}, // the app does not serve this port
 		{Listener: addressed{at: "192.0.2.1:80"}, Port: 8080},
 	}}
 	table := routes.Table()

@@ -21,10 +21,10 @@ import (
 type Stream struct {
 	net.Listener
 	App  bourse.AppName
-	Port int // port of the app's services
+	Port int // port of the app's service
 }
 
-// target returns the current target of a stream listener.
+// target returns the current target of a stream's port.
 func (e *Edge) target(s *Stream) (*route.Target, error) {
 	for _, t := range e.Routes.App(s.App) {
 		if s.Port < t.Port.First || s.Port > t.Port.Last {
@@ -38,7 +38,7 @@ func (e *Edge) target(s *Stream) (*route.Target, error) {
 	return nil, bourse.Errorf(bourse.CodeNotFound, "app %s does not serve port %d", s.App, s.Port)
 }
 
-// serveStreams accepts and forwards connections until ctx ends.
+// serveStreams accepts and forwards connections until ctx is done.
 func (e *Edge) serveStreams(ctx context.Context, s *Stream) {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopping)
@@ -50,7 +50,7 @@ func (e *Edge) serveStreams(ctx context.Context, s *Stream) {
 		close(ended)
 	}()
 	<-ctx.Done()
-	_ = l.Close() // accept no more connections
+	_ = l.Close() // stops accepting connections
 	<-ended
 	done := make(chan struct{})
 	go func() { streams.Wait(); close(done) }()
@@ -63,8 +63,8 @@ func (e *Edge) serveStreams(ctx context.Context, s *Stream) {
 	}
 }
 
-// accept accepts connections until ctx ends and the listener is closed. After an error,
-// such as running out of descriptors, it waits before it continues.
+// accept accepts connections until ctx is done and the listener is closed. After an error, such as
+// a lack of file descriptors, it pauses before it continues.
 func (e *Edge) accept(ctx context.Context, l net.Listener, serve func(net.Conn)) {
 	pause := time.Duration(0)
 	for {
@@ -101,25 +101,25 @@ func (e *Edge) serveStream(ctx context.Context, s *Stream, c net.Conn) {
 	log.Info("stream")
 }
 
-// streamStats describes the data that a stream has transferred.
+// streamStats describes what a stream has transferred.
 type streamStats struct {
 	machine bourse.MachineID
-	in, out int64 // bytes from and to the client
+	in, out int64 // number of bytes received from the client and sent to it
 }
 
-// forward connects the client to a machine and copies until both sides have ended.
+// forward connects the client to a machine, and copies bytes until both sides have ended.
 func (e *Edge) forward(ctx context.Context, s *Stream, c net.Conn, passed *streamStats) error {
 	t, err := e.target(s)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if _, err := c.Read(nil); err != nil { // fails if a required PROXY header is missing
+	if _, err := c.Read(nil); err != nil { // fails if the connection must begin with a PROXY header but does not
 		return bourse.Errorf(bourse.CodeInvalid, "PROXY header: %w", err)
 	}
 	client, outer, err := e.handshake(ctx, t, c)
 	if err != nil {
-		e.lingerClose(c) // let the client read the TLS alert or the PostgreSQL error
+		e.lingerClose(c) // so that the client can read the TLS alert or the PostgreSQL error
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -142,8 +142,8 @@ func (e *Edge) forward(ctx context.Context, s *Stream, c net.Conn, passed *strea
 	return e.copyBoth(client, m.conn, passed)
 }
 
-// handshake performs the handshakes that the port's handlers require. It returns the
-// decrypted connection and a reporter for later errors.
+// handshake performs the handshakes that the port requires. It returns the connection on which
+// decrypted data is read and written, and a reporter for later errors.
 func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (inside net.Conn, outer clientReporter, err error) {
 	if err := raw.SetDeadline(time.Now().Add(e.Limits.Handshake)); err != nil {
 		return nil, outer, err
@@ -172,12 +172,12 @@ func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (in
 	return over, outer, nil
 }
 
-// maxDiscard is the number of bytes read and discarded from a refused client.
+// maxDiscard is the maximum number of bytes that are read and discarded from a refused client.
 const maxDiscard = 256 << 10
 
-// lingerClose closes the sending side and waits for the client to disconnect. Closing a
-// connection with unread data would reset it, and the reset could overtake the error
-// message.
+// lingerClose closes the sending side of a connection and waits until the client disconnects. If
+// the connection were closed while there is unread data, it would be reset, and the client might
+// not receive the error that was just sent.
 func (e *Edge) lingerClose(c net.Conn) {
 	if closeWrite(c) != nil || c.SetDeadline(time.Now().Add(e.Limits.Handshake)) != nil {
 		return // the client has disconnected
@@ -185,14 +185,15 @@ func (e *Edge) lingerClose(c net.Conn) {
 	_, _ = io.CopyN(io.Discard, c, maxDiscard)
 }
 
-// machineConn is a connection to a machine and its slot there.
+// machineConn is a connection to a machine, with the slot that it uses.
 type machineConn struct {
 	conn   net.Conn
 	slot   proxy.Slot
 	endUse func()
 }
 
-// close closes the connection and releases the slot. failed reports that the machine failed.
+// close closes the connection and releases the slot. If the machine has failed, failed is the
+// reason.
 func (m *machineConn) close(failed error) {
 	if m.conn != nil {
 		_ = m.conn.Close()
@@ -203,8 +204,8 @@ func (m *machineConn) close(failed error) {
 	m.slot.Done(failed)
 }
 
-// connectMachine connects to a machine. If that fails, it tries others, which is safe
-// because nothing has been sent yet.
+// connectMachine connects to a machine of the target. If that fails, it tries other machines. This
+// does no harm, because nothing has been sent yet.
 func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineConn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.Limits.Ready, bourse.Errorf(bourse.CodeTimeout, "no machine was ready within %s", e.Limits.Ready))
 	defer cancel()
@@ -221,7 +222,7 @@ func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineCon
 		}
 		last = err
 		if ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeRateLimited {
-			err = context.Canceled // the client disconnected, time is up, or the proxy has no free connection: this does not count against the machine
+			err = context.Canceled // the machine is not to blame: the client disconnected, time is up, or the proxy has no free connection
 		}
 		m.close(err)
 		if ctx.Err() != nil {
@@ -245,8 +246,8 @@ func (e *Edge) dial(ctx context.Context, t *route.Target, m *machineConn) error 
 	return err
 }
 
-// copyBoth copies bytes in both directions until both have ended. When one direction ends,
-// the other continues.
+// copyBoth copies bytes in both directions. When one direction ends, the other continues until it
+// ends as well.
 func (e *Edge) copyBoth(client, machine net.Conn, passed *streamStats) error {
 	var in, out error
 	idle := newIdle(e.Limits.Idle, func() { _, _ = client.Close(), machine.Close() })
@@ -261,8 +262,8 @@ func (e *Edge) copyBoth(client, machine net.Conn, passed *streamStats) error {
 	return errors.Join(in, out)
 }
 
-// copyOneWay copies until from ends, and then closes the sending side of to. After an error
-// it closes both connections, because the other direction cannot continue.
+// copyOneWay copies bytes until from ends, and then closes the sending side of to. After an error,
+// it closes both connections, because the other direction could not continue.
 func copyOneWay(to, from net.Conn, idle *idleTimer) (n int64, err error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -286,7 +287,8 @@ func copyOneWay(to, from net.Conn, idle *idleTimer) (n int64, err error) {
 	}
 }
 
-// unlessClosed returns err unless it means that the connection was closed on this side.
+// unlessClosed returns nil if err means that this side has closed the connection, and otherwise
+// err.
 func unlessClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -302,17 +304,17 @@ var buffers = sync.Pool{New: func() any { return new(make([]byte, bufferSize)) }
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) }
 
-// idleTimer closes a stream that transfers no bytes for a time.
+// idleTimer closes a stream that has not transferred any bytes for some time.
 type idleTimer struct {
 	after      time.Duration
 	timer      *time.Timer
-	last       atomic.Int64 // when bytes were last transferred, relative to began
+	last       atomic.Int64 // when bytes were last transferred, as the time since began
 	began      time.Time
 	hasExpired atomic.Bool
 }
 
-// newIdle returns a timer that calls end once no bytes were transferred for the duration of
-// after; 0 means never.
+// newIdle returns a timer that calls end once no bytes have been transferred for the time after. If
+// after is 0, it never calls end.
 func newIdle(after time.Duration, end func()) *idleTimer {
 	i := &idleTimer{after: after, began: time.Now()}
 	if after <= 0 {

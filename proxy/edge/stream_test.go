@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// stream runs a listener for port 5432 of app db.
+// stream runs an edge with a listener for port 5432 of app db.
 func stream(t *testing.T, c Config, r *routes) Stream {
 	t.Helper()
 	s := Stream{Listener: listenHere(t), App: "db", Port: 5432}
@@ -49,8 +49,8 @@ func say(t *testing.T, c interface {
 	return string(got)
 }
 
-// TestStream checks that the end of the client's data reaches the machine, and that the
-// machine can reply after it.
+// TestStream checks that a machine notices the end of the client's data, and that it can reply
+// after that.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	b := &inOrder{}
@@ -67,7 +67,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamGoesElsewhere checks that another machine is tried as long as nothing was sent.
+// TestStreamGoesElsewhere checks that another machine is tried as long as nothing was sent to the
+// first one.
 func TestStreamGoesElsewhere(t *testing.T) {
 	t.Parallel()
 	gone := listenHere(t)
@@ -84,7 +85,7 @@ func TestStreamGoesElsewhere(t *testing.T) {
 	}
 }
 
-// TestStreamForNoOne checks that the connection is closed if there is no machine.
+// TestStreamForNoOne checks that the client's connection is closed if there is no machine.
 func TestStreamForNoOne(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*routes{
@@ -125,8 +126,8 @@ func TestStreamWithTLS(t *testing.T) {
 	}
 }
 
-// TestPostgres checks TLS with PostgreSQL clients that request it in the protocol's own way
-// or begin with the handshake, and the error for a client without TLS.
+// TestPostgres checks TLS with PostgreSQL clients. Some request TLS in the way of their protocol,
+// others begin with the TLS handshake, and a client without TLS receives an error.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	ca, dir := newCA(t), t.TempDir()
@@ -185,7 +186,8 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// TestPostgresWithoutMachine checks that the client gets an error, inside TLS.
+// TestPostgresWithoutMachine checks that the client receives an error, over TLS, if there is no
+// machine.
 func TestPostgresWithoutMachine(t *testing.T) {
 	t.Parallel()
 	s := stream(t, Config{Certificates: &Certificates{SelfSigned: true}}, streamOf(portWith(workload.HandlerPGTLS), "none"))
@@ -195,8 +197,8 @@ func TestPostgresWithoutMachine(t *testing.T) {
 	}
 }
 
-// TestMachinesAreToldWhoAsks checks that machines receive the client's address in a PROXY
-// header, also behind a load balancer.
+// TestMachinesAreToldWhoAsks checks that a machine receives the client's address in a PROXY header,
+// even if the client is behind a load balancer.
 func TestMachinesAreToldWhoAsks(t *testing.T) {
 	t.Parallel()
 	for _, v2 := range []bool{false, true} {
@@ -215,7 +217,7 @@ func TestMachinesAreToldWhoAsks(t *testing.T) {
 	}
 }
 
-// TestIdleStream checks the idle timeout of streams.
+// TestIdleStream checks that a stream that transfers nothing is closed after the idle timeout.
 func TestIdleStream(t *testing.T) {
 	t.Parallel()
 	s := stream(t, Config{Limits: Limits{Idle: 20 * time.Millisecond}}, streamOf(portWith(), machine(t)))
@@ -237,7 +239,7 @@ func (c *toldListener) Close() error {
 	return c.Listener.Close()
 }
 
-// TestStreamsAreDrained checks that streams in progress get time to end.
+// TestStreamsAreDrained checks that streams in progress get time to end when the proxy stops.
 func TestStreamsAreDrained(t *testing.T) {
 	t.Parallel()
 	for _, drain := range []time.Duration{time.Minute, time.Millisecond} {
@@ -255,7 +257,7 @@ func TestStreamsAreDrained(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() { stop(); close(stopped) }()
 		if drain == time.Minute {
-			<-l.closed // no new streams, and the one in progress continues
+			<-l.closed // no new streams are accepted, but the one in progress continues
 			_, _ = io.WriteString(m, "done")
 			_ = m.Close()
 			if got, _ := io.ReadAll(c); string(got) != "done" {

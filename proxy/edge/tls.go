@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// tlsOf returns the TLS configuration of an HTTP listener. Each handshake uses the options
-// of the service that the client's host name and the port stand for.
+// tlsOf returns the TLS configuration of an HTTP listener. Each handshake uses the options of the
+// service that has the client's host name and the port.
 func (e *Edge) tlsOf(port int) *tls.Config {
 	config := e.Certificates.tlsConfig(workload.TLSOptions{}, true)
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -21,7 +21,7 @@ func (e *Edge) tlsOf(port int) *tls.Config {
 		if t, err := e.Routes.Find(nameOf(hello), port); err == nil {
 			return e.Certificates.tlsConfig(t.Port.TLS, true), nil
 		}
-		return nil, nil // the name's certificate is still used, and the request gets a 404
+		return nil, nil // use the certificate of the name anyway; the request then gets a 404
 	}
 	return config
 }
@@ -30,13 +30,13 @@ func (e *Edge) tlsOf(port int) *tls.Config {
 func (e *Edge) tlsOfTarget(t *route.Target) *tls.Config {
 	config := e.Certificates.tlsConfig(t.Port.TLS, false)
 	if t.Port.Has(workload.HandlerPGTLS) && len(config.NextProtos) == 0 {
-		config.NextProtos = []string{"postgresql"} // expected by clients that begin with the TLS handshake
+		config.NextProtos = []string{"postgresql"} // clients that begin with the TLS handshake expect this
 	}
 	return config
 }
 
-// tlsConfig returns a server configuration with a service's options. web selects the
-// default protocols of HTTP.
+// tlsConfig returns the TLS configuration of a server with a service's options. If web is set, the
+// protocols are by default those of HTTP.
 func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: slices.Clone(o.ALPN)}
 	if web && len(config.NextProtos) == 0 {
@@ -54,17 +54,17 @@ func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	return config
 }
 
-// nameOf returns the host name in a ClientHello, or "" if there is none.
+// nameOf returns the host name in a ClientHello, or "" if it has none.
 func nameOf(hello *tls.ClientHelloInfo) string {
 	return strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 }
 
-// Certificates provides certificates for host names. Files take precedence, then
-// certificates from an ACME CA, then self-signed ones.
+// Certificates provides certificates for host names. It prefers files to certificates from an ACME
+// CA, and those to self-signed certificates.
 type Certificates struct {
-	Files           *Files // nil: none
+	Files           *Files // nil: there are no files
 	ACME            *ACME  // nil: disabled
-	SelfSigned      bool   // create self-signed certificates for names without another one
+	SelfSigned      bool   // create self-signed certificates for names that have no other certificate
 	selfSignedCerts selfSigned
 }
 

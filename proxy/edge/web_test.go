@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// told responds with the server's information about the request.
+// told responds with what the server knows about the request.
 var told = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s from %s", r.Proto, r.RemoteAddr)
 })
@@ -44,7 +44,7 @@ func get(t *testing.T, client *http.Client, url string) string {
 	return string(text)
 }
 
-// TestProtocols checks HTTP/1.1 and HTTP/2, with and without TLS.
+// TestProtocols checks that HTTP/1.1 and HTTP/2 work, both with and without TLS.
 func TestProtocols(t *testing.T) {
 	t.Parallel()
 	ca, dir := newCA(t), t.TempDir()
@@ -77,21 +77,21 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// exchange sends data and returns everything that it receives.
+// exchange sends text and returns everything that it receives.
 func exchange(t *testing.T, l net.Listener, text string) string {
 	t.Helper()
 	c := dial(t, l)
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
 	}
-	got, _ := io.ReadAll(c) // the server may abort the connection
+	got, _ := io.ReadAll(c) // ignore the error, because the server may abort the connection
 	return string(got)
 }
 
 const closing = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
-// TestProxyHeader checks that load balancers must send a PROXY header, and that it is not
-// accepted from others.
+// TestProxyHeader checks that load balancers must send a PROXY header, and that it is not accepted
+// from other clients.
 func TestProxyHeader(t *testing.T) {
 	t.Parallel()
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -138,7 +138,8 @@ func TestProxyHeader(t *testing.T) {
 	}
 }
 
-// TestBounds checks that a source with many connections does not take connections from others.
+// TestBounds checks that a source with many connections does not prevent other sources from
+// connecting.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	w := web(t, told, false)
@@ -147,7 +148,7 @@ func TestBounds(t *testing.T) {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Deadline: time.Now().Add(patience)}
 		c, err := d.DialContext(t.Context(), "tcp", w.Addr().String())
 		if errors.Is(err, syscall.ECONNRESET) {
-			return nil // refused before the dialer noticed
+			return nil // the connection was refused before Dial noticed
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -184,8 +185,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestTheLargestSourceGivesWay checks that, if the process has no free connections, a new
-// address gets one from the source with the most.
+// TestTheLargestSourceGivesWay checks that, if the process has no free connections, a new source
+// gets a connection of the source that has the most.
 func TestTheLargestSourceGivesWay(t *testing.T) {
 	t.Parallel()
 	w := web(t, told, false)
@@ -224,7 +225,7 @@ func TestTheLargestSourceGivesWay(t *testing.T) {
 	}
 }
 
-// TestDrain checks that, when the proxy stops, requests in progress and WebSockets get time
+// TestDrain checks what happens when the proxy stops. Requests in progress and WebSockets get time
 // to end, no new ones are accepted, and those that take too long are aborted.
 func TestDrain(t *testing.T) {
 	t.Parallel()
@@ -275,7 +276,7 @@ func TestDrain(t *testing.T) {
 				}
 				return
 			}
-			for { // until no new connection is accepted
+			for { // wait until no new connection is accepted
 				late, err := new(net.Dialer).DialContext(t.Context(), "tcp", w.Addr().String())
 				if err != nil {
 					break

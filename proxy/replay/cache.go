@@ -15,41 +15,41 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Status is the cache status that a machine receives with a request.
+// Status tells a machine whether the cache was used for the request that it receives.
 type Status string
 
-// The statuses.
+// Values of Status.
 const (
-	Hit    Status = "hit"    // the request went to the destination of an earlier replay
-	Miss   Status = "miss"   // the request was replayed by another machine
-	Bypass Status = "bypass" // the client asked to bypass the cache
+	Hit    Status = "hit"    // the cache contained the destination of an earlier replay
+	Miss   Status = "miss"   // another machine has replayed the request
+	Bypass Status = "bypass" // the client asked not to use the cache
 )
 
-// Limits of the cache. An entry takes about 512 bytes.
+// Limits for the cache. An entry takes about 512 bytes.
 const (
 	maxEntries    = 50_000
 	maxAppEntries = 5_000
 )
 
-// Cache stores the destinations of earlier replays by host name and path, and by session.
-// It is only a hint: if an entry no longer leads to a machine, it is removed and the
-// request goes to the app. It is safe for concurrent use.
+// Cache stores the destinations of earlier replays, by host name and path, and by session. It is
+// only a hint: if an entry does not lead to a machine anymore, the entry is removed and the request
+// goes to the app. It is safe for concurrent use.
 type Cache struct {
 	mu   sync.Mutex
-	all  *list.List // of *entry, most recently used first
+	all  *list.List // list of *entry, most recently used first
 	apps map[string]*appCache
 }
 
 type appCache struct {
 	entries map[key]*entry
-	order   *list.List // like Cache.all
+	order   *list.List // list of the app's entries, like Cache.all
 }
 
-// key identifies an entry within an app.
+// key identifies an entry among those of an app.
 type key struct {
 	host    string
 	prefix  string
-	session [sha256.Size]byte // hash of the header's or cookie's type, name and value; zero: none
+	session [sha256.Size]byte // hash of the type, name and value of the header or cookie; zero: no session
 }
 
 type entry struct {
@@ -59,22 +59,22 @@ type entry struct {
 	expires        time.Time
 	inAll          *list.Element
 	inApp          *list.Element
-	issuerInstance bourse.InstanceID // version of the issuer
+	issuerInstance bourse.InstanceID // version of the machine that requested the replay
 	bypass         bool
 }
 
-// CachedReplay is a replay from an earlier request.
+// CachedReplay is the replay of an earlier request.
 type CachedReplay struct {
 	Replay Replay
-	Issuer bourse.MachineID // machine that requested it
+	Issuer bourse.MachineID // machine that requested the replay
 	Region bourse.Region
 }
 
 // NewCache returns an empty cache.
 func NewCache() *Cache { return &Cache{all: list.New(), apps: map[string]*appCache{}} }
 
-// Lookup returns the cached replay that applies to a request. The status is Bypass if there
-// is one but the client asked not to use it, and "" if there is none.
+// Lookup returns the cached replay that applies to a request, and Hit. If there is one but the
+// client asked not to use the cache, the status is Bypass. If there is none, the status is "".
 func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedReplay, Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,9 +101,9 @@ func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedR
 	return CachedReplay{}, ""
 }
 
-// isValid reports whether the machine that requested the replay still has the same version,
-// because another version may request a different replay. Whether the destination still
-// exists is checked when the replay is planned.
+// isValid reports whether the machine that requested the replay still has the same version. Another
+// version might request a different replay. Whether the destination still exists is checked when
+// the replay is planned.
 func (e *entry) isValid(t *route.Target) bool {
 	for i := range t.Backends {
 		if b := &t.Backends[i]; b.Machine == e.replay.Issuer {
@@ -113,9 +113,9 @@ func (e *entry) isValid(t *route.Target) bool {
 	return false
 }
 
-// Store caches a replay requested by a machine of the request's own target, according to
-// its cache rule and the target's sessions. If the machine asked for caching but the replay
-// was not cached, Store returns the reason; otherwise it returns "".
+// Store caches a replay that a machine of the request's own target has requested. It uses the
+// replay's cache rule and the target's sessions. If the machine asked for caching but the replay
+// cannot be cached, Store returns the reason, and otherwise "".
 func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, replay *Replay, now time.Time) (unkept string) {
 	if replay.Cache.Invalidate {
 		c.Invalidate(t, r)
@@ -158,7 +158,7 @@ func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, r
 	return unkept
 }
 
-// Invalidate removes the cached replays that apply to a request.
+// Invalidate removes all cached replays that apply to a request.
 func (c *Cache) Invalidate(t *route.Target, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,8 +217,8 @@ func backend(t *route.Target, id bourse.MachineID) *route.Backend {
 	return nil
 }
 
-// keys returns the keys under which a replay of the request may be cached: its sessions,
-// then the prefixes of its path, longest first.
+// keys returns the keys under which a replay of a request may be cached. First are those of the
+// request's sessions, then those of the prefixes of its path, longest first.
 func keys(t *route.Target, r *http.Request) (out []key) {
 	for i := range t.Port.HTTP.ReplayCache {
 		if k, ok := sessionKey(&t.Port.HTTP.ReplayCache[i], r); ok {
@@ -226,7 +226,7 @@ func keys(t *route.Target, r *http.Request) (out []key) {
 		}
 	}
 	host, path := requestHost(r), r.URL.Path
-	if len(path) < maxPattern && !strings.HasSuffix(path, "/") { // "/a/*" also applies to /a
+	if len(path) < maxPattern && !strings.HasSuffix(path, "/") { // a pattern such as "/a/*" also applies to /a
 		path += "/"
 	}
 	var ends []int
@@ -241,8 +241,8 @@ func keys(t *route.Target, r *http.Request) (out []key) {
 	return out
 }
 
-// sessionKey returns the key of a request's session. It contains a hash instead of the
-// value, which is often a secret.
+// sessionKey returns the key of the session to which a request belongs. It contains a hash of the
+// session's value, which is often a secret. It returns false if the request has no such session.
 func sessionKey(s *workload.ReplayCache, r *http.Request) (key, bool) {
 	var value string
 	if s.Type == "cookie" {
@@ -258,7 +258,7 @@ func sessionKey(s *workload.ReplayCache, r *http.Request) (key, bool) {
 	return key{requestHost(r), s.PathPrefix, sha256.Sum256([]byte(s.Type + "\x00" + s.Name + "\x00" + value))}, true
 }
 
-// requestHost returns the request's host name without the port.
+// requestHost returns the host name of a request, without the port.
 func requestHost(r *http.Request) string {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -49,7 +49,7 @@ func TestCacheByPath(t *testing.T) {
 		{"http://web.test/a", "app=other", "else.test/*", "another domain"},
 		{"http://web.test/a/b", "app=other;state=x", "/a/*", "has a state"},
 		{"http://web.test/a/b", "app=other;timeout=1s", "/a/*", "timeout"},
-		{"http://web.test/a/b", "app=other;state=x", "", ""}, // nothing asked for
+		{"http://web.test/a/b", "app=other;state=x", "", ""}, // the machine did not ask for caching
 	} {
 		if got := store(s.url, s.text, s.pattern); !strings.Contains(got, s.unkept) || (got == "") != (s.unkept == "") {
 			t.Errorf("%v: %q", s, got)
@@ -80,7 +80,7 @@ func TestCacheByPath(t *testing.T) {
 	if _, status := c.Lookup(at443, get("http://web.test/a/b"), noon); status != "" {
 		t.Errorf("another app: %s", status)
 	}
-	// An entry expires at its time, and when the issuer's version changes.
+	// An entry becomes invalid when it expires, and when the version of its issuer changes.
 	if _, status := c.Lookup(web, get("http://web.test/a/b"), noon.Add(time.Minute)); status != "" {
 		t.Errorf("after its time: %s", status)
 	}
@@ -125,8 +125,8 @@ func TestCacheBySession(t *testing.T) {
 			t.Error(why)
 		}
 	}
-	c.Store(&web, get("http://web.test/x"), one, cached(t, "app=other", "", ""), noon)                                  // no session
-	c.Store(&web, get("http://web.test/x", "Cookie", "session=eve"), one, cached(t, "app=other;state=x", "", ""), noon) // not kept
+	c.Store(&web, get("http://web.test/x"), one, cached(t, "app=other", "", ""), noon)                                  // the request has no session
+	c.Store(&web, get("http://web.test/x", "Cookie", "session=eve"), one, cached(t, "app=other;state=x", "", ""), noon) // a replay with a state is not cached
 	if c.Len() != 3 {
 		t.Errorf("%d entries, want 3", c.Len())
 	}
@@ -144,8 +144,8 @@ func TestCacheBySession(t *testing.T) {
 	}
 }
 
-// TestCacheIsBounded checks that the number of cached sessions per app is bounded, and that
-// an app never evicts another's.
+// TestCacheIsBounded checks that the number of cached sessions is limited for each app, and that an
+// app never evicts the entries of another app.
 func TestCacheIsBounded(t *testing.T) {
 	c := replay.NewCache()
 	web := *web

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Parse parses a reply's replay in the format that [FormOf] returned, from its headers and,
-// for JSON, its body. It returns CodeInvalid with a message for the program's author if the
-// replay is invalid.
+// Parse parses the replay that a reply requests. form is the result of FormOf for the reply's
+// headers h. body is needed only for JSON. If the replay is invalid, Parse returns CodeInvalid with
+// a message for the author of the machine's program.
 func Parse(form Form, h http.Header, body []byte) (r *Replay, err error) {
 	switch {
 	case form == JSON:
@@ -32,7 +32,8 @@ func Parse(form Form, h http.Header, body []byte) (r *Replay, err error) {
 	return r, nil
 }
 
-// parseHeader parses "field=value;field=value". A value that contains ";" must be quoted.
+// parseHeader parses a header of the form "field=value;field=value". A value that contains ";" must
+// be quoted.
 func parseHeader(h http.Header) (*Replay, error) {
 	text := h.Get(headerReplay)
 	if len(text) > maxHeader {
@@ -61,7 +62,8 @@ func parseHeader(h http.Header) (*Replay, error) {
 	return r, err
 }
 
-// field returns the first field of s and the rest. An empty field has no name.
+// field splits s after its first field. It returns the field's name and value, and the rest of s.
+// If the field is empty, the name is empty as well.
 func field(s string) (name, value, rest string, err error) {
 	name, after, found := strings.Cut(s, "=")
 	if i := strings.IndexByte(name, ';'); i >= 0 || !found {
@@ -84,7 +86,7 @@ func field(s string) (name, value, rest string, err error) {
 	return name, value, rest, err
 }
 
-// quoted reads a quoted value after its opening quotation mark, including the end of the field.
+// quoted reads a quoted value and the end of its field. s begins after the opening quotation mark.
 func quoted(s string) (value, rest string, err error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -105,7 +107,7 @@ func quoted(s string) (value, rest string, err error) {
 	return "", "", invalidf("missing closing quotation mark")
 }
 
-// set sets a field by name.
+// set sets the field with the given name.
 func (r *Replay) set(name, value string) (err error) {
 	if value == "" && name != "state" {
 		return invalidf("%s is empty", name)
@@ -147,7 +149,7 @@ func timeout(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// regions parses a list of regions and aliases.
+// regions parses a list of region codes and aliases.
 func regions(list string) (out []bourse.Region, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		r := bourse.Region(strings.ToLower(strings.TrimSpace(word)))
@@ -162,13 +164,13 @@ func regions(list string) (out []bourse.Region, err error) {
 	return out, nil
 }
 
-// wellFormed reports whether r has the form of a region code or an alias. An alias becomes
-// a valid code if a letter is put in front of it.
+// wellFormed reports whether r has the form of a region code or an alias. It accepts an alias
+// because the alias becomes a valid code if a letter is put in front of it.
 func wellFormed(r bourse.Region) bool {
 	return r != "" && r[0] >= 'a' && r[0] <= 'z' && ("x"+r).Validate() == nil
 }
 
-// cacheHeaders parses the headers that control the caching of a replay.
+// cacheHeaders parses the headers with which a machine controls the caching of a replay.
 func cacheHeaders(h http.Header) (c CacheRule, err error) {
 	pattern, ttl := h.Get(headerCache), h.Get(headerTTL)
 	switch {
@@ -185,7 +187,7 @@ func cacheHeaders(h http.Header) (c CacheRule, err error) {
 	return newCacheRule(pattern, seconds, bypass == "yes" || bypass == "true")
 }
 
-// newCacheRule parses a pattern such as "/path/*" or "example.com/path/*".
+// newCacheRule returns a rule for a pattern such as "/path/*" or "example.com/path/*".
 func newCacheRule(pattern string, seconds int64, bypass bool) (c CacheRule, err error) {
 	c.Host, c.Prefix, _ = strings.Cut(strings.TrimSpace(pattern), "/")
 	c.Host, c.Prefix = strings.ToLower(c.Host), "/"+c.Prefix

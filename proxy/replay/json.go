@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// jsonReplay is the JSON format of a replay.
+// jsonReplay is the JSON form of a replay.
 type jsonReplay struct {
 	Region         string    `json:"region"`
 	Instance       string    `json:"instance"`

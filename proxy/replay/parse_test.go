@@ -205,7 +205,8 @@ func TestParseJSONRefused(t *testing.T) {
 	}
 }
 
-// TestStrip checks that a client cannot set headers reserved for the proxy, in any spelling.
+// TestStrip checks that a client cannot set headers that are reserved for the proxy, however it
+// spells them.
 func TestStrip(t *testing.T) {
 	h := header("fly-replay-src", "x", "fly-replay-failed", "x", "fly-replay-cache-status", "hit", "fly-replay", "app=a",
 		"fly-replay-cache-control", "skip", "fly-prefer-region", "gru", "fly", "x")
@@ -234,7 +235,7 @@ func FuzzParseJSON(f *testing.F) {
 	})
 }
 
-// check verifies that a parsed replay can be carried out.
+// check checks that a replay, if it was parsed without an error, can be carried out.
 func check(t *testing.T, form replay.Form, h http.Header, body []byte) {
 	r, err := replay.Parse(form, h, body)
 	if err != nil {

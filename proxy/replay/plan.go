@@ -13,39 +13,40 @@ import (
 
 // Apps looks up the targets of apps.
 type Apps interface {
-	// App returns an app's targets, or none if the app does not exist.
+	// App returns the targets of an app, or none if the app does not exist.
 	App(name bourse.AppName) []*route.Target
 }
 
 // Issuer is the machine that requests a replay.
 type Issuer struct {
-	Target  *route.Target // target to which the request was routed
+	Target  *route.Target // the target to which the request was routed
 	Machine bourse.MachineID
 	Region  bourse.Region
-	Port    int // port to which the client connected
+	Port    int // the port to which the client connected
 }
 
 // Destination describes the machines to which a request is replayed.
 type Destination struct {
 	Target   *route.Target
-	Regions  []bourse.Choice  // in order of preference; no other regions are allowed; nil: any region
-	Instance bourse.MachineID // only this machine; empty: any
+	Regions  []bourse.Choice  // in order of preference, without other regions; nil: any region
+	Instance bourse.MachineID // only this machine; "": any machine
 	Prefer   bourse.MachineID
 	Avoid    bourse.MachineID
 }
 
-// Reason is the reason why a replay reached no machine.
+// Reason tells why a replay has reached no machine.
 type Reason string
 
-// The reasons.
+// Values of Reason.
 const (
 	TimedOut    Reason = "timeout"
 	Exhausted   Reason = "retries_exhausted"
 	NoCandidate Reason = "no_candidate"
 )
 
-// Plan returns the destination of a replay. It returns CodeNotFound if there is no such
-// machine, app or region. Apps of other organizations or networks count as missing.
+// Plan returns the destination of a replay. If the machine, app or region does not exist, it
+// returns CodeNotFound. Apps of other organizations or networks are treated as if they did not
+// exist.
 func Plan(r *Replay, from Issuer, apps Apps) (Destination, error) {
 	target, err := planTarget(r, from, apps)
 	if err != nil {
@@ -83,11 +84,11 @@ func notFoundf(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeNotFound, "fly-replay: "+format, args...)
 }
 
-// planTarget returns the target of the replay's app that serves the same port, otherwise
-// one that serves HTTP.
+// planTarget returns the target to which a request is replayed. It is the target of the replay's
+// app that serves the same port or, if there is none, one that serves HTTP.
 func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	own, port := from.Target.App, from.Port
-	if p := &from.Target.Port; port < p.First || port > p.Last { // for example, a listener that stands for all ports
+	if p := &from.Target.Port; port < p.First || port > p.Last { // for example, if the listener stands for all ports
 		port = p.First
 	}
 	name := own.Name
@@ -98,9 +99,9 @@ func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	for _, t := range apps.App(name) {
 		switch {
 		case t.App.Org != own.Org || t.App.Network != own.Network:
-		case name == own.Name && t.App.ID != own.ID: // the name belongs to another app now
+		case name == own.Name && t.App.ID != own.ID: // the name now belongs to another app
 		case t.Port.First <= port && port <= t.Port.Last && (len(t.Port.Handlers) == 0 || t.Port.Has(workload.HandlerHTTP)):
-			return t, nil // without handlers, a port uses the listener's protocol
+			return t, nil // a port without handlers uses the protocol of the listener
 		case best == nil && t.Port.Has(workload.HandlerHTTP):
 			best = t
 		}
@@ -111,8 +112,8 @@ func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	return best, nil
 }
 
-// availableChoices resolves regions and aliases to the regions that have machines. It omits
-// the others, so that the next region in the list applies.
+// availableChoices replaces regions and aliases with the regions that have machines. It omits those
+// without any, so that the next region in the list applies.
 func availableChoices(want []bourse.Region, there map[bourse.Region]bool) (out []bourse.Choice) {
 	known := make([]bourse.Region, 0, len(there))
 	for r := range there {
@@ -139,8 +140,8 @@ func availableChoices(want []bourse.Region, there map[bourse.Region]bool) (out [
 	return out
 }
 
-// PlanFallback returns the destination of a request whose replay reached no machine. It
-// returns false if the replay has no fallback.
+// PlanFallback returns the destination to which a request falls back after its replay has reached
+// no machine. It returns false if the replay has no fallback.
 func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	switch r.Fallback {
 	case ForceSelf:
@@ -152,8 +153,8 @@ func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	return Destination{}, false
 }
 
-// Source returns the value of fly-replay-src: the issuer and the unchanged state. A state
-// that could be mistaken for other fields is quoted.
+// Source returns the value of the header fly-replay-src. It contains the issuer and the state,
+// which is not changed. The state is quoted if it could be mistaken for other fields.
 func Source(from Issuer, at time.Time, state string) string {
 	s := fmt.Sprintf("instance=%s;region=%s;t=%d", from.Machine, from.Region, at.UnixMicro())
 	if state != "" {
@@ -169,12 +170,12 @@ func quoteState(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// Failed returns the value of fly-replay-failed: the requested destination, the issuer, the
-// reason for the failure and the elapsed time.
+// Failed returns the value of the header fly-replay-failed. It contains the requested destination,
+// the issuer, the reason for the failure and the elapsed time.
 func Failed(r *Replay, from Issuer, why Reason, took time.Duration) string {
 	var b strings.Builder
 	for _, f := range []struct{ name, value string }{
-		{"instance", string(r.Instance + r.PreferInstance)}, // at most one is set
+		{"instance", string(r.Instance + r.PreferInstance)}, // at most one of the two is set
 		{"app", string(r.App)},
 		{"region", join(r.Regions)},
 		{"replay_source", string(from.Machine)},

@@ -13,12 +13,13 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// apps is a test's Apps.
+// apps implements Apps for tests.
 type apps map[bourse.AppName][]*route.Target
 
 func (a apps) App(name bourse.AppName) []*route.Target { return a[name] }
 
-// target returns a target of an app at a port, with a machine in each region.
+// target returns a target of an app at the given port. It has the given machines, each in its
+// region.
 func target(a *route.App, port int, machines map[bourse.MachineID]bourse.Region) *route.Target {
 	t := &route.Target{App: a, Port: workload.Port{First: port, Last: port, Handlers: []workload.Handler{workload.HandlerHTTP}}}
 	for _, id := range []bourse.MachineID{one, two, three} {
@@ -88,7 +89,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanAtAnyPort checks that the service's port counts if the listener stands for all ports.
+// TestPlanAtAnyPort checks that the port of the service counts if the listener stands for all
+// ports.
 func TestPlanAtAnyPort(t *testing.T) {
 	at := issuer()
 	at.Port = 8080
@@ -121,8 +123,8 @@ func TestPlanRefused(t *testing.T) {
 	}
 }
 
-// TestPlanAcrossOrganizations checks that an app of another organization or network is
-// treated like a missing one: the errors differ only in its name.
+// TestPlanAcrossOrganizations checks that an app of another organization or network is treated as
+// if it did not exist. The errors must differ only in the app's name.
 func TestPlanAcrossOrganizations(t *testing.T) {
 	none := replayError(t, "app=nothing")
 	for _, name := range []string{"stranger", "apart"} {
@@ -132,7 +134,7 @@ func TestPlanAcrossOrganizations(t *testing.T) {
 			}
 		}
 	}
-	// Nor does an app that has the name of a deleted one receive its requests.
+	// An app with the name of a deleted app does not receive that app's requests either.
 	all := table()
 	all["web"] = []*route.Target{target(&route.App{ID: "9", Name: "web", Org: "acme"}, 80, regions{two: "mad"})}
 	if _, err := replay.Plan(parsed(t, "region=any"), issuer(), all); bourse.CodeOf(err) != bourse.CodeNotFound {

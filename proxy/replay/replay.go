@@ -1,7 +1,7 @@
-// Package replay implements the fly-replay protocol. A machine answers a request with
-// "fly-replay" to have the proxy send it again, to another machine, region or app. The
-// package parses the reply, plans the destination, stores the request's body while it is
-// sent so that it can be sent again, and caches earlier replays.
+// Package replay implements the fly-replay protocol. A machine answers a request with the header
+// "fly-replay" if the proxy should send it again, to another machine, region or app. The package
+// parses the reply, plans the destination, stores the request's body while it is sent, so that it
+// can be sent again, and caches earlier replays.
 //
 // It opens no connections and starts no goroutines: [Parse] and [Plan] are pure functions,
 // [Cache] is a bounded cache in memory, and [Spools] stores data in unnamed files.
@@ -30,75 +30,75 @@ const (
 
 // Headers of requests, in canonical form.
 const (
-	HeaderSource  = "Fly-Replay-Src"           // sent to the machine that a request is replayed to
-	HeaderFailed  = "Fly-Replay-Failed"        // sent to the machine that a request falls back to
-	HeaderStatus  = "Fly-Replay-Cache-Status"  // sent to the machine: hit, miss or bypass
-	HeaderControl = "Fly-Replay-Cache-Control" // sent by a client: "skip"
+	HeaderSource  = "Fly-Replay-Src"           // sent to the machine to which a request is replayed
+	HeaderFailed  = "Fly-Replay-Failed"        // sent to the machine to which a request falls back
+	HeaderStatus  = "Fly-Replay-Cache-Status"  // sent to the machine; hit, miss or bypass
+	HeaderControl = "Fly-Replay-Cache-Control" // sent by the client; "skip"
 )
 
-// Limits. MaxReplays is the maximum number of times that a request is replayed, which ends
+// Limits for replays. MaxReplays is the maximum number of times that a request is replayed; it ends
 // loops between machines.
 const (
 	MaxReplays  = 8
-	MaxBody     = 64 << 10 // of a replay in JSON, in bytes
-	maxHeader   = 8 << 10  // of a replay in a header, in bytes
+	MaxBody     = 64 << 10 // bytes of a replay in JSON
+	maxHeader   = 8 << 10  // bytes of a replay in a header
 	maxState    = 4 << 10
 	maxPath     = 8 << 10
-	maxEdits    = 64 // headers set or deleted
+	maxEdits    = 64 // headers that a replay sets or deletes
 	maxValue    = 8 << 10
 	maxRegions  = 32
 	maxTimeout  = 10 * time.Minute
 	minTTL      = 10 * time.Second
 	maxTTL      = 24 * time.Hour
 	maxPattern  = 1 << 10
-	maxSegments = 32 // of a cached path
+	maxSegments = 32 // segments of a cached path
 	maxToken    = 256
 )
 
-// Replay is a machine's request to send the client's request elsewhere.
+// Replay is the request of a machine to send a client's request to another destination.
 type Replay struct {
-	Regions        []bourse.Region // codes and aliases in order of preference; none: any region
+	Regions        []bourse.Region // region codes and aliases in order of preference; empty: any region
 	Instance       bourse.MachineID
 	PreferInstance bourse.MachineID
-	App            bourse.AppName // empty: the machine's own app
-	State          string         // passed to the next machine unchanged
+	App            bourse.AppName // "": the app to which the machine belongs
+	State          string         // passed to the next machine without changes
 	Elsewhere      bool           // any machine except the one that requests the replay
-	Timeout        time.Duration  // for reaching a machine; 0: the proxy's default
+	Timeout        time.Duration  // time for reaching a machine; 0: the proxy's default
 	Fallback       Fallback
 	Transform      Transform
 	Cache          CacheRule
 }
 
-// Fallback specifies what happens to a request whose replay reaches no machine.
+// Fallback specifies what happens to a request if its replay reaches no machine.
 type Fallback string
 
-// The fallbacks.
+// Values of Fallback.
 const (
 	NoFallback Fallback = ""
-	ForceSelf  Fallback = "force_self"  // return to the machine that requested the replay, or fail
-	PreferSelf Fallback = "prefer_self" // return to that machine or another one of its app
+	ForceSelf  Fallback = "force_self"  // the request returns to the machine that requested the replay, or fails
+	PreferSelf Fallback = "prefer_self" // the request returns to that machine, or to another one of its app
 )
 
-// CacheRule specifies the requests for which a replay is cached.
+// CacheRule specifies for which requests a replay is cached.
 type CacheRule struct {
-	Host        string // empty: the request's host
-	Prefix      string // of paths, ends with "/"; empty: not cached
+	Host        string // "": the host of the request
+	Prefix      string // prefix of the paths, which ends with "/"; "": the replay is not cached
 	TTL         time.Duration
-	AllowBypass bool // clients may bypass the cached replay
-	Invalidate  bool // remove the cached replay that applies to the request
+	AllowBypass bool // clients may bypass the cache
+	Invalidate  bool // remove the cached replays that apply to the request
 }
 
 // Form is the format in which a reply requests a replay.
 type Form int
 
-// The forms.
+// Forms of a replay.
 const (
 	None Form = iota
 	Header
 	JSON
 )
 
-// FormOf returns the format in which a reply with these headers requests a replay.
+// FormOf returns the form in which a reply with the given headers requests a replay.
 func FormOf(h http.Header) Form {
 	switch {
 	case len(h[headerReplay]) > 0:
@@ -114,8 +114,8 @@ func isJSON(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(kind), ContentType)
 }
 
-// Strip removes headers that only the proxy may set from a client's request, including
-// variants with underscores, which some programs treat like dashes.
+// Strip removes headers from a client's request that only the proxy may set. It also removes
+// variants with underscores, because some programs treat underscores like dashes.
 func Strip(h http.Header) {
 	for name := range h {
 		if isReplayHeader(name) && name != HeaderControl {
@@ -137,7 +137,7 @@ func invalidf(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "fly-replay: "+format, args...)
 }
 
-// validate checks the properties that do not depend on the format.
+// validate checks those properties of a replay that do not depend on its form.
 func (r *Replay) validate() error {
 	switch {
 	case len(r.State) > maxState:
@@ -165,8 +165,8 @@ func (r *Replay) validate() error {
 	return r.Transform.validate()
 }
 
-// uncacheable returns why the replay cannot be cached, or "" if it can. A cached replay
-// must mean the same for every request.
+// uncacheable returns the reason why a replay cannot be cached, or "" if it can. A replay that is
+// cached must mean the same for every request.
 func (r *Replay) uncacheable() string {
 	switch {
 	case r.State != "":

@@ -12,13 +12,13 @@ import (
 	"github.com/bourse-dev/bourse/internal/tempdir"
 )
 
-// Limits bounds the storage for request bodies. Zero fields select the defaults.
+// Limits limits the storage for the bodies of requests. Zero fields stand for the defaults.
 type Limits struct {
-	PerRequest int64 // bytes per body; default 64 MiB
-	InMemory   int64 // bytes of a body that are kept in memory before a file is used; default 64 KiB
-	Memory     int64 // total bytes in memory; default 64 MiB
-	Files      int64 // total bytes in files; default 1 GiB
-	OpenFiles  int64 // open files; default 4096
+	PerRequest int64 // bytes of one body; default 64 MiB
+	InMemory   int64 // bytes of one body that are kept in memory before a file is used; default 64 KiB
+	Memory     int64 // bytes in memory of all bodies; default 64 MiB
+	Files      int64 // bytes in files of all bodies; default 1 GiB
+	OpenFiles  int64 // number of open files; default 4096
 }
 
 func (l *Limits) setDefaults() {
@@ -32,9 +32,9 @@ func (l *Limits) setDefaults() {
 	}
 }
 
-// Spools stores request bodies while they are sent, so that they can be sent again. The
-// beginning of a body is in memory, the rest in an unnamed file, which disappears with the
-// process even after a crash. It is safe for concurrent use.
+// Spools stores the bodies of requests while they are sent, so that they can be sent again. The
+// beginning of each body is in memory, and the rest is in a file without a name. Such a file
+// disappears with the process, even after a crash. Spools is safe for concurrent use.
 type Spools struct {
 	limits Limits
 	dir    *tempdir.Dir
@@ -45,8 +45,9 @@ type Spools struct {
 
 const spoolPrefix = "bourse-spool-"
 
-// OpenSpools creates a directory for the files below parent (empty: the system's directory
-// for temporary files), and removes the directories of killed processes.
+// OpenSpools creates a directory for the files in the directory parent. If parent is empty, it uses
+// the system's directory for temporary files. It also removes directories that killed processes
+// have left behind.
 func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error) {
 	parent = cmp.Or(parent, os.TempDir())
 	limits.setDefaults()
@@ -60,14 +61,14 @@ func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error)
 	return &Spools{limits: limits, dir: dir, log: log}, nil
 }
 
-// Close removes the directory. Open spools keep their data, but a spool that then needs a
-// file discards it.
+// Close removes the directory. Spools that are still open keep their data. If such a spool needs a
+// file later, it discards its data.
 func (s *Spools) Close() error { return s.dir.Remove() }
 
 // Usage returns the number of bytes stored in memory and in files.
 func (s *Spools) Usage() (memory, files int64) { return s.memory.Load(), s.files.Load() }
 
-// reserve adds n to sum unless that would exceed limit. It reports whether it did.
+// reserve adds n to sum and returns true, unless the result would exceed limit.
 func reserve(sum *atomic.Int64, n, limit int64) bool {
 	if sum.Add(n) > limit {
 		sum.Add(-n)
@@ -79,21 +80,21 @@ func reserve(sum *atomic.Int64, n, limit int64) bool {
 // New returns an empty spool.
 func (s *Spools) New() *Spool { return &Spool{spools: s} }
 
-// Spool stores the part of one request's body that has been read. It is not safe for
-// concurrent use.
+// Spool stores the body of a request, as far as it has been read. It is not safe for concurrent
+// use.
 type Spool struct {
 	spools *Spools
 	memory []byte
-	file   *os.File // contains the data after memory
+	file   *os.File // contains the data that follows memory
 	size   int64
-	opened bool // counted in Spools.open
+	opened bool // the file is counted in Spools.open
 	closed bool
 }
 
-// Len returns the number of stored bytes.
+// Len returns the number of bytes stored.
 func (b *Spool) Len() int64 { return b.size }
 
-// Append appends p. If a limit is reached, it discards all data and returns
+// Append adds p to the stored data. If that would exceed a limit, it discards all data and returns
 // CodeFailedPrecondition.
 func (b *Spool) Append(p []byte) error {
 	err := b.append(p)
@@ -121,7 +122,7 @@ func (b *Spool) append(p []byte) error {
 		return discardedf("the proxy has too many stored request bodies (%d files)", s.limits.OpenFiles)
 	}
 	b.opened = true
-	b.size += n // Close subtracts both, even after a failed write
+	b.size += n // Close subtracts n from both sums, even if the write fails
 	if err := b.write(p, b.size-n-int64(len(b.memory))); err != nil {
 		s.log.Warn("write spool failed", "err", err)
 		return discardedf("the request's body could not be stored")
@@ -148,8 +149,8 @@ func (b *Spool) write(p []byte, at int64) error {
 	return err
 }
 
-// ReadAt reads stored data from an offset below [Spool.Len]. It may read less than is
-// available.
+// ReadAt reads stored data. The offset at must be less than [Spool.Len]. ReadAt may return fewer
+// bytes than are stored.
 func (b *Spool) ReadAt(p []byte, at int64) (int, error) {
 	if at < int64(len(b.memory)) {
 		return copy(p, b.memory[at:]), nil
@@ -160,7 +161,7 @@ func (b *Spool) ReadAt(p []byte, at int64) (int, error) {
 	return b.file.ReadAt(p[:min(int64(len(p)), b.size-at)], at-int64(len(b.memory)))
 }
 
-// Close discards the stored data. Further calls do nothing.
+// Close discards the stored data. Further calls have no effect.
 func (b *Spool) Close() {
 	if b.closed {
 		return
@@ -172,7 +173,7 @@ func (b *Spool) Close() {
 		b.spools.open.Add(-1)
 	}
 	if b.file != nil {
-		_ = b.file.Close() // unnamed, and nobody reads it again
+		_ = b.file.Close() // ignore the error, because nobody reads the file again
 	}
 	b.memory, b.file, b.size = nil, nil, 0
 }

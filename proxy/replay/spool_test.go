@@ -36,7 +36,7 @@ func spools(t *testing.T, l replay.Limits) (*replay.Spools, string) {
 	return s, dir
 }
 
-// readAll reads a spool through small buffers.
+// readAll reads a spool through small buffers. size is the size of a buffer.
 func readAll(t *testing.T, b *replay.Spool, size int) []byte {
 	t.Helper()
 	var out []byte
@@ -51,8 +51,8 @@ func readAll(t *testing.T, b *replay.Spool, size int) []byte {
 	return out
 }
 
-// TestSpool checks that the stored data is read back byte for byte, wherever the file
-// begins, and that the files have no names.
+// TestSpool checks that the stored data can be read back byte for byte, wherever the file begins,
+// and that the files have no names.
 func TestSpool(t *testing.T) {
 	s, dir := spools(t, replay.Limits{InMemory: 1000})
 	var wg sync.WaitGroup
@@ -89,7 +89,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// TestSpoolLimits checks the error for each limit, and that storage is released.
+// TestSpoolLimits checks the error for exceeding each limit, and that the storage is released.
 func TestSpoolLimits(t *testing.T) {
 	s, _ := spools(t, replay.Limits{PerRequest: 100, InMemory: 40, Memory: 60, Files: 120})
 	ten := []byte("0123456789")
@@ -117,10 +117,10 @@ func TestSpoolLimits(t *testing.T) {
 	a, b := s.New(), s.New()
 	defer a.Close()
 	defer b.Close()
-	if err := grow(a, 10); err != nil { // 40 in memory and 60 in the file
+	if err := grow(a, 10); err != nil { // 40 bytes are in memory and 60 in the file
 		t.Fatal(err)
 	}
-	if err := grow(b, 8); err != nil { // 20, because memory is full, and 60
+	if err := grow(b, 8); err != nil { // 20 bytes are in memory, which is then full, and 60 in the file
 		t.Fatal(err)
 	}
 	if m, f := s.Usage(); m != 60 || f != 120 {
@@ -134,8 +134,8 @@ func TestSpoolLimits(t *testing.T) {
 	}
 }
 
-// TestSpoolsAfterAKill checks that the directory of a killed process is removed by the next
-// one, and nothing else is.
+// TestSpoolsAfterAKill checks that a new process removes the directory of a killed one, and nothing
+// else.
 func TestSpoolsAfterAKill(t *testing.T) {
 	if parent := os.Getenv("SPOOLS_PARENT"); parent != "" {
 		s, err := replay.OpenSpools(parent, replay.Limits{InMemory: 1}, slog.New(slog.DiscardHandler))

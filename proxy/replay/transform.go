@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Transform specifies changes to a request before it is replayed.
+// Transform specifies how a request is changed before it is replayed.
 type Transform struct {
-	Path          string      `json:"path"` // including the query; empty: unchanged
+	Path          string      `json:"path"` // includes the query; "": not changed
 	DeleteHeaders []string    `json:"delete_headers"`
-	SetHeaders    []SetHeader `json:"set_headers"` // replace existing headers of the same name
+	SetHeaders    []SetHeader `json:"set_headers"` // replace existing headers with the same names
 }
 
-// SetHeader is a header to set in a request.
+// SetHeader is a header that is set in a request.
 type SetHeader struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -28,14 +28,14 @@ func (t *Transform) empty() bool {
 	return t.Path == "" && len(t.DeleteHeaders) == 0 && len(t.SetHeaders) == 0
 }
 
-// connectionHeaders lists headers that control message framing and connections. Only the
+// connectionHeaders contains the headers that control message framing and connections. Only the
 // proxy may set them.
 var connectionHeaders = []string{
 	"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// validValue reports whether s is a valid header value, without characters that a program
-// could mistake for the end of the header or field.
+// validValue reports whether s is a valid value of a header. It has no characters that a program
+// could mistake for the end of the header or of a field.
 func validValue(s string) bool { return httpguts.ValidHeaderFieldValue(s) }
 
 func (t *Transform) validate() error {
@@ -63,7 +63,7 @@ func (t *Transform) validate() error {
 	return nil
 }
 
-// editable returns an error if a machine may not change the header.
+// editable returns an error if a machine may not change the header with the given name.
 func editable(name string) error {
 	if len(name) > maxToken || !httpguts.ValidHeaderFieldName(name) {
 		return invalidf("transform: %s is not a header name", bourse.Quoted(name))
@@ -85,10 +85,10 @@ func parsePath(path string) (*url.URL, error) {
 	return u, nil
 }
 
-// Apply modifies a request's URL and headers in place.
+// Apply changes the URL and headers of a request in place.
 func (t *Transform) Apply(u *url.URL, h http.Header) {
 	if t.Path != "" {
-		if to, err := parsePath(t.Path); err == nil { // cannot fail: it was validated
+		if to, err := parsePath(t.Path); err == nil { // cannot fail, because the path was validated
 			u.Path, u.RawPath, u.RawQuery, u.ForceQuery = to.Path, to.RawPath, to.RawQuery, to.ForceQuery
 		}
 	}

@@ -10,30 +10,31 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Input is the input from which a table is built.
+// Input contains everything from which a table is built.
 type Input struct {
-	Apps     []bourse.App // including deleted ones
+	Apps     []bourse.App // may contain deleted apps
 	Machines []bourse.Machine
-	// ReachableWorker returns the reachable worker that has a tag. Nil: no worker is reachable.
+	// ReachableWorker returns the reachable worker that has the given tag. If it is nil, no worker
+	// is reachable.
 	ReachableWorker func(bourse.WorkerTag) (bourse.WorkerID, bool)
 	Domains         []string                  // parent domains of the apps' host names, such as "localhost"
 	Hosts           map[string]bourse.AppName // additional host names and their apps
 }
 
-// Limits on the resources that one app, which may be hostile, can use in a proxy. Anything
-// beyond them is not served.
+// Limits on what one app, which may be hostile, can use in a proxy. Everything beyond them is not
+// served.
 const (
-	maxPorts    = 128     // port entries per machine
-	maxTargets  = 256     // per app
-	maxBackends = 1 << 16 // of all targets of one app
+	maxPorts    = 128     // ports and port ranges of one machine
+	maxTargets  = 256     // targets of one app
+	maxBackends = 1 << 16 // backends of all targets of one app
 )
 
-// Build builds a table. It is a pure function. The order of apps and machines does not
-// matter, and invalid configurations serve nothing.
+// Build builds a table. It is a pure function. The order of apps and machines does not matter. An
+// invalid configuration serves nothing.
 func Build(in Input) *Table { return new(Builder).Build(in) }
 
-// Builder builds successive tables. It caches the parsed configurations of machines that
-// still exist. The zero value is ready to use; it is not safe for concurrent use.
+// Builder builds one table after another. It caches the parsed configurations of machines that
+// still exist. The zero value is ready to use. A Builder is not safe for concurrent use.
 type Builder struct{ configs map[string]*parsedConfig }
 
 // Build builds a table like the function Build.
@@ -64,7 +65,7 @@ func (b *Builder) Build(in Input) *Table {
 			worker, heard = in.ReachableWorker(m.ID.Tag())
 		}
 		if heard && worker != m.Worker {
-			continue // its id names another worker, so it could not be reached
+			continue // the machine's ID names another worker, so the machine could not be reached
 		}
 		byApp[m.App] = append(byApp[m.App], newCandidate(m, heard, b.parsed(m, before)))
 	}
@@ -79,8 +80,8 @@ func (b *Builder) Build(in Input) *Table {
 	return t
 }
 
-// activeApps returns the apps that are not deleted, including the default app, which exists
-// without having been created.
+// activeApps returns the apps that are not deleted. It includes the default app, which exists even
+// if nobody has created it.
 func activeApps(list []bourse.App) map[bourse.AppName]bourse.App {
 	apps := make(map[bourse.AppName]bourse.App, len(list)+1)
 	for _, a := range list {
@@ -96,11 +97,11 @@ func activeApps(list []bourse.App) map[bourse.AppName]bourse.App {
 	return apps
 }
 
-// candidate is a machine and the services in its configuration.
+// candidate is a machine with the services in its configuration.
 type candidate struct {
-	backend Backend // without the service and the fields that depend on it
+	backend Backend // the machine, without the service and the fields that depend on it
 	*parsedConfig
-	failing  []string // by service: name of a failing check that decides for it
+	failing  []string // for each service, the name of a failing check that keeps requests away; "": none
 	unproven []bool
 }
 
@@ -108,7 +109,7 @@ func newCandidate(m *bourse.Machine, heard bool, r *parsedConfig) *candidate {
 	c := &candidate{parsedConfig: r, backend: Backend{
 		Machine: m.ID, Instance: m.Instance, Boot: m.Boot.Number, Worker: m.Worker, Region: m.Region, State: m.State,
 		Cordoned: m.Cordoned, Reachable: heard,
-		Standby: r.standby && m.Boot.StandsIn == "", // a promoted standby is like any other machine, even if it was stopped for being idle
+		Standby: r.standby && m.Boot.StandsIn == "", // a promoted standby is like any other machine, even after it was stopped
 	}}
 	if m.Config.ImageKind() == bourse.PollerImage {
 		c.backend.Unusable = "it runs on its poller's host, where its ports cannot be reached"
@@ -117,22 +118,22 @@ func newCandidate(m *bourse.Machine, heard bool, r *parsedConfig) *candidate {
 	return c
 }
 
-// entry is one port or port range of one machine.
+// entry is one port or one range of ports of a machine.
 type entry struct {
 	*candidate
-	service int // index in the configuration
+	service int // index of the service in the configuration
 	port    *workload.Port
 }
 
-// targets groups the machines of an app by port. Where port ranges differ between versions
-// of the app, each part becomes a target.
+// targets groups the machines of an app by port. If port ranges overlap because the app's versions
+// have different ones, each part becomes a target of its own.
 func targets(app *App, list []*candidate) []*Target {
 	slices.SortFunc(list, func(a, b *candidate) int {
 		return cmp.Or(cmp.Compare(a.backend.Machine, b.backend.Machine), cmp.Compare(a.backend.Worker, b.backend.Worker))
 	})
 	list = slices.CompactFunc(list, func(a, b *candidate) bool { return a.backend.Machine == b.backend.Machine })
 	var entries []entry
-	var edges []int // starts of ranges and first ports after them
+	var edges []int // first ports of ranges, and first ports after ranges
 	for _, c := range list {
 		n := 0
 		for i := range c.services {
@@ -151,11 +152,11 @@ func targets(app *App, list []*candidate) []*Target {
 	}
 	slices.Sort(edges)
 	edges = slices.Compact(edges)
-	at := make([][]entry, len(edges)) // entries whose range contains edges[i] up to the next edge
+	at := make([][]entry, len(edges)) // at[i] contains the entries whose range includes the ports from edges[i] up to the next edge
 	for _, e := range entries {
 		i, _ := slices.BinarySearch(edges, e.port.First)
 		for ; i < min(len(edges), maxTargets) && edges[i] <= e.port.Last; i++ {
-			if n := len(at[i]); n == 0 || at[i][n-1].candidate != e.candidate { // the first service of a machine that has the port wins
+			if n := len(at[i]); n == 0 || at[i][n-1].candidate != e.candidate { // if several services of a machine have the port, use the first one
 				at[i] = append(at[i], e)
 			}
 		}
@@ -178,7 +179,7 @@ func targets(app *App, list []*candidate) []*Target {
 	return out
 }
 
-// newTarget returns a target without its backends.
+// newTarget returns a target that does not have its backends yet.
 func newTarget(app *App, list []entry, first, last int) *Target {
 	newest := slices.MaxFunc(list, func(a, b entry) int {
 		x, y := &a.backend, &b.backend
@@ -199,8 +200,9 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// backends returns the machines of entries. If the previous target has the same machines
-// with the same services, as is common for apps with two ports, both share one list.
+// backends returns the machines of a list of entries. before and lent are the entries and backends
+// of the previous target. If that target has the same machines with the same services, as is common
+// for apps with two ports, both targets share the list lent.
 func backends(list, before []entry, lent []Backend) []Backend {
 	if slices.EqualFunc(list, before, func(a, b entry) bool { return a.candidate == b.candidate && a.service == b.service }) {
 		return lent

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata instead of comparing with it")
 
-// TestGolden checks the complete table in the middle of a deploy.
+// TestGolden checks the complete table of a cluster in the middle of a deploy.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	const next = `[{"internal_port":8081,"ports":[{"port":80,"handlers":["http"]},{"port":443,"handlers":["tls","http"]},{"start_port":8000,"end_port":8002}],
@@ -44,7 +44,7 @@ func TestGolden(t *testing.T) {
 		with(updated, func(m *bourse.Machine) { m.ID, m.State, m.Cordoned = "00000200000003", bourse.StateStopped, true }),
 		with(updated, func(m *bourse.Machine) { m.ID, m.Worker, m.Region = "00000300000004", "w3", "mad" }),
 		with(machine("web", 1, 5, web), func(m *bourse.Machine) { m.State = bourse.StateDestroyed }),
-		with(machine("web", 1, 6, web), func(m *bourse.Machine) { m.Worker = "w9" }), // its id refers to w1
+		with(machine("web", 1, 6, web), func(m *bourse.Machine) { m.Worker = "w9" }), // this machine's ID names worker w1
 		with(machine("web", 1, 7, web), func(m *bourse.Machine) { m.AppID = bourse.IDOf("an app before") }),
 		with(machine("web", 1, 8, web), func(m *bourse.Machine) { m.Config.Image = bourse.ImagePull }),
 		with(machine("web", 1, 9, web), func(m *bourse.Machine) {
@@ -78,7 +78,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// text formats a table for people.
+// text returns a readable description of a table.
 func text(table *route.Table) string {
 	var out strings.Builder
 	for _, t := range table.Targets() {
@@ -106,7 +106,7 @@ func text(table *route.Table) string {
 	return out.String()
 }
 
-// TestTableIsOfItsInput checks that no target has another app's machine, and that the order
+// TestTableIsOfItsInput checks that no target contains a machine of another app, and that the order
 // of the input does not matter.
 func TestTableIsOfItsInput(t *testing.T) {
 	t.Parallel()
@@ -162,7 +162,7 @@ func shuffled[T any](t *rapid.T, list []T) []T {
 	return list
 }
 
-// checkTable compares a table with each machine's configuration, port by port.
+// checkTable compares a table with the configurations of all machines, port by port.
 func checkTable(t *rapid.T, table *route.Table, in route.Input) {
 	machines := map[bourse.MachineID]*bourse.Machine{}
 	for i := range in.Machines {
@@ -192,7 +192,7 @@ func checkTable(t *rapid.T, table *route.Table, in route.Input) {
 	}
 }
 
-// serving determines in a simple way which machines serve a port of an app.
+// serving determines, in a simple way, which machines serve a port of an app.
 func serving(in route.Input, name bourse.AppName, port int) []bourse.MachineID {
 	owner := bourse.App{}
 	for _, a := range in.Apps {
@@ -236,7 +236,7 @@ func serving(in route.Input, name bourse.AppName, port int) []bourse.MachineID {
 	return out
 }
 
-// TestBounds checks the limits for one machine.
+// TestBounds checks the limits for a single machine.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	var ports []string
@@ -258,7 +258,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// cluster returns a cluster of apps with ten machines each.
+// cluster returns a cluster with the given number of apps, which have ten machines each.
 func cluster(apps int) route.Input {
 	in := input(nil)
 	for i := range apps {

@@ -7,15 +7,16 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// parsedConfig is the part of a configuration that affects routing. Machines with equal
-// configurations share it; it never changes.
+// parsedConfig contains the parts of a configuration that affect routing. Machines whose
+// configurations are equal share it. It never changes.
 type parsedConfig struct {
 	services []workload.Service
-	checks   []workload.Check // those that decide whether requests reach a machine
+	checks   []workload.Check // checks that decide whether requests reach a machine
 	standby  bool
 }
 
-// parsed returns the parsed configuration of a machine and caches it for the next table.
+// parsed returns the parsed configuration of a machine. It caches the result for the next table.
+// before is the cache of the previous table.
 func (b *Builder) parsed(m *bourse.Machine, before map[string]*parsedConfig) *parsedConfig {
 	key := string(m.Config.Services) + "\x00" + string(m.Config.Checks)
 	if len(m.Config.Standbys) > 0 {
@@ -40,8 +41,9 @@ func parseConfig(c *bourse.Config) *parsedConfig {
 	}
 }
 
-// health returns, for each service, the first failing check that decides whether requests
-// reach it, and whether such a check has no result yet.
+// health returns two slices with an element for each service. failing contains the name of the
+// first failing check that keeps requests away. unproven tells whether a check that can do so has
+// no result yet.
 func (r *parsedConfig) health(m *bourse.Machine) (failing []string, unproven []bool) {
 	failing, unproven = make([]string, len(r.services)), make([]bool, len(r.services))
 	if m.State != bourse.StateStarted || len(r.checks) == 0 {

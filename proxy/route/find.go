@@ -14,14 +14,13 @@ import (
 // maxHost is the maximum length of a host name (RFC 1035, section 2.3.4).
 const maxHost = 253
 
-// Find returns the target of a host name and port. The host may be in any case, have a
-// trailing dot, and be internationalized. Errors: not_found, with a message that is safe to
-// show to the client: it does not reveal whether an app without services exists.
+// Find returns the target of a host name and port. The host may be in any case, have a trailing
+// dot, and be internationalized. Errors: not_found, with a message that may be shown to the client,
+// because it does not reveal whether an app without services exists.
 func (t *Table) Find(host string, port int) (*Target, error) { return t.find(host, port, false) }
 
-// FindAny is like Find, for a listener that accepts requests for every HTTP port of an app,
-// like that of "bourse dev". If the app does not serve the port, FindAny returns its first
-// HTTP service.
+// FindAny is like Find, but for a listener that stands for every HTTP port of an app, like that of
+// "bourse dev". If the app does not serve the port, FindAny returns the app's first HTTP service.
 func (t *Table) FindAny(host string, port int) (*Target, error) { return t.find(host, port, true) }
 
 func (t *Table) find(host string, port int, anyPort bool) (*Target, error) {
@@ -32,7 +31,7 @@ func (t *Table) find(host string, port int, anyPort bool) (*Target, error) {
 	return s.find(port, anyPort)
 }
 
-// AppPort returns the target of an app's name and port. Errors: not_found.
+// AppPort returns the target of an app's port. Errors: not_found.
 func (t *Table) AppPort(name bourse.AppName, port int) (*Target, error) {
 	s := t.apps[name]
 	if s == nil {
@@ -52,7 +51,7 @@ func (s *servedApp) find(port int, anyPort bool) (*Target, error) {
 	return target, nil
 }
 
-// listPorts lists the ports that an app serves, shortened to a readable length.
+// listPorts returns a readable list of the ports that an app serves. It shortens a long list.
 func (s *servedApp) listPorts() string {
 	const most = 16
 	var out []string
@@ -74,8 +73,9 @@ func (s *servedApp) listPorts() string {
 	return strings.Join(out, ", ")
 }
 
-// byHost returns the app of a host name: the one that the operator assigned to it, or the
-// one named by its first label if the rest is one of the domains.
+// byHost returns the app to which a host name belongs. It is the app that the operator has assigned
+// the name to. Otherwise, if the rest of the name is one of the domains, it is the app named by the
+// first label.
 func (t *Table) byHost(host string) *servedApp {
 	host, ok := normalHost(host)
 	if !ok {
@@ -88,12 +88,12 @@ func (t *Table) byHost(host string) *servedApp {
 	if !t.domains[domain] {
 		return nil
 	}
-	return t.apps[bourse.AppName(label)] // contains valid names only
+	return t.apps[bourse.AppName(label)] // the map contains only valid names
 }
 
-// Names returns the host names that an app may have: first those that the operator
-// assigned, last the one below localhost, which other hosts cannot reach. A name may belong
-// to another app; Find decides.
+// Names returns the host names that an app may have. Those that the operator has assigned come
+// first. The name below localhost, which other hosts cannot reach, comes last. A name may belong to
+// another app; use Find to determine that.
 func (t *Table) Names(app bourse.AppName) []string {
 	var given, below, local []string
 	for host, name := range t.hosts {
@@ -114,11 +114,11 @@ func (t *Table) Names(app bourse.AppName) []string {
 	return slices.Concat(given, below, local)
 }
 
-// normalHost returns a host name in the form used as key: lower case, ASCII, without a
-// trailing dot. It returns false if the name is invalid.
+// normalHost returns a host name in the form in which tables store it: in lower case, in ASCII, and
+// without a trailing dot. If the name is invalid, it returns false.
 func normalHost(host string) (string, bool) {
 	if n := len(host); n > 2 && host[0] == '[' && host[n-1] == ']' {
-		host = host[1 : n-1] // an IPv6 address, which only an operator's table can contain
+		host = host[1 : n-1] // an IPv6 address, which occurs only if the operator has assigned it
 	}
 	host = strings.TrimSuffix(host, ".")
 	if host == "" || len(host) > 4*maxHost {

@@ -12,74 +12,74 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// Snapshot is the content of a view from which a routing table is built.
+// Snapshot is the part of the view from which a routing table is built.
 type Snapshot struct {
-	Machines []bourse.Machine // that have services
-	Apps     []bourse.App     // also deleted ones
+	Machines []bourse.Machine // machines that have services
+	Apps     []bourse.App     // may contain deleted apps
 }
 
-// FollowerConfig configures a Follower. The functions and Log are required.
+// FollowerConfig configures a Follower. Log and all functions except Changed are required.
 type FollowerConfig struct {
 	// Read reads the view.
 	Read func(context.Context) (Snapshot, error)
-	// Whole reports whether the view contains everything that the other servers know.
+	// Whole reports whether the view contains everything that other servers know.
 	Whole func() bool
-	// Heard returns the reachable worker that has a tag.
+	// Heard returns the reachable worker that has the given tag.
 	Heard func(bourse.WorkerTag) (bourse.WorkerID, bool)
 	// Members returns a channel that is closed when the set of reachable workers changes.
 	Members func() <-chan struct{}
 
-	Domains []string                  // as in Input
-	Hosts   map[string]bourse.AppName // as in Input
+	Domains []string                  // like Input.Domains
+	Hosts   map[string]bourse.AppName // like Input.Hosts
 	Changed func(*Table)              // called with each new table; may be nil
 	Log     *slog.Logger
 }
 
 const (
-	// buildInterval is the shortest time between two tables: a deploy changes many
-	// machines at the same moment.
+	// buildInterval is the minimum time between two tables, because a deploy changes many machines
+	// at the same moment.
 	buildInterval = 20 * time.Millisecond
-	// readTimeout limits one read of the view.
+	// readTimeout is the time limit for one read of the view.
 	readTimeout = 10 * time.Second
-	// retryInterval is the delay after a read that failed or was incomplete.
+	// retryInterval is the pause after a read that failed or was incomplete.
 	retryInterval = time.Second
 )
 
-// Follower keeps a routing table up to date with a view. While the view cannot be read,
-// or is a new file that is still incomplete, the table keeps its earlier content.
+// Follower builds a new routing table whenever the view changes. While the view cannot be read, or
+// is a new file that is still incomplete, the table keeps what it contained before.
 //
 // Find, FindIn, App, Table and Changed are safe for concurrent use.
 type Follower struct {
 	config FollowerConfig
-	any    map[int]int // by listener port: the service port that it prefers
+	any    map[int]int // ports set by ListenAny: the preferred service port for each listener port
 
 	builder Builder  // used only by Run
 	last    Snapshot // used only by Run
 	failed  quiet.Line
 	current atomic.Pointer[Table]
-	known   atomic.Bool // a table was built from a complete view
+	known   atomic.Bool // whether a table was built from a complete view
 
 	mu   sync.Mutex
-	next chan struct{} // closed when the next table exists; nil while nobody waits; guarded by mu
+	next chan struct{} // closed once there is another table; nil if nobody waits; guarded by mu
 }
 
-// NewFollower returns a Follower with an empty table. It starts nothing.
+// NewFollower returns a Follower with an empty table. It starts no goroutines.
 func NewFollower(c FollowerConfig) *Follower {
 	f := &Follower{config: c, any: map[int]int{}}
 	f.current.Store(new(Table))
 	return f
 }
 
-// ListenAny makes a listener's port stand for any port of an app's services, first for
-// the preferred one. It must be called before Find.
+// ListenAny makes a listener's port stand for any port of an app's services, preferably for the
+// port first. It must be called before Find.
 func (f *Follower) ListenAny(port, first int) { f.any[port] = first }
 
-// Run builds a table whenever moved receives a value or the membership changes, until ctx
-// ends: immediately after a quiet period, otherwise after a pause that leaves the
-// processors to requests.
+// Run builds a table whenever moved receives a value or the membership changes, until ctx is done.
+// After a quiet period, it builds the table immediately. Otherwise it pauses first, so that
+// requests get processor time as well.
 func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 	for {
-		members := f.config.Members() // before the members are read
+		members := f.config.Members() // get the channel before the members are read
 		began := time.Now()
 		var again <-chan time.Time
 		if !f.build(ctx) {
@@ -102,10 +102,10 @@ func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 	}
 }
 
-// build builds a table from the view, and reports whether the view was complete.
+// build builds a table from the view. It reports whether the view was complete.
 func (f *Follower) build(ctx context.Context) bool {
 	c := &f.config
-	whole := c.Whole() // before the view is read
+	whole := c.Whole() // must be determined before the view is read
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	now, err := c.Read(limited)
@@ -114,7 +114,7 @@ func (f *Follower) build(ctx context.Context) bool {
 		if _, due := f.failed.Due(); due && ctx.Err() == nil {
 			c.Log.Warn("read routes from view failed", slog.Any("err", err))
 		}
-		now = f.last // the set of reachable workers may have changed
+		now = f.last // build anyway, because the set of reachable workers may have changed
 	case !whole:
 		now = now.with(f.last)
 	}
@@ -131,7 +131,7 @@ func (f *Follower) build(ctx context.Context) bool {
 	return whole && err == nil
 }
 
-// with returns s with the content of before that s lacks.
+// with returns s, extended with the machines and apps of before that s lacks.
 func (s Snapshot) with(before Snapshot) Snapshot {
 	type key struct {
 		worker bourse.WorkerID
@@ -162,10 +162,11 @@ func (s Snapshot) with(before Snapshot) Snapshot {
 // Table returns the current table.
 func (f *Follower) Table() *Table { return f.current.Load() }
 
-// Find returns the target of a host name at a listener's port. Errors: not_found; until
-// the view has been complete once, unavailable instead, because the app may still appear.
+// Find returns the target of a host name for the port of a listener. Errors: not_found. Until the
+// view has been complete once, it returns unavailable instead of not_found, because the app may
+// still appear.
 func (f *Follower) Find(host string, port int) (*Target, error) {
-	known := f.known.Load() // before the table
+	known := f.known.Load() // must be read before the table
 	t, err := f.FindIn(f.current.Load(), host, port)
 	if !known && bourse.CodeOf(err) == bourse.CodeNotFound {
 		err = bourse.Errorf(bourse.CodeUnavailable, "this proxy does not know all apps yet: try again")
@@ -173,8 +174,7 @@ func (f *Follower) Find(host string, port int) (*Target, error) {
 	return t, err
 }
 
-// FindIn returns the target of a host name at a listener's port in a table. Errors:
-// not_found.
+// FindIn is like Find, but uses the given table. Errors: not_found.
 func (f *Follower) FindIn(table *Table, host string, port int) (*Target, error) {
 	if first := f.any[port]; first != 0 {
 		return table.FindAny(host, first)
@@ -185,7 +185,7 @@ func (f *Follower) FindIn(table *Table, host string, port int) (*Target, error) 
 // App returns the targets of an app.
 func (f *Follower) App(name bourse.AppName) []*Target { return f.current.Load().App(name) }
 
-// Changed returns a channel that is closed when the next table exists.
+// Changed returns a channel that is closed once there is another table.
 func (f *Follower) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

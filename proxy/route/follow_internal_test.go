@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// routeMachine returns a machine of the default app.
+// routeMachine returns machine n of the default app, in the given state.
 func routeMachine(n int, state bourse.State) bourse.Machine {
 	m := bourse.Machine{
 		ID: bourse.MachineID(fmt.Sprintf("000001%08x", n)), App: bourse.DefaultAppName, Worker: "w1", Region: "gru", State: state,
@@ -29,7 +29,7 @@ func routeMachine(n int, state bourse.State) bourse.Machine {
 	return m
 }
 
-// planSource is a test's cluster.
+// planSource is a cluster for tests.
 type planSource struct {
 	now    Snapshot
 	err    error
@@ -38,7 +38,7 @@ type planSource struct {
 	moved  chan struct{}
 }
 
-// config returns the config of a Follower of the cluster.
+// config returns the config of a Follower that follows the cluster.
 func (s *planSource) config(changed func(*Table)) FollowerConfig {
 	return FollowerConfig{
 		Read:    func(context.Context) (Snapshot, error) { return s.now, s.err },
@@ -49,7 +49,7 @@ func (s *planSource) config(changed func(*Table)) FollowerConfig {
 	}
 }
 
-// shownRoutes describes the backends of the default app.
+// shownRoutes returns a description of the backends of the default app.
 func shownRoutes(r *Follower) string {
 	target, err := r.Find("default.localhost", 80)
 	if err != nil {
@@ -62,8 +62,8 @@ func shownRoutes(r *Follower) string {
 	return strings.Join(out, ", ")
 }
 
-// TestRoutesOutliveTheirView: routes persist while the view cannot be read or is a new
-// file, and the reachability of workers stays current.
+// TestRoutesOutliveTheirView checks that routes stay while the view cannot be read or is a new
+// file, and that the reachability of workers is still kept up to date.
 func TestRoutesOutliveTheirView(t *testing.T) {
 	t.Parallel()
 	one, two := routeMachine(1, bourse.StateStarted), routeMachine(2, bourse.StateStarted)
@@ -94,13 +94,13 @@ func TestRoutesOutliveTheirView(t *testing.T) {
 	}
 }
 
-// TestRoutesAreNotMadeTooOften: the first change is applied at once, later ones are
-// combined, and an incomplete view is read again without a change.
+// TestRoutesAreNotMadeTooOften checks that the first change is applied immediately, that later
+// changes are combined, and that an incomplete view is read again even without a change.
 func TestRoutesAreNotMadeTooOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := &planSource{}
-		var mu sync.Mutex // of what follows, and of the source
+		var mu sync.Mutex // guards the following variables and the source
 		var made []time.Duration
 		var began time.Time
 		r := NewFollower(source.config(func(*Table) {
@@ -143,8 +143,8 @@ func TestRoutesAreNotMadeTooOften(t *testing.T) {
 	})
 }
 
-// TestRoutesFollowTheView: a machine's change reaches the table as soon as the view has
-// it. The test logs the delay.
+// TestRoutesFollowTheView checks that a change of a machine reaches the table as soon as the view
+// contains it. The test logs the delay.
 func TestRoutesFollowTheView(t *testing.T) {
 	t.Parallel()
 	v := brokersView(t, "w1")
@@ -186,7 +186,7 @@ func TestRoutesFollowTheView(t *testing.T) {
 	t.Logf("from publication to table: p50 %s, max %s", took[len(took)/2], took[len(took)-1])
 }
 
-// brokersView returns a broker's view in memory.
+// brokersView returns the view of a broker, in memory.
 func brokersView(t *testing.T, site bourse.WorkerID) *view.View {
 	t.Helper()
 	v, err := view.Open(view.Config{Site: site, Cluster: "test", Role: bourse.RoleBroker})

@@ -17,7 +17,7 @@ func app(name string) bourse.App {
 	return bourse.App{Name: bourse.AppName(name), ID: bourse.IDOf(name), Org: "personal", CreatedAt: at}
 }
 
-// machine returns a machine of an app on the worker with a tag.
+// machine returns machine n of an app, on the worker with the given tag.
 func machine(name string, tag bourse.WorkerTag, n int, services string) bourse.Machine {
 	a := app(name)
 	return bourse.Machine{
@@ -29,7 +29,7 @@ func machine(name string, tag bourse.WorkerTag, n int, services string) bourse.M
 
 func workerOf(tag bourse.WorkerTag) bourse.WorkerID { return bourse.WorkerID(fmt.Sprintf("w%d", tag)) }
 
-// heard returns a ReachableWorker function for which all workers are reachable.
+// heard is a ReachableWorker function according to which all workers are reachable.
 func heard(tag bourse.WorkerTag) (bourse.WorkerID, bool) { return workerOf(tag), true }
 
 func input(apps []bourse.App, machines ...bourse.Machine) route.Input {

@@ -1,8 +1,8 @@
-// Package route implements a proxy's routing table. A table is a pure function of the
-// view's apps, machines and workers. It is immutable; a new table replaces it.
+// Package route implements a proxy's routing table. A table is a pure function of the view's apps,
+// machines and workers. A table never changes; it is replaced by a new one.
 //
-// The table contains the machines that can serve a host name and port, and the known state
-// of each. Package balance chooses among them.
+// The table contains the machines that can serve a host name and port, and what is known about the
+// state of each machine. Package balance chooses among them.
 package route
 
 import (
@@ -13,29 +13,29 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// App is an app with at least one service. It is identified by its id, because its name may
-// have belonged to another app before.
+// App is an app that has at least one service. It is identified by its ID, because another app may
+// have had its name before.
 type App struct {
 	ID      string
 	Name    bourse.AppName
 	Org     string
-	Network string // private network of its machines; empty: its organization's
+	Network string // private network of the app's machines; "": that of its organization
 }
 
-// Target is the destination of requests for a host name and port.
+// Target is the destination of requests to a host name and port.
 type Target struct {
 	App      *App
-	Port     workload.Port // from the newest version of the service; First and Last are the ports with these backends
-	Backends []Backend     // in order of machine id; never empty
+	Port     workload.Port // from the newest version of the service; First and Last are the first and last port that have these backends
+	Backends []Backend     // sorted by machine ID; never empty
 
-	// Fixed marks a target that was made for one request and whose machines differ from the
-	// table's. Later tables do not replace it.
+	// Fixed is set if the target was made for a single request, so that its machines differ from
+	// those in the table. It is not replaced by the target in a later table.
 	Fixed bool
 }
 
-// Key identifies a target across tables.
+// Key identifies a target in successive tables.
 type Key struct {
-	App  string // app id
+	App  string // app ID
 	Port int    // first port
 }
 
@@ -45,24 +45,24 @@ func (t *Target) Key() Key { return Key{t.App.ID, t.Port.First} }
 // Backend is a machine that may serve a target.
 type Backend struct {
 	Machine   bourse.MachineID
-	Instance  bourse.InstanceID // version
-	Boot      int               // number of its latest start
+	Instance  bourse.InstanceID // version of the machine
+	Boot      int               // number of the machine's latest start
 	Worker    bourse.WorkerID
 	Region    bourse.Region
 	State     bourse.State
 	Service   workload.Service
 	Cordoned  bool
-	Failing   string // name of a failing check that decides whether requests reach it; empty: none
-	Unchecked bool   // a deciding check has no result since the machine started
-	Reachable bool   // its worker is a reachable member
-	Standby   bool   // its worker starts it when a machine that it backs up is lost; requests never start it
-	Unusable  string // why its configuration rules out any request; empty: it does not
+	Failing   string // name of a failing check that keeps requests away; "": none
+	Unchecked bool   // a check that can keep requests away has no result since the machine started
+	Reachable bool   // the machine's worker is a member and reachable
+	Standby   bool   // the machine's worker starts it when a machine that it backs up is lost; requests never start it
+	Unusable  string // why the machine's configuration excludes all requests; "": it does not
 }
 
 // Running reports whether the machine is running according to the view.
 func (b *Backend) Running() bool { return b.State == bourse.StateStarted }
 
-// Starting reports whether the machine will be running soon without a request starting it.
+// Starting reports whether the machine will soon be running, without being started by a request.
 func (b *Backend) Starting() bool {
 	switch b.State {
 	case bourse.StateStarting, bourse.StateRestarting, bourse.StateReplacing:
@@ -84,22 +84,22 @@ func (b *Backend) Startable() bool {
 	return false
 }
 
-// Table is an immutable routing table. The zero Table has no routes. It is safe for
-// concurrent use.
+// Table is a routing table. It never changes, so it is safe for concurrent use. The zero Table has
+// no routes.
 type Table struct {
 	apps    map[bourse.AppName]*servedApp
 	domains map[string]bool
 	hosts   map[string]bourse.AppName
-	names   []bourse.AppName // of apps, sorted
+	names   []bourse.AppName // names of the apps, sorted
 }
 
-// servedApp is an app and its targets, sorted by port; their ports do not overlap.
+// servedApp is an app with its targets. They are sorted by port, and their ports do not overlap.
 type servedApp struct {
 	app     App
 	targets []*Target
 }
 
-// Apps returns the names of all apps with targets, sorted. The caller must not modify the
+// Apps returns the names of all apps that have targets, sorted. The caller must not modify the
 // slice.
 func (t *Table) Apps() []bourse.AppName { return t.names }
 
@@ -120,9 +120,9 @@ func (t *Table) Targets() []*Target {
 	return out
 }
 
-// Current returns the target in this table that replaces a target of another table, or nil
-// if there is none. It is identified by its app and first port. A fixed target is returned
-// unchanged.
+// Current returns the target in this table that corresponds to a target of an earlier table: the
+// target of the same app with the same first port. It returns nil if there is none. If the target
+// is fixed, Current returns the target itself.
 func (t *Table) Current(old *Target) *Target {
 	if old.Fixed {
 		return old
@@ -133,7 +133,7 @@ func (t *Table) Current(old *Target) *Target {
 	return nil
 }
 
-// Backend returns the target's machine with the given id, or nil.
+// Backend returns the target's machine with the given ID, or nil if there is none.
 func (t *Target) Backend(id bourse.MachineID) *Backend {
 	i, found := slices.BinarySearchFunc(t.Backends, id, func(b Backend, id bourse.MachineID) int { return cmp.Compare(b.Machine, id) })
 	if !found {
@@ -142,7 +142,7 @@ func (t *Target) Backend(id bourse.MachineID) *Backend {
 	return &t.Backends[i]
 }
 
-// at returns the target of a port, or nil.
+// at returns the target to which a port belongs, or nil if there is none.
 func (s *servedApp) at(port int) *Target {
 	i, j := 0, len(s.targets)
 	for i < j {
@@ -158,8 +158,9 @@ func (s *servedApp) at(port int) *Target {
 	return s.targets[i]
 }
 
-// http returns the target for requests that name none of the app's ports: that of port 80,
-// otherwise of port 443, otherwise the one with the lowest port that has the http handler.
+// http returns the target for requests to a port that the app does not have. It is the target of
+// port 80, or else that of port 443, or else the target with the lowest port among those with the
+// http handler.
 func (s *servedApp) http() *Target {
 	var best *Target
 	rank := func(t *Target) int {

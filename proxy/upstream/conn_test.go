@@ -27,13 +27,13 @@ import (
 
 const patience = time.Minute
 
-// program is a machine's program: an HTTP server.
+// program starts an HTTP server, which acts as a machine's program, and returns its address.
 func program(t *testing.T) *net.TCPAddr {
 	t.Helper()
 	ln := listen(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).EnableFullDuplex() // otherwise the reply would end reading the body
+		_ = http.NewResponseController(w).EnableFullDuplex() // otherwise the reply would end the reading of the body
 		_, _ = io.Copy(w, r.Body)
 	})
 	mux.HandleFunc("/hang", func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func listen(t *testing.T) net.Listener {
 	return ln
 }
 
-// serve runs a worker's API until the test ends or the worker is killed.
+// serve serves a worker's API until the test ends or kill is called.
 func serve(t *testing.T, ln net.Listener, h http.Handler) (kill func()) {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = direct.Serve(t.Context(), ln, direct.Handler("w1", h), nil, slog.New(slog.DiscardHandler)) })
@@ -66,19 +66,19 @@ func serve(t *testing.T, ln net.Listener, h http.Handler) (kill func()) {
 	return kill
 }
 
-// reached is a machine behind a real worker, connected directly or by tunnel.
+// reached is a machine behind a real worker. It is reached either directly or through a tunnel.
 type reached struct {
 	ways *upstream.Pool
-	kill func() // kills its worker
+	kill func() // kills the machine's worker
 }
 
-// networks lists the kinds of connections.
+// networks runs test for each way to reach a machine.
 func networks(t *testing.T, test func(*testing.T, *reached)) {
 	for name, tt := range map[string]struct{ nats, here bool }{"directly": {here: true}, "a tunnel over TCP": {}, "a tunnel over NATS": {nats: true, here: true}} {
 		t.Run(name, func(t *testing.T) {
 			at := program(t)
 			w := newWorker()
-			w.reply.Port, w.reply.Address = at.Port, at.String() // reported like an honest worker on the same host
+			w.reply.Port, w.reply.Address = at.Port, at.String() // what an honest worker on the same host reports
 			w.dial = func() (net.Conn, error) { return net.Dial("tcp", at.String()) }
 			config := upstream.Config{Self: "p1", Host: loopback.HostID(), Log: slog.New(slog.DiscardHandler)}
 			if !tt.here {
@@ -127,7 +127,8 @@ func overNATS(t *testing.T, w *worker, config *upstream.Config) (kill func()) {
 	return kill
 }
 
-// client sends requests to the machine, as a proxy does.
+// client returns an upstream of the machine, and a client that sends requests to it as a proxy
+// does.
 func (r *reached) client(t *testing.T) (*upstream.Upstream, *http.Client) {
 	t.Helper()
 	y := use(t, r.ways)
@@ -145,7 +146,7 @@ func post(t *testing.T, c *http.Client, path string, body io.Reader) (*http.Resp
 	return c.Do(req)
 }
 
-// TestRequestsOverEachWay sends many concurrent requests, and large ones.
+// TestRequestsOverEachWay sends many concurrent requests, some of them large.
 func TestRequestsOverEachWay(t *testing.T) {
 	networks(t, func(t *testing.T, r *reached) {
 		_, client := r.client(t)
@@ -199,8 +200,8 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// TestTheWorkerDies kills the worker in the middle of a reply. A tunnel must break without
-// a regular end of the reply, and a direct connection must continue.
+// TestTheWorkerDies kills the worker in the middle of a reply. If the reply comes through a tunnel,
+// the connection must break without a regular end of the reply. A direct connection must continue.
 func TestTheWorkerDies(t *testing.T) {
 	networks(t, func(t *testing.T, r *reached) {
 		y, client := r.client(t)
@@ -233,8 +234,8 @@ func TestTheWorkerDies(t *testing.T) {
 	})
 }
 
-// TestAWorkerElsewhereIsNotBelieved checks that a direct address from a worker on another
-// host is never used.
+// TestAWorkerElsewhereIsNotBelieved checks that a direct address is never used if it was reported
+// by a worker on another host.
 func TestAWorkerElsewhereIsNotBelieved(t *testing.T) {
 	secret := listen(t)
 	defer secret.Close()

@@ -2,11 +2,11 @@
 // (fabric.MachineUse) starts the machine if necessary, waits until it accepts connections,
 // and counts it as in use. The resulting [Upstream] is reused until it ends.
 //
-// An [Upstream] belongs to one run of a machine. Connections go directly to the machine if
-// it has an address on this host, and through its worker's tunnel otherwise. While requests
-// are in progress or bytes flow, the pool keeps renewing the use at the worker. An upstream
-// ends when its machine stops, or when its worker does not answer for as long as the
-// machine counts as used.
+// An [Upstream] belongs to one run of a machine. Connections go directly to the machine if it has
+// an address on this host, and through its worker's tunnel otherwise. While requests are in
+// progress or bytes flow, the pool renews this use again and again. An upstream ends when its
+// machine stops, or when its worker has not answered for so long that the machine no longer counts
+// as used.
 //
 // # Trust
 //
@@ -35,23 +35,23 @@ import (
 )
 
 const (
-	// defaultTTL is the time for which a machine counts as used after a call. The counts of
-	// other proxies' requests are at most a third of it old.
+	// defaultTTL is how long a machine counts as used after a call. The counts of other proxies'
+	// requests are at most a third of this time old.
 	defaultTTL = 15 * time.Second
-	// defaultWait is the time that a machine may take to start and accept connections.
+	// defaultWait is how long a machine may take to start and accept connections.
 	defaultWait = 30 * time.Second
-	// renewals is the number of renewals per TTL, so that two lost answers do not end an
-	// upstream.
+	// renewals is the number of renewals in each TTL. It is chosen so that an upstream survives two
+	// lost answers.
 	renewals = 3
-	// callMargin is added to the wait time of a call for the network round trip.
+	// callMargin is added to the time that a call waits, for the network round trip.
 	callMargin = 5 * time.Second
-	// idleTimeout is the time for which an unused upstream is kept.
+	// idleTimeout is how long an upstream is kept that is not used.
 	idleTimeout = 5 * time.Minute
 )
 
 // Directory finds workers.
 type Directory interface {
-	// ByTag returns the worker with a tag, which is part of its machines' ids.
+	// ByTag returns the worker with the given tag, which is a part of the IDs of its machines.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 }
 
@@ -59,10 +59,10 @@ type Directory interface {
 type Config struct {
 	Fabric    fabric.Fabric
 	Directory Directory
-	Self      bourse.WorkerID // this proxy
-	Host      string          // identifies this host (see internal/loopback); empty: use tunnels only
-	Wait      time.Duration   // time for a machine to start and accept connections; default 30 s
-	TTL       time.Duration   // time for which a machine counts as used after a call; default 15 s
+	Self      bourse.WorkerID // ID of this proxy
+	Host      string          // identifies this host (see internal/loopback); "": all machines are reached through tunnels
+	Wait      time.Duration   // how long a machine may take to start and accept connections; default 30 s
+	TTL       time.Duration   // how long a machine counts as used after a call; default 15 s
 	Log       *slog.Logger
 }
 
@@ -70,7 +70,7 @@ type Config struct {
 type Pool struct {
 	Config
 
-	tasks sync.WaitGroup // calls in progress
+	tasks sync.WaitGroup // counts the calls in progress
 
 	mu        sync.Mutex
 	upstreams map[endpoint]*Upstream // guarded by mu, like the fields below
@@ -81,10 +81,10 @@ type Pool struct {
 // endpoint identifies an upstream.
 type endpoint struct {
 	machine bourse.MachineID
-	port    int // service port
+	port    int // port of the service
 }
 
-// useKey identifies a call. Concurrent requests with the same key share one call.
+// useKey identifies a call. Concurrent requests with equal keys share one call.
 type useKey struct {
 	endpoint
 	start bool
@@ -92,15 +92,15 @@ type useKey struct {
 
 // useCall is a call in progress.
 type useCall struct {
-	done     chan struct{} // closed when upstream or err is set
+	done     chan struct{} // closed once upstream or err is set
 	upstream *Upstream
 	err      error
 	cancel   context.CancelFunc
 
-	waiting int // requests waiting for the call, guarded by Pool.mu; when none is left, the call is canceled
+	waiting int // number of requests that wait for the call; when it drops to 0, the call is canceled; guarded by Pool.mu
 }
 
-// New returns an empty pool. It starts nothing.
+// New returns an empty pool. It starts no goroutines.
 func New(c Config) *Pool {
 	if c.TTL == 0 {
 		c.TTL = defaultTTL
@@ -111,11 +111,11 @@ func New(c Config) *Pool {
 	return &Pool{Config: c, upstreams: map[endpoint]*Upstream{}, calls: map[useKey]*useCall{}}
 }
 
-// Use returns an upstream for a port of a machine; port 0 is the machine's $PORT. If the
-// machine is not running and start is set, Use starts or resumes it, and returns once it
-// accepts connections. Concurrent calls for one machine share one request to its worker.
-// While the machine still counts as used, the worker is not asked at all. In that case the
-// upstream may have ended already, and [Upstream.Dial] fails; call Use again then.
+// Use returns an upstream for a port of a machine. Port 0 is the machine's $PORT. If the machine is
+// not running and start is set, Use starts or resumes it, and waits until it accepts connections.
+// Concurrent calls for the same machine share one request to the machine's worker. While the
+// machine counts as used, Use does not ask the worker at all. The machine may have stopped in the
+// meantime; then [Upstream.Dial] fails, and the caller should call Use again.
 //
 // Errors: unavailable if the worker is unknown or was not reached; not_found if the machine
 // no longer exists; failed_precondition if it is not running and start is not set, or if it
@@ -156,7 +156,7 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if a.waiting--; a.waiting == 0 {
-			a.cancel() // if the worker has begun to start the machine, it continues
+			a.cancel() // if the worker has already begun to start the machine, it continues to do so
 			if w.calls[key] == a {
 				delete(w.calls, key)
 			}
@@ -165,11 +165,11 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 	}
 }
 
-// ask calls the worker on behalf of all waiting requests.
+// ask makes the call to the worker, for all requests that wait for it.
 func (w *Pool) ask(ctx context.Context, a *useCall, key useKey, to bourse.Member) {
 	defer a.cancel()
 	reply, err := w.use(ctx, key.endpoint, to, key.start, w.Wait, 1)
-	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // the worker has restarted; asking it again is harmless
+	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // the worker has restarted, and asking it again does no harm
 		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s is unreachable: %w", to.ID, key.machine, err)
 	}
 	w.mu.Lock()
@@ -197,8 +197,8 @@ func (w *Pool) use(ctx context.Context, at endpoint, to bourse.Member, start boo
 	})
 }
 
-// upstreamFor returns the upstream that a reply describes: the existing one, or a new one
-// that replaces it. w.mu is held.
+// upstreamFor returns the upstream that matches a reply. It is the existing one, or a new one that
+// replaces it. The caller holds w.mu.
 func (w *Pool) upstreamFor(at endpoint, to bourse.Member, reply *fabric.UseReply) *Upstream {
 	now := time.Now()
 	known := w.upstreams[at]
@@ -213,13 +213,13 @@ func (w *Pool) upstreamFor(at endpoint, to bourse.Member, reply *fabric.UseReply
 	return made
 }
 
-// ttl returns the time for which a machine counts as used: at most the requested time.
+// ttl returns how long a machine counts as used. It is at most the time that was requested.
 func (w *Pool) ttl(reply *fabric.UseReply) time.Duration {
 	return min(max(time.Duration(reply.TTL), 0), w.TTL)
 }
 
-// Others returns the latest known number of requests that other proxies have in progress at
-// a machine. It is 0 if this proxy does not use the machine.
+// Others returns the number of requests that other proxies have in progress on a machine, as last
+// reported. If this proxy does not use the machine, the number is 0.
 func (w *Pool) Others(machine bourse.MachineID) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -232,10 +232,10 @@ func (w *Pool) Others(machine bourse.MachineID) int {
 	return most
 }
 
-// maxConcurrentRenewals bounds the number of concurrent renewals.
+// maxConcurrentRenewals is the maximum number of renewals in progress at the same time.
 const maxConcurrentRenewals = 64
 
-// Run renews the machines' uses until ctx ends. It then ends all upstreams and their
+// Run renews the uses of machines until ctx is done. After that, it ends all upstreams and their
 // tunnels. It must be called only once.
 func (w *Pool) Run(ctx context.Context) error {
 	tick := time.NewTicker(w.TTL / renewals)
@@ -268,7 +268,8 @@ func (w *Pool) close() {
 	w.tasks.Wait()
 }
 
-// renewAll renews upstreams that are in use and removes those that have been idle for long.
+// renewAll renews the upstreams that are in use, and removes those that have not been used for a
+// long time.
 func (w *Pool) renewAll(ctx context.Context) {
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentRenewals)
@@ -278,10 +279,10 @@ func (w *Pool) renewAll(ctx context.Context) {
 			return nil
 		})
 	}
-	_ = group.Wait() // never returns an error
+	_ = group.Wait() // no function of the group returns an error
 }
 
-// inUse returns the upstreams that are in use or were used since the previous call.
+// inUse returns the upstreams that are in use now or were used since the previous call.
 func (w *Pool) inUse(now time.Time) []*Upstream {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -305,14 +306,14 @@ func (w *Pool) inUse(now time.Time) []*Upstream {
 	return out
 }
 
-// renew renews a machine's use at its worker. If the worker has not answered by the time
-// the use expires, the upstream's tunnels are closed.
+// renew asks a machine's worker to renew the use of the machine. If the worker has not answered by
+// the time the use expires, renew closes the upstream's tunnels.
 func (w *Pool) renew(ctx context.Context, u *Upstream) {
 	u.mu.Lock()
 	to, requests, until := u.worker, u.requests, u.usedUntil
 	u.mu.Unlock()
 	if now, ok := w.Directory.ByTag(u.endpoint.machine.Tag()); ok && now.ID == to.ID {
-		to = now // its address may have changed
+		to = now // the worker's address may have changed
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.TTL/renewals)
 	defer cancel()
@@ -330,12 +331,12 @@ func (w *Pool) renew(ctx context.Context, u *Upstream) {
 		w.Log.Warn("tunnels closed because worker does not answer", "worker", to.ID, "machine", u.endpoint.machine, "err", err)
 		u.close(err, true)
 	default:
-		u.active.Store(true) // renew again
+		u.active.Store(true) // renew again next time
 	}
 }
 
-// resume resumes a machine that was suspended while it had requests in progress. For the
-// clients it was merely silent; no connection breaks.
+// resume resumes a machine that was suspended although it had requests in progress. Its clients
+// notice only a pause, because no connection breaks.
 func (w *Pool) resume(worker bourse.WorkerID, at endpoint) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.Wait+callMargin)
 	defer cancel()

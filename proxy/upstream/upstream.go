@@ -16,30 +16,30 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// Upstream connects to a port of a machine for as long as the machine's program runs. Its
+// Upstream connects to one port of a machine, for as long as the machine's program runs. Its
 // methods are safe for concurrent use.
 type Upstream struct {
 	pool     *Pool
 	endpoint endpoint
 	instance bourse.InstanceID
 	boot     int
-	port     int    // port for the tunnel
-	address  string // direct address; empty: use the tunnel
+	port     int    // the port to which the tunnel leads
+	address  string // the machine's direct address; "": use the tunnel
 	done     chan struct{}
-	active   atomic.Bool // used since the latest renewal
-	mayStart atomic.Bool // a user of the upstream allows starting the machine
+	active   atomic.Bool // the upstream was used since the latest renewal
+	mayStart atomic.Bool // a user of the upstream permits starting the machine
 
 	mu            sync.Mutex
 	worker        bourse.Member // guarded by mu, like all fields below
 	err           error         // why the upstream has ended
 	usedUntil     time.Time     // when the machine stops counting as used
-	lastUsed      time.Time     // when it was last known to be in use
+	lastUsed      time.Time     // when the upstream was last known to be in use
 	requests      int
 	otherRequests int
 	conns         map[*conn]struct{}
 }
 
-// newUpstream returns a new upstream. w.mu is held.
+// newUpstream returns a new upstream. The caller holds w.mu.
 func (w *Pool) newUpstream(at endpoint, to bourse.Member, reply *fabric.UseReply, now time.Time) *Upstream {
 	u := &Upstream{
 		pool: w, endpoint: at, instance: reply.Instance, boot: reply.Boot, port: reply.Port, address: w.direct(&to, reply),
@@ -49,11 +49,11 @@ func (w *Pool) newUpstream(at endpoint, to bourse.Member, reply *fabric.UseReply
 	return u
 }
 
-// loopbackAddr is the only address at which machines are reached directly.
+// loopbackAddr is the only address at which machines may be reached directly.
 var loopbackAddr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// direct returns the machine's direct address if its worker reported one that is trusted:
-// see the package comment.
+// direct returns the machine's direct address. If its worker has reported none, or one that is not
+// trusted (see the package comment), it returns "".
 func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 	at, err := netip.ParseAddrPort(reply.Address)
 	if err != nil || at.Addr() != loopbackAddr || at.Port() == 0 || int(at.Port()) != reply.Port {
@@ -65,21 +65,21 @@ func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 	return at.String()
 }
 
-// Instance returns the machine's version.
+// Instance returns the version of the machine.
 func (u *Upstream) Instance() bourse.InstanceID { return u.instance }
 
-// Done returns a channel that is closed when the upstream has ended. Idle connections are
-// useless from then on.
+// Done returns a channel that is closed when the upstream has ended. After that, idle connections
+// cannot be used anymore.
 func (u *Upstream) Done() <-chan struct{} { return u.done }
 
-// Err returns why the upstream has ended, or nil if it has not.
+// Err returns the reason why the upstream has ended, or nil if it has not.
 func (u *Upstream) Err() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.err
 }
 
-// Begin counts a request in progress until end is called. Calling end again does nothing.
+// Begin counts a request as in progress until end is called. Calling end again has no effect.
 func (u *Upstream) Begin() (end func()) {
 	u.active.Store(true)
 	u.mu.Lock()
@@ -93,10 +93,10 @@ func (u *Upstream) Begin() (end func()) {
 	})
 }
 
-// Dial connects to the machine. The connection supports CloseWrite and outlives ctx. If
-// Dial fails for a reason other than ctx, the upstream has ended. Since nothing was sent,
-// the caller can call Pool.Use again. Errors: unavailable, and the worker's errors about
-// the machine.
+// Dial connects to the machine. The connection supports CloseWrite and stays open after ctx is
+// done. If Dial fails for another reason than ctx, the upstream has ended. The caller can then call
+// Pool.Use again, because nothing was sent. Errors: unavailable, and the worker's errors about the
+// machine.
 func (u *Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	u.mu.Lock()
 	to, err := u.worker, u.err
@@ -116,7 +116,7 @@ func (u *Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err != nil {
-		_ = c.Close() // nothing was sent
+		_ = c.Close() // nothing has been sent
 		return nil, u.err
 	}
 	u.conns[out] = struct{}{}
@@ -124,10 +124,10 @@ func (u *Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	return out, nil
 }
 
-// dialTimeout is the timeout for connections within the host.
+// dialTimeout is the time limit for connecting within the host.
 const dialTimeout = 2 * time.Second
 
-var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: -1} // no keep-alive, since both ends are on one host
+var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: -1} // without keep-alive, because both ends are on the same host
 
 func (u *Upstream) dial(ctx context.Context, to bourse.Member) (halfCloser, error) {
 	if u.address == "" {
@@ -147,8 +147,8 @@ func (u *Upstream) isFresh(now time.Time) bool {
 	return u.err == nil && now.Before(u.usedUntil)
 }
 
-// renew extends the upstream's life. It returns false if the reply describes another run of
-// the machine.
+// renew extends the time for which the upstream can be used. It returns false if the reply is about
+// another run of the machine.
 func (u *Upstream) renew(to bourse.Member, reply *fabric.UseReply, ttl time.Duration, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -156,12 +156,12 @@ func (u *Upstream) renew(to bourse.Member, reply *fabric.UseReply, ttl time.Dura
 		return false
 	}
 	u.worker, u.otherRequests, u.lastUsed = to, max(reply.Others, 0), now
-	u.usedUntil = now.Add(ttl - ttl/5) // subtract a margin, since the worker's clock started earlier
+	u.usedUntil = now.Add(ttl - ttl/5) // leave a margin, because the worker's time started earlier
 	return true
 }
 
-// close ends the upstream. If cut is set, because the worker does not answer, it closes the
-// tunnels; otherwise they end with the machine's connections.
+// close ends the upstream. If cut is set, which means that the worker does not answer, it also
+// closes the tunnels. Otherwise the tunnels end together with the machine's connections.
 func (u *Upstream) close(why error, cut bool) {
 	u.mu.Lock()
 	first := u.err == nil
@@ -175,7 +175,7 @@ func (u *Upstream) close(why error, cut bool) {
 	}
 	u.mu.Unlock()
 	for _, c := range cuts {
-		_ = c.Close() // pending reads and writes fail
+		_ = c.Close() // makes pending reads and writes fail
 	}
 }
 
@@ -191,7 +191,7 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// conn is a connection of an upstream that records activity.
+// conn is a connection of an upstream. It records that it transfers data.
 type conn struct {
 	halfCloser
 	upstream *Upstream
@@ -217,7 +217,7 @@ func (c *conn) markActive(n int) {
 	}
 }
 
-// Close implements net.Conn. Closing again is not an error.
+// Close implements net.Conn. Closing the connection again is not an error.
 func (c *conn) Close() error {
 	c.upstream.mu.Lock()
 	delete(c.upstream.conns, c)

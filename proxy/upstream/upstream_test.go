@@ -21,14 +21,14 @@ import (
 
 const machine = bourse.MachineID("148e21ea1d5389")
 
-// worker is a worker in memory with one machine.
+// worker is an in-memory worker with one machine.
 type worker struct {
 	mu    sync.Mutex
 	asked []fabric.UseRequest
 	reply fabric.UseReply
 	err   error
-	slow  time.Duration // delay before it answers a call that waits
-	deaf  bool          // it does not answer
+	slow  time.Duration // delay before the worker answers a call that waits
+	deaf  bool          // the worker does not answer
 	dial  func() (net.Conn, error)
 }
 
@@ -91,7 +91,7 @@ func (w *worker) handler() http.Handler {
 	return &mux
 }
 
-// directory contains one worker.
+// directory is a Directory that contains only one worker.
 type directory struct{ bourse.Member }
 
 func (d directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
@@ -140,8 +140,8 @@ func ended(y *upstream.Upstream) bool {
 	}
 }
 
-// TestOneCall checks that any number of requests for one machine cause one call to its
-// worker, and none while the machine counts as used.
+// TestOneCall checks that any number of requests for a machine cause only one call to its worker,
+// and none while the machine counts as used.
 func TestOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -200,15 +200,15 @@ func TestErrorsAreTheWorkers(t *testing.T) {
 	})
 }
 
-// losing is a fabric that delivers requests and loses their answers.
+// losing is a fabric that delivers requests, but loses the answers.
 type losing struct{ fabric.Fabric }
 
 func (losing) Send(ctx context.Context, to bourse.Member, _ *fabric.Message) (fabric.Answer, error) {
 	return fabric.Answer{}, fabric.Lost(ctx, to, io.ErrUnexpectedEOF)
 }
 
-// TestAWorkerThatEndsMeanwhile checks that a lost answer means an unavailable worker, not a
-// timeout, so that the request is repeated.
+// TestAWorkerThatEndsMeanwhile checks that a lost answer means that the worker is unavailable, and
+// does not count as a timeout, so that the request is repeated.
 func TestAWorkerThatEndsMeanwhile(t *testing.T) {
 	ways := upstream.New(upstream.Config{Fabric: losing{}, Directory: member("192.0.2.1:4281"), Self: "p1", Log: slog.New(slog.DiscardHandler)})
 	if _, err := ways.Use(t.Context(), "w1", machine, 8080, true); bourse.CodeOf(err) != bourse.CodeUnavailable || !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -216,7 +216,7 @@ func TestAWorkerThatEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesEndsNothing checks that canceling a request cancels the call only if no
+// TestWhoLeavesEndsNothing checks that the cancellation of a request cancels the call only if no
 // other request waits for it.
 func TestWhoLeavesEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -246,11 +246,11 @@ func TestWhoLeavesEndsNothing(t *testing.T) {
 		if _, err := ways.Use(soon, "w1", machine, 8080, true); err == nil {
 			t.Error("a worker that does not answer answered")
 		}
-		synctest.Wait() // the call has ended, too; otherwise the bubble would not end
+		synctest.Wait() // the call must have ended as well, because otherwise the bubble would not end
 	})
 }
 
-// TestUseIsRenewed checks that a use is renewed while requests are in progress, and no longer.
+// TestUseIsRenewed checks that a use is renewed while requests are in progress, but not after that.
 func TestUseIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -282,8 +282,7 @@ func TestUseIsRenewed(t *testing.T) {
 	})
 }
 
-// TestAnotherStartIsAnotherWay checks that another start, version or port results in a new
-// upstream.
+// TestAnotherStartIsAnotherWay checks that another start, version or port leads to a new upstream.
 func TestAnotherStartIsAnotherWay(t *testing.T) {
 	for name, change := range map[string]func(*fabric.UseReply){
 		"start":   func(r *fabric.UseReply) { r.Boot++ },
@@ -310,8 +309,8 @@ func TestAnotherStartIsAnotherWay(t *testing.T) {
 	}
 }
 
-// TestAWayEndsWithItsMachine checks that an upstream ends when the worker reports the end
-// of its machine.
+// TestAWayEndsWithItsMachine checks that an upstream ends when the worker reports that its machine
+// has ended.
 func TestAWayEndsWithItsMachine(t *testing.T) {
 	for name, change := range map[string]func(*worker){
 		"stopping": func(w *worker) { w.reply.State = bourse.StateStopping },
@@ -332,8 +331,8 @@ func TestAWayEndsWithItsMachine(t *testing.T) {
 	}
 }
 
-// TestSuspendedUnderRequests checks that a machine suspended with requests in progress is
-// resumed, and one without requests is not.
+// TestSuspendedUnderRequests checks that a machine that was suspended with requests in progress is
+// resumed, and that one without requests is not.
 func TestSuspendedUnderRequests(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -355,8 +354,8 @@ func TestSuspendedUnderRequests(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatDoesNotAnswer checks that upstreams and tunnels end once their machines no
-// longer count as used, and not before.
+// TestAWorkerThatDoesNotAnswer checks that upstreams and tunnels end once their machines no longer
+// count as used, but not earlier.
 func TestAWorkerThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -390,7 +389,7 @@ func TestAWorkerThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// TestDialFails checks that a failed dial ends the upstream, and that the next use asks the
+// TestDialFails checks that an upstream ends when dialing fails, and that the next use asks the
 // worker.
 func TestDialFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -409,7 +408,8 @@ func TestDialFails(t *testing.T) {
 	})
 }
 
-// TestBytesKeepAMachineInUse checks that transferred bytes count as use even without requests.
+// TestBytesKeepAMachineInUse checks that a machine counts as used while bytes flow, even if there
+// are no requests.
 func TestBytesKeepAMachineInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
