@@ -9,12 +9,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// An unreachable worker refuses nothing. If it is the only candidate, the order ends as unavailable instead of
-// refused. An unreachable worker that may have filled an earlier try of the order, whose answer was lost, blocks the
-// order: the caller repeats it until that worker is back or lost for good.
+// An unreachable worker has refused nothing. If it is the only candidate, the order ends as
+// unavailable, and not as refused. It may also have filled an earlier try of the order without the
+// caller learning of it. Then nobody else may fill the order: the caller has to repeat it until the
+// worker is back or counts as lost for good.
 
-// absentCandidates returns the absent workers that might have filled the order if they were reachable: those in its regions,
-// with its volume and reservation, that are not lost for good.
+// absentCandidates returns the absent workers that might fill the order if they were reachable.
+// They are in the order's regions, match its volume and reservation, and are not lost for good.
 func (t *trade) absentCandidates(all []bourse.Absence) []bourse.Absence {
 	now := time.Now()
 	var out []bourse.Absence
@@ -26,14 +27,15 @@ func (t *trade) absentCandidates(all []bourse.Absence) []bourse.Absence {
 	return out
 }
 
-// concerns reports whether the order may be filled at m, judged by its regions, volume and reservation.
+// concerns reports whether m may fill the order, considering only the order's regions, volume and
+// reservation.
 func (t *trade) concerns(m *bourse.Member) bool {
 	pin := t.order.Pinned()
 	return names(t.order.Regions, m.Region) && (pin == 0 || m.Tag == pin) && reserved(t.order, m)
 }
 
-// errNoWorker returns the error of an order that no worker refused: either there is no candidate, or no candidate can
-// be reached.
+// errNoWorker returns the error for an order that no worker refused, because there are no
+// candidates or none of them can be reached.
 func (t *trade) errNoWorker() error {
 	var away []bourse.WorkerID
 	here, absent := t.x.cfg.Directory.All()
@@ -51,7 +53,7 @@ func (t *trade) errNoWorker() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "none of the workers in %s can be reached now: %s", regions(t.decision.Rounds), list(away))
 }
 
-// list joins worker ids for a message, shortened to maxShown.
+// list returns the IDs of workers as a text for a message. It contains at most maxShown IDs.
 func list(ids []bourse.WorkerID) string {
 	names := make([]string, min(len(ids), maxShown))
 	for i := range names {
@@ -60,9 +62,10 @@ func list(ids []bourse.WorkerID) string {
 	return strings.Join(more(names, len(ids)-maxShown), ", ")
 }
 
-// mayBeFilled returns CodeUnavailable if the order must not be filled now because an unreachable worker may have
-// filled it before: one that did not answer (mute) or one that is absent. A worker where the order was canceled does
-// not count. The first try of an order cannot have been filled anywhere.
+// mayBeFilled returns CodeUnavailable if the order must not be filled now, because an unreachable
+// worker may already have filled it. Such a worker either did not answer or is absent. If the order
+// was canceled on the worker, the worker does not count. If this is the first try of the order, no
+// worker can have filled it.
 func (t *trade) mayBeFilled(ctx context.Context, unresponsive []bourse.WorkerID, absent []bourse.Absence) error {
 	if t.quoteOnly || !t.order.MayRepeat() || t.order.Kind() == bourse.KindHold {
 		return nil
@@ -89,7 +92,8 @@ func (t *trade) mayBeFilled(ctx context.Context, unresponsive []bourse.WorkerID,
 		"an earlier try of order %s may have been filled by a worker that does not answer (%s): repeat it with the same id", t.order.ID, list(away))
 }
 
-// refuseLeaving turns the quotes of leaving workers into refusals, unless the worker has already filled the order.
+// refuseLeaving turns the quotes of workers that are leaving into refusals. A worker that has
+// already filled the order keeps its quote.
 func (t *trade) refuseLeaving(members []bourse.Member, quotes []bourse.Quote) {
 	for i := range quotes {
 		vet(&quotes[i], &members[i], t.order, bourse.Choice{quotes[i].Region})
@@ -99,7 +103,7 @@ func (t *trade) refuseLeaving(members []bourse.Member, quotes []bourse.Quote) {
 	}
 }
 
-// unresponsive returns the members that did not answer.
+// unresponsive returns the IDs of the members that did not answer.
 func unresponsive(members []bourse.Member, quotes []bourse.Quote) []bourse.WorkerID {
 	var out []bourse.WorkerID
 	for i := range quotes {
@@ -110,8 +114,9 @@ func unresponsive(members []bourse.Member, quotes []bourse.Quote) []bourse.Worke
 	return out
 }
 
-// cancelAbsent cancels the order at workers that are lost for good and may have filled it, before it is filled elsewhere.
-// If such a worker returns after all, it destroys what it has of the order.
+// cancelAbsent cancels the order on workers that are lost for good but may have filled it. It must
+// be called before another worker fills the order. If such a worker returns after all, it destroys
+// the order's machine.
 func (t *trade) cancelAbsent(ctx context.Context, absent []bourse.Absence) error {
 	if t.quoteOnly || !mustFillOnce(t.order) || t.x.cfg.Cancellations == nil {
 		return nil
@@ -128,21 +133,24 @@ func (t *trade) cancelAbsent(ctx context.Context, absent []bourse.Absence) error
 	return nil
 }
 
-// mustFillOnce reports whether the order must be filled exactly once even if its caller leaves: a caller that chose the id
-// may repeat it, through this broker or another. Holds expire on their own; for tasks see task.go.
+// mustFillOnce reports whether the order must be filled exactly once even if its caller
+// disconnects. This is the case if the caller chose the order's ID, because it may then repeat the
+// order through any broker. Holds are excluded because they expire automatically; for tasks, see
+// task.go.
 func mustFillOnce(o *bourse.Order) bool {
 	return o.MayRepeat() && o.Kind() != bourse.KindHold && o.Kind() != bourse.KindTask
 }
 
-// errOvertaken returns the error of a try that a later try of the same order has overtaken. Only the later try learns
-// the order's outcome.
+// errOvertaken returns the error for a try of an order if a later try has overtaken it. Only the
+// later try learns the order's outcome.
 func errOvertaken(order *bourse.Order) error {
 	return bourse.Errorf(bourse.CodeTimeout, "order %s was overtaken by a later try: repeat it", order.ID)
 }
 
-// cancelLost cancels the order at m, whose answer to a claim was lost, and reports whether that succeeded. If not, no
-// other worker may fill the order, and the caller has to repeat it: a later cancellation could otherwise reach m
-// after the caller has received the machine there.
+// cancelLost cancels the order on m, whose answer to a claim was lost. It reports whether that
+// succeeded. If not, no other worker may fill the order, and the caller has to repeat it. The
+// machine may be on m: if the cancellation were retried later, it could destroy the machine after
+// the caller has received it.
 func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cancelTime())
 	defer cancel()
@@ -155,7 +163,8 @@ func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	return true
 }
 
-// leaving returns the workers in the order's regions that no longer accept orders but may have filled this one.
+// leaving returns those workers that are leaving, so that they accept no orders, but may already
+// have filled this order.
 func (t *trade) leaving(here []bourse.Member) (out []bourse.Member) {
 	for i := range here {
 		if m := &here[i]; m.Leaving && t.concerns(m) {

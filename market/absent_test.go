@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// fillLost places an order of the caller's own id that w0 fills: the answer is
-// lost, and w0 is absent from then on.
+// fillLost places an order whose ID the caller has chosen. Worker w0 fills the order, but its
+// answer is lost, and w0 is absent from then on.
 func fillLost(t *testing.T, c *Cluster) bourse.Order {
 	t.Helper()
 	o := order("gru")
@@ -24,7 +24,7 @@ func fillLost(t *testing.T, c *Cluster) bourse.Order {
 		}
 		return Fault{LoseRequest: call.Verb == Cancel, LoseReply: true, Reset: true}
 	})
-	c.Lose("w1", time.Now().Add(-time.Hour)) // before the order was made; so w0 is claimed
+	c.Lose("w1", time.Now().Add(-time.Hour)) // absent since before the order was created, so that w0 is claimed
 	fails(t, place(t.Context(), x, o).err, bourse.CodeTimeout)
 	c.Break(nil)
 	c.Find("w1")
@@ -35,8 +35,9 @@ func fillLost(t *testing.T, c *Cluster) bourse.Order {
 	return o
 }
 
-// Shows that the repetition of an order is neither refused nor filled again
-// while the worker that filled it is absent, and finds its machine afterwards.
+// TestARepetitionWaitsForAnAbsentWorker checks that, while the worker that has filled an order is
+// absent, a repetition is neither refused nor filled again. Once the worker is back, a repetition
+// finds the machine.
 func TestARepetitionWaitsForAnAbsentWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -53,8 +54,9 @@ func TestARepetitionWaitsForAnAbsentWorker(t *testing.T) {
 	})
 }
 
-// Shows that a worker which comes back while a repetition looks at the directory is not
-// missed: neither among those that are asked, nor among those that are waited for.
+// TestRepetitionSeesReturningWorker checks that a worker that returns while a repetition reads the
+// directory is not missed. It must be either among the workers that are asked, or among those for
+// which the repetition waits.
 func TestRepetitionSeesReturningWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -70,7 +72,7 @@ func TestRepetitionSeesReturningWorker(t *testing.T) {
 	})
 }
 
-// comesBack is a directory in which a worker is back right after each look.
+// comesBack is a directory in which a worker returns right after each read.
 type comesBack struct {
 	*Cluster
 	id bourse.WorkerID
@@ -86,8 +88,8 @@ func (d comesBack) All() ([]bourse.Member, []bourse.Absence) {
 	return d.Cluster.All()
 }
 
-// Shows that the answer is the same while the worker is a member and does not
-// answer, and that what was canceled there is not waited for.
+// TestARepetitionWaitsForASilentWorker checks that the result is the same if the worker is a member
+// but does not answer. If the order was canceled on the worker, a repetition does not wait for it.
 func TestARepetitionWaitsForASilentWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -110,8 +112,9 @@ func TestARepetitionWaitsForASilentWorker(t *testing.T) {
 	})
 }
 
-// Shows that an order that is younger than an absence is filled at once, and
-// so is one whose caller marks it as never sent before.
+// TestAFreshOrderDoesNotWait checks that an order that was created after a worker became absent is
+// filled immediately. The same is true for an order that its caller has marked as never sent
+// before.
 func TestAFreshOrderDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(5))
@@ -132,8 +135,8 @@ func TestAFreshOrderDoesNotWait(t *testing.T) {
 	})
 }
 
-// Absent workers of other regions, volumes and reservations do not delay an
-// order.
+// TestRepetitionWaitsOnlyForPossibleFillers checks that an absent worker does not delay an order
+// that it cannot have filled because of the order's regions, volume or reservation.
 func TestRepetitionWaitsOnlyForPossibleFillers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(
@@ -149,8 +152,8 @@ func TestRepetitionWaitsOnlyForPossibleFillers(t *testing.T) {
 	})
 }
 
-// Shows what an order gets that no worker has refused: "insufficient" only
-// where there is known to be none.
+// TestNoWorkersIsInsufficientOnlyOnceKnown checks the error for an order that no worker has
+// refused. It is insufficient_capacity only if it is known that there are no workers.
 func TestNoWorkersIsInsufficientOnlyOnceKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, named := range []bool{false, true} {
@@ -159,7 +162,7 @@ func TestNoWorkersIsInsufficientOnlyOnceKnown(t *testing.T) {
 			o.Named, o.First = named, true
 			c.Lose("w0", time.Now())
 			fails(t, place(t.Context(), broker(c, nil), o).err, bourse.CodeUnavailable)
-			time.Sleep(bourse.LostAfter + time.Second) // lost for good
+			time.Sleep(bourse.LostAfter + time.Second) // now w0 is lost for good
 			fails(t, place(t.Context(), broker(c, nil), o).err, bourse.CodeInsufficient)
 			nowhere := order("mad")
 			fails(t, place(t.Context(), broker(c, nil), nowhere).err, bourse.CodeInsufficient)
@@ -167,8 +170,9 @@ func TestNoWorkersIsInsufficientOnlyOnceKnown(t *testing.T) {
 	})
 }
 
-// If the worker that filled an order is declared lost, the order is filled
-// elsewhere; if the worker returns after all, its machine is destroyed.
+// TestAbsentWorkerReturnsWithFill checks that, if the worker that has filled an order is declared
+// lost, another worker fills the order. If the first worker returns after all, its machine is
+// destroyed.
 func TestAbsentWorkerReturnsWithFill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -193,8 +197,8 @@ func TestAbsentWorkerReturnsWithFill(t *testing.T) {
 	})
 }
 
-// Shows that a worker that leaves is asked for what it has filled, and takes no
-// more.
+// TestALeavingWorkerIsAsked checks that a worker that is leaving is asked whether it has filled the
+// order, but fills no further orders.
 func TestALeavingWorkerIsAsked(t *testing.T) {
 	c := floor(2, room(5))
 	o := order("gru")
@@ -215,8 +219,9 @@ func TestALeavingWorkerIsAsked(t *testing.T) {
 	}
 }
 
-// Shows that a caller who leaves and asks another broker keeps what that one
-// finds: the first broker does not cancel it.
+// TestACallerMayLeaveAndAskAnother checks that a caller may leave one broker and ask another one.
+// The caller keeps the machine that the second broker finds, because the first one does not cancel
+// the order.
 func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1))
@@ -234,7 +239,7 @@ func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 			defer close(done)
 			_ = place(ctx, broker(c, nil), o)
 		}()
-		time.Sleep(500 * time.Millisecond) // it is claimed, and not yet answered
+		time.Sleep(500 * time.Millisecond) // the claim has been sent, but not answered
 		leave()
 		a := place(t.Context(), broker(c, nil), o)
 		<-done
@@ -245,8 +250,8 @@ func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 	})
 }
 
-// Shows that a try which was overtaken by another one is no refusal: what
-// became of the order, its caller finds out by asking again.
+// TestOvertakenTryIsUnknown checks that a try that was overtaken by a later one does not end as a
+// refusal. The caller has to repeat the order to find out what became of it.
 func TestOvertakenTryIsUnknown(t *testing.T) {
 	c := floor(2, room(5))
 	for _, id := range []bourse.WorkerID{"w0", "w1"} {
@@ -263,15 +268,16 @@ func TestOvertakenTryIsUnknown(t *testing.T) {
 	}
 }
 
-// Pins what docs/api.md says about a worker that has just joined the cluster for the
-// first time: a broker that does not know it yet, and receives the repetition
-// of what another broker had filled there, fills it again, and the order has two
-// machines. Once it knows it, a repetition keeps the older one.
+// TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf checks the behavior that docs/api.md describes
+// for a worker that has just joined the cluster for the first time. If a broker that does not know
+// this worker yet receives the repetition of an order that the worker has filled, the order is
+// filled again and has two machines. Once the broker knows the worker, a repetition keeps the older
+// machine.
 func TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
 		o := fillLost(t, c)
-		time.Sleep(time.Second) // of the bubble
+		time.Sleep(time.Second) // virtual time
 		a := place(t.Context(), broker(c, func(cfg *market.Config) { cfg.Directory = unaware{c} }), o)
 		if a.err != nil || a.fill.Machine.Worker != "w1" || len(c.Living(o.ID)) != 2 {
 			t.Errorf("not heard of: filled on %q, %v; there are %+v", a.fill.Machine.Worker, a.err, c.Living(o.ID))
@@ -284,8 +290,8 @@ func TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf(t *testing.T) {
 	})
 }
 
-// unaware is the directory of a broker that does not know w0, which is absent
-// to the others.
+// unaware is the directory of a broker that does not know worker w0. To other brokers, w0 is
+// absent.
 type unaware struct{ *Cluster }
 
 func (u unaware) All() ([]bourse.Member, []bourse.Absence) {

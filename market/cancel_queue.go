@@ -11,29 +11,31 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// pendingCancel is a cancellation that could not be delivered: an order and a worker that must not keep it filled.
+// pendingCancel is a cancellation that has not been delivered. It means that a worker must not keep
+// an order filled.
 type pendingCancel struct {
 	order bourse.OrderID
 	at    bourse.Member
-	rival *rival // nil: cancel unconditionally
+	rival *rival // if set, the order is canceled only if it has two fills; nil: cancel it unconditionally
 	until time.Time
-	known bool // the worker will find it in Config.Cancellations
+	known bool // the cancellation is in Config.Cancellations, where the worker will find it
 }
 
-// rival is a fill that is kept unless the worker turns out to have an older one.
+// rival is the known fill of an order that another worker may also have filled. The rival is kept
+// unless the other worker turns out to have an older fill.
 type rival struct {
 	order *bourse.Order
 	fill  *bourse.Fill
 	at    bourse.Member
 }
 
-// errSilent is the reason for asking a rival's worker again.
+// errSilent is the reason why a worker that may have another fill is asked again.
 var errSilent = errors.New("no answer")
 
-// cancelQueue is the bounded queue of cancellations that Run retries.
+// cancelQueue is a queue of cancellations that Run retries. Its length is limited.
 type cancelQueue struct {
 	cfg  *Config
-	wake chan struct{} // has capacity 1: something was added
+	wake chan struct{} // receives a value when a cancellation was added; has capacity 1
 
 	mu     sync.Mutex
 	jobs   []pendingCancel // oldest first
@@ -41,26 +43,26 @@ type cancelQueue struct {
 	jitter *rand.Rand
 }
 
-// absence is the backoff of an unreachable worker. It applies to all cancellations for the worker, because each of them would
-// fail in the same way.
+// absence is the backoff for an unreachable worker. All cancellations for the worker share it,
+// because all of them would fail in the same way.
 type absence struct {
 	tries int
 	next  time.Time
 }
 
-// Timing of retries.
+// Timing and concurrency of retries.
 const (
-	cancelTimeout    = 2 * time.Second // for one try
+	cancelTimeout    = 2 * time.Second // time limit for one try
 	cancelBackoff    = 100 * time.Millisecond
 	cancelBackoffMax = 10 * time.Second
-	cancelParallel   = 16 // workers at once
+	cancelParallel   = 16 // number of workers that are called at the same time
 )
 
 func newCancelQueue(cfg *Config, jitter *rand.Rand) *cancelQueue {
 	return &cancelQueue{cfg: cfg, wake: make(chan struct{}, 1), away: map[bourse.WorkerID]absence{}, jitter: jitter}
 }
 
-// add queues v, whose delivery failed because of cause.
+// add adds v to the queue, after a delivery has failed because of cause.
 func (s *cancelQueue) add(v pendingCancel, cause error) {
 	now := time.Now()
 	v.until = now.Add(s.cfg.CancelWithin)
@@ -96,7 +98,8 @@ func attrs(v *pendingCancel, cause error) []any {
 	return a
 }
 
-// run retries until ctx ends. When it returns, all its goroutines have ended.
+// run retries cancellations until ctx is done. When it returns, all goroutines that it has started
+// have ended.
 func (s *cancelQueue) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		due, wait := s.takeDue(time.Now())
@@ -115,7 +118,8 @@ func (s *cancelQueue) run(ctx context.Context) error {
 	return nil
 }
 
-// takeDue removes and returns the cancellations that are due, by worker, and the time until the next one is due.
+// takeDue removes the cancellations that are due from the queue and returns them, grouped by
+// worker. It also returns the time until the next cancellation is due.
 func (s *cancelQueue) takeDue(now time.Time) (map[bourse.WorkerID][]pendingCancel, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +142,8 @@ func (s *cancelQueue) takeDue(now time.Time) (map[bourse.WorkerID][]pendingCance
 	return due, wait
 }
 
-// deliver tries each worker's cancellations one after the other, up to the first that fails.
+// deliver tries to deliver cancellations, in parallel for different workers. For each worker, it
+// delivers them one after the other until one fails.
 func (s *cancelQueue) deliver(ctx context.Context, due map[bourse.WorkerID][]pendingCancel) {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, cancelParallel)
@@ -177,7 +182,7 @@ func (s *cancelQueue) missed(id bourse.WorkerID) {
 	s.away[id] = a
 }
 
-// putBack queues cancellations again, except expired ones.
+// putBack puts cancellations back into the queue, except those that have expired.
 func (s *cancelQueue) putBack(list []pendingCancel, cause error) {
 	now := time.Now()
 	var over []pendingCancel
@@ -195,7 +200,8 @@ func (s *cancelQueue) putBack(list []pendingCancel, cause error) {
 	}
 }
 
-// try delivers v once. After an error, v is the remaining work and away is the worker that could not be reached.
+// try tries to deliver v once. After an error, v describes what remains to be done, and away is the
+// worker that could not be reached.
 func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.WorkerID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
@@ -211,8 +217,9 @@ func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.Wo
 	return "", nil
 }
 
-// compare asks the worker whether it has filled the order too. If so, v becomes the cancellation of the younger fill,
-// by the rule in once.go.
+// compare asks the worker whether it has filled the order as well. If it has not, done is true and
+// nothing needs to be canceled. Otherwise v becomes the cancellation of the younger fill, according
+// to the rule in once.go.
 func (s *cancelQueue) compare(ctx context.Context, v *pendingCancel) (done bool, err error) {
 	r := v.rival
 	quotes := collectQuotes(ctx, s.cfg.Trader, s.cfg.QuoteWithin, r.order, []bourse.Member{v.at})

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// lostAt loses everything that goes to a worker but asks, after it has seen
-// its claims.
+// lostAt returns faults for a worker. Its answers to claims are lost after it has acted on them,
+// and all other messages to it are lost, except requests for quotes.
 func lostAt(id bourse.WorkerID) func(Call) Fault {
 	return func(call Call) Fault {
 		switch {
@@ -25,8 +25,9 @@ func lostAt(id bourse.WorkerID) func(Call) Fault {
 	}
 }
 
-// The order goes on to the next worker, and the duplicate is destroyed when
-// its worker can be reached again.
+// TestUndeliveredCancellationIsRetried checks that, if a claim's answer and the cancellation are
+// lost, the order goes to the next worker. The duplicate is destroyed once its worker can be
+// reached again.
 func TestUndeliveredCancellationIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -41,13 +42,13 @@ func TestUndeliveredCancellationIsRetried(t *testing.T) {
 		})
 		o := order("gru")
 		a := place(t.Context(), x, o)
-		synctest.Wait() // the lost claim arrives
+		synctest.Wait() // until the lost claim has arrived
 		if a.err != nil || a.fill.Machine.Worker == lost || len(c.Living(o.ID)) != 2 {
 			t.Fatalf("filled on %q, %d living: %v", a.fill.Machine.Worker, len(c.Living(o.ID)), a.err)
 		}
 		time.Sleep(5 * time.Minute)
 		c.Break(nil)
-		time.Sleep(15 * time.Second) // the longest backoff and its jitter
+		time.Sleep(15 * time.Second) // longer than the longest backoff with its jitter
 		synctest.Wait()
 		if living := c.Living(o.ID); len(living) != 1 || living[0].ID != a.fill.Machine.ID {
 			t.Errorf("living: %+v", living)
@@ -78,7 +79,8 @@ func TestRetriesAreFewAndEnd(t *testing.T) {
 	})
 }
 
-// A worker that is away for long is tried once at a time, not once per order.
+// TestOneWorkerAwayIsTriedOnce checks that an unreachable worker is tried with one cancellation at
+// a time, and not with one for each order.
 func TestOneWorkerAwayIsTriedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1000))
@@ -103,7 +105,8 @@ func TestOneWorkerAwayIsTriedOnce(t *testing.T) {
 	})
 }
 
-// The queue is bounded: the oldest is dropped.
+// TestCancelQueueIsBounded checks that the length of the queue is limited: if it is full, the
+// oldest cancellation is dropped.
 func TestCancelQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1000))
@@ -127,7 +130,8 @@ func TestCancelQueueIsBounded(t *testing.T) {
 	})
 }
 
-// Run ends with its context, in the middle of a delivery too.
+// TestRunEnds checks that Run returns when its context is canceled, even in the middle of a
+// delivery.
 func TestRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1))
@@ -139,7 +143,7 @@ func TestRunEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- x.Run(ctx) }()
-		time.Sleep(time.Second) // in the bubble: until the delivery hangs
+		time.Sleep(time.Second) // virtual time, until the delivery hangs
 		cancel()
 		synctest.Wait()
 		select {

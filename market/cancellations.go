@@ -9,8 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// record records a cancellation that could not be delivered because of cause. It writes the cancellation to the CancellationStore,
-// where its worker will find it, if that takes no longer than within, and queues it for retries.
+// record writes a cancellation that could not be delivered because of cause to the
+// CancellationStore, where its worker will find it. It waits at most within for that. It also adds
+// the cancellation to the queue, for retries.
 func (s *cancelQueue) record(ctx context.Context, v pendingCancel, within time.Duration, cause error) {
 	one := []pendingCancel{v}
 	if within > 0 {
@@ -21,8 +22,10 @@ func (s *cancelQueue) record(ctx context.Context, v pendingCancel, within time.D
 	s.add(one[0], cause)
 }
 
-// publish writes those of list to the CancellationStore that are not there yet. Rivals are left out: which of two fills has to go is
-// not decided before the worker has answered. A failed write is repeated before the next try.
+// publish writes the cancellations in list to the CancellationStore, unless they are there already.
+// It omits cancellations with a rival, because it is not known which of the two fills has to go
+// until the worker has answered. If a write fails, publish logs that and returns; the write is
+// repeated before the next delivery.
 func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 	if s.cfg.Cancellations == nil {
 		return
@@ -34,7 +37,7 @@ func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 		if v.known || v.rival != nil {
 			continue
 		}
-		// The others would fail in the same way.
+		// If this write fails, the others would fail in the same way.
 		if err := s.cfg.Cancellations.RecordCancellation(ctx, v.order, v.at.ID); err != nil {
 			s.cfg.Log.Warn("publish cancellation failed", attrs(v, err)...)
 			return
@@ -43,7 +46,8 @@ func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 	}
 }
 
-// givenUp logs that a cancellation is no longer retried. If its worker will find it in the CancellationStore, nothing is lost.
+// givenUp logs that a cancellation is no longer retried. If the cancellation is in the
+// CancellationStore, its worker will find it there, and nothing is lost.
 func (s *cancelQueue) givenUp(v *pendingCancel, why string, cause error) {
 	if v.known {
 		s.cfg.Log.Info("cancellation left to the view", append(attrs(v, cause), slog.String("why", why))...)
@@ -66,9 +70,10 @@ func (x *Exchange) canceledOn(ctx context.Context, order *bourse.Order) ([]bours
 	return ids, err
 }
 
-// refuseCanceled turns the quotes of workers that must not keep the order into refusals, and cancels the order there
-// again, because an earlier try abandoned them. A worker that has just returned may not know that yet, and would
-// destroy the machine that the caller receives.
+// refuseCanceled turns the quotes of workers that must not keep the order into refusals, because an
+// earlier try has canceled the order there. It also cancels the order there again: a worker that
+// has just returned may not know of the cancellation yet. If its fill counted, the caller would
+// receive a machine that the worker destroys later.
 func (t *trade) refuseCanceled(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	ids, err := t.x.canceledOn(ctx, t.order)
 	if err != nil {
@@ -79,7 +84,7 @@ func (t *trade) refuseCanceled(ctx context.Context, members []bourse.Member, quo
 	for i := range quotes {
 		q := &quotes[i]
 		if q.Refusal != nil || q.FilledTask != nil || !slices.Contains(ids, members[i].ID) {
-			continue // a task that started there keeps its outcome and is not started again
+			continue // a task that has started there keeps its outcome, and is not started again
 		}
 		unfill(q)
 		q.Refusal = newRefusal(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")

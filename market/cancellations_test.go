@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// loseFirst loses the first claim's answer and all later messages to that
-// worker; the result returns which one that was.
+// loseFirst makes the network lose the answer to the first claim, and all later messages to the
+// same worker. The returned function returns that worker.
 func loseFirst(c *Cluster) func() bourse.WorkerID {
 	var lost bourse.WorkerID
 	c.Break(func(call Call) Fault {
@@ -27,8 +27,8 @@ func loseFirst(c *Cluster) func() bourse.WorkerID {
 	return func() bourse.WorkerID { return lost }
 }
 
-// A broker that ends with a cancellation it could not deliver has written it
-// where the worker finds it (invariants 7 and 9).
+// TestInvariant7AVoidOutlivesItsBroker checks that a broker that could not deliver a cancellation
+// has written it where the worker finds it, even if the broker then ends (invariants 7 and 9).
 func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -37,7 +37,7 @@ func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 		lost := loseFirst(c)
 		o := order("gru")
 		a := place(t.Context(), x, o)
-		link.Cut() // the broker ends: Run never ran
+		link.Cut() // the broker ends without ever running Run
 		synctest.Wait()
 		if a.err != nil || len(c.Living(o.ID)) != 2 {
 			t.Fatalf("%d living: %v", len(c.Living(o.ID)), a.err)
@@ -53,8 +53,9 @@ func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 	})
 }
 
-// The same with any faults of the network, and a broker that ends when its caller has its
-// answer: once the workers have read the cancellations, there is the machine that was returned, or
+// TestInvariant7VoidsUnderAnyNetwork checks the same with arbitrary faults of the network, and a
+// broker that ends when its caller has received the answer. Once the workers have read the
+// cancellations, the only machine is the one that was returned. If none was returned, there is
 // none.
 func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -70,14 +71,15 @@ func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
 			defer cancel()
 			a := place(ctx, x, o)
 			link.Cut()
-			c.Quiet() // what was in flight has arrived
+			c.Quiet() // messages in flight have arrived
 			stored.Apply()
 			checkOnce(t, c, a)
 		})
 	})
 }
 
-// What the view does not take at once is published with the next try.
+// TestCancellationIsStoredLater checks that a cancellation that could not be written to the view is
+// written with the next try.
 func TestCancellationIsStoredLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -100,8 +102,8 @@ func TestCancellationIsStoredLater(t *testing.T) {
 	})
 }
 
-// What is published is retried for a short while only, and the queue's
-// overflow loses nothing.
+// TestStoredCancellationsNeedLittleMemory checks that a cancellation that is in the view is retried
+// only for a short time, and that nothing is lost if the queue overflows.
 func TestStoredCancellationsNeedLittleMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1000))
@@ -129,8 +131,9 @@ func TestStoredCancellationsNeedLittleMemory(t *testing.T) {
 	})
 }
 
-// A worker that is back, and does not yet know that it must not keep an order,
-// is not taken for its filler: the machine that the caller receives stays.
+// TestRepeatedOrderIgnoresCanceledFills checks that the fill of a worker that has returned does not
+// count if the order was canceled there, even if the worker does not know that yet. The machine
+// that the caller receives must not be destroyed.
 func TestRepeatedOrderIgnoresCanceledFills(t *testing.T) {
 	for name, others := range map[string]int{"the other has room": 1, "no other worker is there": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +150,7 @@ func TestRepeatedOrderIgnoresCanceledFills(t *testing.T) {
 				})
 				first := broker(c, func(cfg *market.Config) { cfg.Cancellations = stored })
 				fails(t, place(t.Context(), first, o).err, bourse.CodeUnavailable)
-				synctest.Wait() // the lost claim arrives
+				synctest.Wait() // until the lost claim has arrived
 				if len(c.Living(o.ID)) != 1 {
 					t.Fatal("nothing was left behind at w0")
 				}
@@ -166,7 +169,8 @@ func TestRepeatedOrderIgnoresCanceledFills(t *testing.T) {
 	}
 }
 
-// quoteOnly changes nothing, also where an order was canceled.
+// TestAQuoteCancelsNothing checks that Quote changes nothing, even if the order was canceled on a
+// worker.
 func TestAQuoteCancelsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))

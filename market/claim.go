@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// claims claims the ranked members, best first, until one fills the order. It returns nil without an error if all of
-// them refused.
+// claims claims the order on the ranked members, best first, until one of them fills it. If all of
+// them refused, it returns nil without an error.
 func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ranked) (*bourse.Fill, error) {
 	for len(ranked) > 0 {
 		if err := t.ended(ctx); err != nil {
@@ -33,12 +33,13 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 	return nil, t.ended(ctx)
 }
 
-// claimBatch claims all of batch concurrently. It keeps the first fill and cancels the order at every other worker
-// that may have filled it before it returns. If more is set, other workers are willing, so that a worker that hangs
-// may use up only half of the remaining time.
+// claimBatch claims the order on all members of batch concurrently. It keeps the first fill. Before
+// it returns, it cancels the order on every other worker that may have filled it. If more is set,
+// there are further willing workers; a worker that hangs may then use up only half of the remaining
+// time.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
 	began, work := time.Now(), ctx
-	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // no other worker may run a task that hangs
+	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // if a task hangs, no other worker may run it
 		var cancel context.CancelFunc
 		work, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
@@ -60,16 +61,16 @@ func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more boo
 	return fill
 }
 
-// attempt is the result of one claim: a fill or a refusal.
+// attempt is the result of one claim. It contains either a fill or a refusal.
 type attempt struct {
 	fill    *bourse.Fill
 	refusal *bourse.Refusal
-	unknown bool // it may be filled there, so it has to be canceled
-	won     bool // the fill is the one to keep
+	unknown bool // the worker may have filled the order, so the order has to be canceled there
+	won     bool // the fill is the one that is kept
 	took    time.Duration
 }
 
-// attempt claims the order at one worker. It does not change t.
+// attempt claims the order on one worker. It does not modify t.
 func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Claim) attempt {
 	began := time.Now()
 	cached := t.x.cache.claiming(m.ID, &t.shape, began)
@@ -81,8 +82,8 @@ func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Cla
 	return a
 }
 
-// judge interprets the answer to a claim. A fill that does not match the order is canceled, like a claim whose
-// outcome is unknown.
+// judge interprets the answer to a claim. If a fill does not match the order, the order has to be
+// canceled on the worker, as it is if the outcome of a claim is unknown.
 func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order *bourse.Order, choice bourse.Choice) attempt {
 	switch {
 	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:
@@ -95,14 +96,15 @@ func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Memb
 		return attempt{refusal: sanitize(refusal, m)}
 	case fill == nil || refusal != nil || !fills(fill, order, m):
 		return attempt{unknown: true, refusal: newRefusal(m, bourse.RefusedLost, "the answer to the claim was invalid, so the order was canceled there")}
-	case !slices.Contains(choice, fill.Sale().Region): // invariant 3, even if the hint was wrong
+	case !slices.Contains(choice, fill.Sale().Region): // invariant 3 must hold even if the hint is wrong
 		return attempt{unknown: true, refusal: newRefusal(m, bourse.RefusedRegion, "the worker filled the order in region "+bourse.Quoted(string(fill.Sale().Region))+", so the order was canceled there")}
 	}
 	return attempt{fill: fill}
 }
 
-// settle keeps the winning fill if the caller is still waiting, cancels the order at every other worker that may have
-// filled it, and records the claims.
+// settle evaluates the results of a batch of claims. It keeps the winning fill if the caller is
+// still waiting, cancels the order on every other worker that may have filled it, and records the
+// claims.
 func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []attempt) *bourse.Fill {
 	var kept *bourse.Fill
 	var undo []*bourse.Member
@@ -129,7 +131,7 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 			}
 			continue
 		case t.order.Kind() == bourse.KindTask && !left && a.refusal.Reason != bourse.RefusedLost:
-			t.unknown = errUnknownTask(t.order, batch[i]) // canceled there too: the answer does not match the order
+			t.unknown = errUnknownTask(t.order, batch[i]) // also cancel the order there, because the answer does not match it
 		case t.order.Kind() == bourse.KindTask && !left:
 			t.unknown = errUnknownTask(t.order, batch[i])
 			a.refusal = newRefusal(batch[i], bourse.RefusedLost, "the answer to the claim was lost; the worker may have started the task")
@@ -144,15 +146,16 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 	return kept
 }
 
-// cancelWithin is the time limit of one cancellation while the caller waits.
+// cancelWithin is the longest time that one cancellation may take while the caller waits.
 const cancelWithin = time.Second
 
 // cancelTime returns how long a cancellation that starts now may take.
 func (t *trade) cancelTime() time.Duration { return min(cancelWithin, time.Until(t.deadline)/2) }
 
-// cancelAll cancels the order at members concurrently, even if ctx has ended. A cancellation that is not delivered within
-// its share of the remaining time is written to the CancellationStore, where the worker will find it, and retried by Run. The order
-// continues in the meantime: the caller needs a machine, and a duplicate is destroyed when its worker is back.
+// cancelAll cancels the order on all members concurrently, even if ctx is done. A cancellation that
+// is not delivered in time is written to the CancellationStore, where the worker will find it, and
+// is retried by Run. The order continues in the meantime, because the caller needs a machine; the
+// duplicate is destroyed when its worker is back.
 func (t *trade) cancelAll(ctx context.Context, members []*bourse.Member) {
 	if len(members) == 0 {
 		return
@@ -178,7 +181,8 @@ func (t *trade) cancelAll(ctx context.Context, members []*bourse.Member) {
 	wg.Wait()
 }
 
-// addTimes adds a batch of claims to the decision's times. The winner's start counts separately.
+// addTimes adds the time that a batch of claims took to the decision's times. The time for starting
+// the winner's machine counts separately.
 func (t *trade) addTimes(took time.Duration, fill *bourse.Fill) {
 	started := time.Duration(0)
 	if fill != nil {

@@ -55,7 +55,7 @@ func TestClaimsFallThroughInRankOrder(t *testing.T) {
 	}
 }
 
-// claimer answers some claims itself.
+// claimer is a Trader that answers some claims itself, with the result of first.
 type claimer struct {
 	market.Trader
 	first func(bourse.Member) (*bourse.Refusal, error)
@@ -68,7 +68,8 @@ func (c claimer) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 	return c.Trader.Claim(ctx, to, claim)
 }
 
-// A lone candidate is claimed without being asked for a quote, and the record shows that.
+// TestLoneCandidateIsNotAsked checks that a lone candidate is claimed without being asked for a
+// quote, and that the decision shows that.
 func TestLoneCandidateIsNotAsked(t *testing.T) {
 	c := floor(1, bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: 9000}, {Resource: bourse.ResourceMemory, Amount: 300}})
 	x := broker(c, nil)
@@ -90,7 +91,7 @@ func TestLoneCandidateIsNotAsked(t *testing.T) {
 	}
 }
 
-// A caller that leaves, at any moment, leaves no machine behind.
+// TestCallerLeaves checks that a caller that leaves does not leave a machine behind.
 func TestCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -111,7 +112,7 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
-// leaver's caller leaves just before a claim's answer arrives.
+// leaver is a Trader whose caller leaves just before the answer to a claim arrives.
 type leaver struct {
 	market.Trader
 	leave func()
@@ -124,8 +125,8 @@ func (l leaver) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim
 	return fill, refusal, err
 }
 
-// A worker that hangs uses up half of the time, not all, when others are
-// willing.
+// TestHangingClaimLeavesTimeForOthers checks that a worker that hangs uses up only half of the time
+// if other workers are willing.
 func TestHangingClaimLeavesTimeForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -149,8 +150,8 @@ func TestHangingClaimLeavesTimeForOthers(t *testing.T) {
 	})
 }
 
-// When the deadline passes in the middle of a claim, the cancellation is
-// delivered before the caller gets the error.
+// TestDeadlineCancelsTheClaim checks that, if the deadline passes in the middle of a claim, the
+// cancellation is delivered before the caller receives the error.
 func TestDeadlineCancelsTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1))
@@ -174,7 +175,7 @@ func TestDeadlineCancelsTheClaim(t *testing.T) {
 	})
 }
 
-// The worker keeps the decision that led to it.
+// TestClaimCarriesTheDecision checks that the worker stores the decision that led to its claim.
 func TestClaimCarriesTheDecision(t *testing.T) {
 	c := floor(3, room(1))
 	o := order("gru")
@@ -195,8 +196,8 @@ func TestClaimCarriesTheDecision(t *testing.T) {
 	}
 }
 
-// A worker that reports a machine or volume of another worker as its own result is refused: the caller
-// could stop or destroy the wrong one.
+// TestResultOfAnotherWorkerIsRefused checks that a worker is refused that reports a machine of
+// another worker as its own. Otherwise the caller could stop or destroy the wrong machine.
 func TestResultOfAnotherWorkerIsRefused(t *testing.T) {
 	other := bourse.WorkerTag(2)
 	for name, lie := range map[string]*Lies{

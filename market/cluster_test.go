@@ -10,12 +10,12 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// Spec describes one worker of a cluster.
+// Spec describes a worker of a cluster.
 type Spec struct {
 	ID     bourse.WorkerID
 	Region bourse.Region
-	Hint   bourse.Region  // its region in the directory; default Region
-	Total  bourse.Amounts // its capacity
+	Hint   bourse.Region  // the worker's region according to the directory; default Region
+	Total  bourse.Amounts // the worker's capacity
 	Labels map[string]string
 	Load   float64
 }
@@ -25,9 +25,9 @@ type Spec struct {
 // reorder messages; see [Chaos]. Delays are timers, so a cluster is best used in a
 // synctest bubble. It is safe for concurrent use.
 type Cluster struct {
-	order   []bourse.WorkerID // as passed to newCluster
+	order   []bourse.WorkerID // IDs in the order in which the workers were passed to newCluster
 	workers map[bourse.WorkerID]*worker
-	flying  sync.WaitGroup // messages in flight
+	flying  sync.WaitGroup // counts the messages in flight
 
 	mu      sync.Mutex
 	members map[bourse.Region][]bourse.Member
@@ -39,7 +39,7 @@ type Cluster struct {
 
 var _ market.Directory = (*Cluster)(nil)
 
-// newCluster returns a cluster with a working network.
+// newCluster returns a cluster whose network works.
 func newCluster(specs ...Spec) *Cluster {
 	c := &Cluster{
 		workers: map[bourse.WorkerID]*worker{},
@@ -85,8 +85,7 @@ func (c *Cluster) All() (here []bourse.Member, away []bourse.Absence) {
 	return append(here, c.leaving...), slices.Clone(c.absent)
 }
 
-// Lose makes the directory list a worker as absent since a time. The worker keeps
-// running.
+// Lose makes the directory list a worker as absent since the given time. The worker keeps running.
 func (c *Cluster) Lose(id bourse.WorkerID, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +97,7 @@ func (c *Cluster) Lose(id bourse.WorkerID, since time.Time) {
 	}
 }
 
-// Leave marks a worker in the directory as leaving: it accepts no more orders.
+// Leave marks a worker in the directory as leaving, so that it accepts no more orders.
 func (c *Cluster) Leave(id bourse.WorkerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +111,7 @@ func (c *Cluster) Leave(id bourse.WorkerID) {
 	}
 }
 
-// Find undoes Lose.
+// Find makes a worker a member again after Lose.
 func (c *Cluster) Find(id bourse.WorkerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,15 +131,16 @@ func (c *Cluster) Forget(id bourse.WorkerID) {
 	}
 }
 
-// Break makes the network call faults for every new message. Nil repairs the network.
-// Messages in flight are not affected.
+// Break makes faults determine what happens to each new message. If faults is nil, the network
+// works again. Messages in flight are not affected.
 func (c *Cluster) Break(faults func(Call) Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults = faults
 }
 
-// Calls returns the number of messages sent so far. An ask counts once for each worker.
+// Calls returns the number of messages of kind v sent so far. A request for quotes counts once for
+// each worker.
 func (c *Cluster) Calls(v Verb) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,8 +150,8 @@ func (c *Cluster) Calls(v Verb) int {
 // Quiet waits until no message is in flight.
 func (c *Cluster) Quiet() { c.flying.Wait() }
 
-// Living returns the machines that fill an order and have not been destroyed, in
-// the order of the workers.
+// Living returns the machines that fill an order and have not been destroyed, sorted in the order
+// of the workers.
 func (c *Cluster) Living(order bourse.OrderID) []bourse.Machine {
 	var out []bourse.Machine
 	for _, id := range c.order {
@@ -162,7 +162,7 @@ func (c *Cluster) Living(order bourse.OrderID) []bourse.Machine {
 	return out
 }
 
-// Used returns the amount of a resource that a worker's ledger has committed.
+// Used returns the amount of a resource that is committed in a worker's ledger.
 func (c *Cluster) Used(id bourse.WorkerID, r bourse.Resource) int64 {
 	w := c.workers[id]
 	w.mu.Lock()
@@ -183,7 +183,7 @@ func (c *Cluster) Kept(order bourse.OrderID) (bourse.Decision, bool) {
 	return bourse.Decision{}, false
 }
 
-// Tell makes a worker answer with lies. Nil makes it answer honestly again.
+// Tell makes a worker answer with lies. If lies is nil, it answers honestly again.
 func (c *Cluster) Tell(id bourse.WorkerID, lies *Lies) {
 	w := c.workers[id]
 	w.mu.Lock()
@@ -191,11 +191,11 @@ func (c *Cluster) Tell(id bourse.WorkerID, lies *Lies) {
 	w.lies = lies
 }
 
-// Lies change a worker's answers, not its actions. Any may be nil.
+// Lies changes a worker's answers, but not its actions. Any field may be nil.
 type Lies struct {
 	Quote func(*bourse.Quote)
 	Claim func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error)
-	Pulls func() *bourse.Refusal // answers whether an image can be pulled; nil: yes
+	Pulls func() *bourse.Refusal // refuses to pull an image; nil: the worker can pull every image
 }
 
 // Clear destroys all machines and deletes all orders.

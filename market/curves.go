@@ -13,32 +13,35 @@ import (
 
 // Keys of CurveSet.Resources that stand for several resources.
 const (
-	AnyGPU      bourse.Resource = "gpu.*" // every kind of GPU without its own curve
-	AnyResource bourse.Resource = "*"     // everything else: the operator's countables
+	AnyGPU      bourse.Resource = "gpu.*" // all kinds of GPU that have no curve of their own
+	AnyResource bourse.Resource = "*"     // all other resources, which are the operator's countables
 )
 
-// CurveSet defines how good a worker is for an order, with one curve per ranked quantity. Its JSON form contains only
-// the curves that differ from the default set, each of them in full.
+// CurveSet defines how good a worker is for an order. It contains a curve for each quantity by
+// which workers are ranked. Its JSON form contains only the curves that differ from those of the
+// default set. Each of them is complete.
 type CurveSet struct {
-	// Resources are evaluated at the share of the resource, 0 to 1, that would be in use after the fill. Only
-	// resources that the order takes count. A resource without a curve uses the one of AnyGPU or AnyResource; without
-	// those it does not count.
+	// Resources contains the curves of resources. A curve is evaluated at the share of the
+	// resource, from 0 to 1, that would be in use after the fill. Only resources that the order
+	// takes count. A resource without a curve uses that of AnyGPU or AnyResource. If there is none
+	// either, the resource does not count.
 	Resources map[bourse.Resource]Curve `json:"resources"`
-	// Image is evaluated at the seconds that pulling the missing part of the image would take at PullRate.
+	// Image is evaluated at the time, in seconds, for pulling the missing part of the image at
+	// PullRate.
 	Image Curve `json:"image"`
-	// Spread is evaluated at the worker's number of running machines of the same app.
+	// Spread is evaluated at the number of running machines of the same app on the worker.
 	Spread Curve `json:"spread"`
-	// Load is evaluated at the number of runnable tasks per core.
+	// Load is evaluated at the number of runnable tasks per core on the worker.
 	Load Curve `json:"load"`
-	// PullRate is the expected rate of an image pull, in bytes per second.
+	// PullRate is the expected rate of image pulls, in bytes per second.
 	PullRate float64 `json:"pull_rate"`
 }
 
-// Curve is a piecewise-linear utility function. It is interpolated between points and constant outside them. The zero
-// Curve has no weight.
+// Curve is a piecewise-linear function whose values are utilities. It is interpolated between its
+// points, and constant before the first and after the last one. The zero Curve has no weight.
 type Curve struct {
-	Weight float64 `json:"weight"` // relative to the other curves; 0 or more
-	Points []Point `json:"points"` // in ascending order of At; at least one unless the weight is 0
+	Weight float64 `json:"weight"` // weight relative to those of the other curves; 0 or more
+	Points []Point `json:"points"` // sorted by At; may be empty only if the weight is 0
 }
 
 // Point is one corner of a curve. Its JSON form is [at, utility].
@@ -47,7 +50,7 @@ type Point struct {
 	Utility float64 // 0 (worst) to 1 (best)
 }
 
-// Limits of a curve set. They keep sums of scores exact enough and the ranking fast.
+// Limits of a curve set. They keep sums of scores exact enough, and ranking fast.
 const (
 	maxCurves     = 256
 	maxPoints     = 64
@@ -55,7 +58,7 @@ const (
 	maxCurveBytes = 1 << 20
 )
 
-// At returns the curve's utility at x, and 0 for NaN.
+// At returns the utility at x, or 0 if x is NaN.
 func (c *Curve) At(x float64) float64 {
 	if len(c.Points) == 0 || math.IsNaN(x) {
 		return 0
@@ -71,8 +74,8 @@ func (c *Curve) At(x float64) float64 {
 	return c.Points[len(c.Points)-1].Utility
 }
 
-// between interpolates. Rounding must not overshoot b, because a monotone curve would then not be monotone at its
-// corners.
+// between interpolates between two points. Because of rounding errors, the result is limited by the
+// utility of b. Otherwise a monotone curve might not be monotone at its points.
 func between(a, b Point, x float64) float64 {
 	y := a.Utility + (b.Utility-a.Utility)*((x-a.At)/(b.At-a.At))
 	if a.Utility <= b.Utility {
@@ -81,7 +84,8 @@ func between(a, b Point, x float64) float64 {
 	return max(y, b.Utility)
 }
 
-// Validate returns CodeInvalid unless c is a function with finite corners and utilities of 0 to 1.
+// Validate returns CodeInvalid unless the points of c are finite and sorted, and the utilities are
+// from 0 to 1.
 func (c *Curve) Validate() error {
 	switch {
 	case !(c.Weight >= 0 && c.Weight <= maxWeight):
@@ -95,7 +99,7 @@ func (c *Curve) Validate() error {
 		switch {
 		case !(p.Utility >= 0 && p.Utility <= 1):
 			return bourse.Errorf(bourse.CodeInvalid, "utility %g: use 0 to 1", p.Utility)
-		case !(math.Abs(p.At) <= math.MaxFloat32): // finite, as are differences
+		case !(math.Abs(p.At) <= math.MaxFloat32): // finite, and so are differences of two such values
 			return bourse.Errorf(bourse.CodeInvalid, "point at %g is out of range", p.At)
 		case i > 0 && p.At <= c.Points[i-1].At:
 			return bourse.Errorf(bourse.CodeInvalid, "point at %g does not come after the one at %g", p.At, c.Points[i-1].At)
@@ -104,10 +108,10 @@ func (c *Curve) Validate() error {
 	return nil
 }
 
-// MarshalJSON writes [at, utility].
+// MarshalJSON encodes the point as [at, utility].
 func (p Point) MarshalJSON() ([]byte, error) { return json.Marshal([2]float64{p.At, p.Utility}) }
 
-// UnmarshalJSON reads [at, utility].
+// UnmarshalJSON decodes a point from [at, utility].
 func (p *Point) UnmarshalJSON(b []byte) error {
 	var pair []float64
 	if err := json.Unmarshal(b, &pair); err != nil || len(pair) != 2 {
@@ -117,8 +121,8 @@ func (p *Point) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmarshalJSON overrides the default set with the document's curves and validates the result. Unknown fields are
-// CodeInvalid.
+// UnmarshalJSON replaces the curves of the default set with those in the document, and validates
+// the result. An unknown field is CodeInvalid.
 func (s *CurveSet) UnmarshalJSON(b []byte) error {
 	var doc struct {
 		Resources map[bourse.Resource]Curve `json:"resources"`
@@ -154,7 +158,7 @@ func overlay[T any](to, from *T) {
 	}
 }
 
-// Validate returns CodeInvalid unless every curve is a function and at least one of them has a weight.
+// Validate returns CodeInvalid unless every curve is valid and at least one of them has a weight.
 func (s *CurveSet) Validate() error {
 	if len(s.Resources) > maxCurves {
 		return bourse.Errorf(bourse.CodeInvalid, "curves: %d resources, at most %d", len(s.Resources), maxCurves)
@@ -183,7 +187,7 @@ func (s *CurveSet) all() map[string]*Curve {
 	return all
 }
 
-// of returns the curve for a resource, or the zero Curve if the resource does not count.
+// of returns the curve for a resource. If the resource does not count, that is the zero Curve.
 func (s *CurveSet) of(r bourse.Resource) Curve {
 	if c, ok := s.Resources[r]; ok {
 		return c

@@ -6,12 +6,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// DefaultCurves returns the set used if none is configured. The caller may change it.
+// DefaultCurves returns a new copy of the curve set that is used if none is configured.
 //
-// Resources are packed (best fit): a fuller worker is better, so that large orders fit later, up to a knee past which
-// the last tenth is left for the machines already there. GPUs and countables are packed completely. The machines of
-// one app are spread: a worker without any of them is preferred to a worker with one, however much fuller the latter
-// is in CPU and memory. Further machines count less.
+// Resources are packed (best fit): a fuller worker is better, so that there is room for large
+// orders later. This is true up to a certain utilization, because the last tenth is left for the
+// machines that are already there. GPUs and countables are packed completely.
+//
+// The machines of an app are spread. A worker without machines of the app is preferred to a worker
+// with one machine, however much better the latter is packed in CPU and memory. Further machines
+// count less.
 func DefaultCurves() *CurveSet {
 	packed := []Point{{0, 0}, {0.9, 1}, {1, 0.6}}
 	return &CurveSet{
@@ -29,13 +32,14 @@ func DefaultCurves() *CurveSet {
 	}
 }
 
-// Curves holds the curve sets of an exchange. The zero value ranks every region by the default set.
+// Curves contains the curve sets of an exchange. The zero value ranks the workers of every region
+// by the default set.
 type Curves struct {
-	Default *CurveSet                   `json:"default,omitempty"` // nil: DefaultCurves
-	Regions map[bourse.Region]*CurveSet `json:"regions,omitempty"` // a region's own set
+	Default *CurveSet                   `json:"default,omitempty"` // for regions without a set of their own; nil: DefaultCurves
+	Regions map[bourse.Region]*CurveSet `json:"regions,omitempty"` // sets for individual regions
 }
 
-// Validate returns CodeInvalid unless every set and region is valid.
+// Validate returns CodeInvalid unless all sets and regions are valid.
 func (c *Curves) Validate() error {
 	if c.Default != nil {
 		if err := c.Default.Validate(); err != nil {

@@ -34,7 +34,8 @@ func TestDefaultCurvesAreValid(t *testing.T) {
 	}
 }
 
-// What a document leaves out is the default's, and it survives its own JSON.
+// TestCurveSetJSON checks that curves that a document omits are those of the default set, and that
+// encoding and decoding a set does not change it.
 func TestCurveSetJSON(t *testing.T) {
 	var got market.CurveSet
 	if err := json.Unmarshal([]byte(`{"load": {"weight": 3, "points": [[0, 1], [2, 0]]}, "resources": {"slots": {"weight": 1, "points": [[0, 1]]}}}`), &got); err != nil {

@@ -17,31 +17,35 @@ import (
 type Config struct {
 	Directory     Directory         // required
 	Trader        Trader            // required
-	Cancellations CancellationStore // optional: without it, undeliverable cancellations are in memory only
-	Log           *slog.Logger      // default: none
-	// Decided, if set, is called once with each order that Place has decided, however many calls wait for it. It must
-	// not block or retain its arguments. The fill is nil for an order that was not filled.
+	Cancellations CancellationStore // nil: undeliverable cancellations are only in memory
+	Log           *slog.Logger      // default: discards everything
+	// Decided, if set, is called once for each order that Place has decided, however many calls
+	// wait for the order. It must not block or retain its arguments. fill is nil if the order was
+	// not filled.
 	Decided func(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error)
-	// Rand is the source of randomness; tests set a seeded one. It is used under a lock, and only to seed each
-	// order's own source. Default: a random seed.
+	// Rand is the source of randomness. Tests set a seeded one. It is used while a lock is held,
+	// and only to seed the source of each order. Default: a source with a random seed.
 	Rand   rand.Source
-	Curves Curves // default: DefaultCurves for every region
-	// SampleAbove is the number of candidates above which only a sample of a choice is asked at first. Default 32.
+	Curves Curves // default: DefaultCurves for all regions
+	// SampleAbove is the maximum number of candidates of a choice that are all asked at once. If
+	// there are more, only a sample is asked at first. Default 32.
 	SampleAbove int
-	// Sample is the size of that sample. Default 8.
+	// Sample is the size of such a sample. Default 8.
 	Sample int
 	// QuoteWithin is how long the exchange waits for quotes. Default 250 ms.
 	QuoteWithin time.Duration
-	// QuoteTTL is how long a willing quote may be used for further orders of the same kind without asking again.
-	// Default 1 s; a negative value disables it.
+	// QuoteTTL is how long the quote of a willing worker may be used for further orders of the same
+	// kind without asking again. Default 1 s. A negative value disables such use.
 	QuoteTTL time.Duration
-	// Recorded is the number of recorded decisions about filled orders, and also of those about orders that were not
-	// filled. Default 4096.
+	// Recorded is the maximum number of recorded decisions about filled orders, and also the
+	// maximum number of those about other orders. Default 4096.
 	Recorded int
-	// CancelWithin is how long an undeliverable cancellation is retried. If its worker will also find it in the CancellationStore, it
-	// is retried for a tenth of that. Default 10 min.
+	// CancelWithin is how long an undeliverable cancellation is retried. If the cancellation is
+	// also in the CancellationStore, where its worker will find it, it is retried for only a tenth
+	// of that time. Default 10 min.
 	CancelWithin time.Duration
-	// CancelQueue is the maximum number of such cancellations. Beyond it, the oldest are dropped. Default 4096.
+	// CancelQueue is the maximum number of undeliverable cancellations. If there are more, the
+	// oldest are dropped. Default 4096.
 	CancelQueue int
 }
 
@@ -80,13 +84,13 @@ type Exchange struct {
 	inflight    inflight
 	recentPicks recentPicks
 	cache       quoteCache
-	filled      memory // separate, so that many fills do not displace the refusals, which are stored nowhere else
-	refused     memory // includes canceled orders and timeouts
+	filled      memory // about filled orders; separate, so that they do not displace refusals, which are stored nowhere else
+	refused     memory // about all other orders, including canceled ones and timeouts
 	undelivered *cancelQueue
 }
 
-// New returns an exchange. It starts nothing. Unless Run is running, cancellations that could not be delivered at
-// once are not retried.
+// New returns an exchange. It starts no goroutines. Cancellations that could not be delivered at
+// once are retried only while Run is running.
 func New(cfg Config) *Exchange {
 	cfg = cfg.withDefaults()
 	rngSource := &rngSource{source: cfg.Rand}
@@ -97,23 +101,27 @@ func New(cfg Config) *Exchange {
 	}
 }
 
-// Run retries the cancellations that Place could not deliver, until ctx ends. It returns nil. Workers find in the CancellationStore
-// the cancellations that are still undelivered then, or when the process is killed.
+// Run retries the cancellations that Place could not deliver, until ctx is done. It returns nil. If
+// cancellations are still undelivered then, or if the process is killed, the workers find them in
+// the CancellationStore.
 func (x *Exchange) Run(ctx context.Context) error { return x.undelivered.run(ctx) }
 
-// Place fills an order that has been validated and normalized, before its deadline.
-// The decision is set for every outcome and explains it. The error's code is one of
+// Place fills an order before its deadline. The order must have been validated and normalized. The
+// decision explains the outcome, even if Place returns an error. The error's code is one of
 //
 //   - insufficient_capacity: no worker accepts the order; the message lists the reasons
-//   - already_exists: the machine's name is taken in its app
+//   - already_exists: the app already has a machine with the order's name
+//   - not_found: the image does not exist
+//   - invalid: the image's program cannot be run
 //   - failed_precondition: the order's reservation no longer exists
-//   - unavailable: no worker answered, and nothing happened
-//   - timeout: the deadline passed, and the order was canceled where it was claimed;
-//     or it is unknown whether the order is filled, which a repetition finds out
+//   - unavailable: a worker or registry whose answer was needed did not answer, and this
+//     call had no effect
+//   - timeout: the deadline passed, and the order was canceled where it was claimed; or it
+//     is unknown whether the order was filled, and the caller has to repeat it to find out
 //   - canceled: the caller left, and the order was canceled where it was claimed
 //
-// Concurrent calls with one order id are one order: later calls return the first
-// one's result. The order continues as long as any of the callers waits.
+// Concurrent calls with the same order ID are treated as one order: later calls return the result
+// of the first one. The order continues as long as any of the callers waits.
 func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error) {
 	began := time.Now()
 	if err := ctx.Err(); err != nil {
@@ -155,12 +163,14 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	return f.fill, f.decision, nil
 }
 
-// Claiming returns the worker at which an order in progress was last claimed. That worker may be pulling the image.
+// Claiming returns the worker on which an order in progress was last claimed. The worker may be
+// pulling the image. Claiming returns false if there is no such worker.
 func (x *Exchange) Claiming(id bourse.OrderID) (bourse.Member, bool) { return x.inflight.claiming(id) }
 
-// Quote returns what Place would do up to the first claim: it asks and ranks the workers, and takes nothing. The
-// decision's outcome is quoted, with the best worker first in the last round. The errors are those of Place. If a
-// worker has already filled the order, the decision names it and its machine.
+// Quote returns the decision that Place would make up to the first claim. It asks the workers for
+// quotes and ranks them, but claims nothing. The outcome of the decision is quoted, and the last
+// round lists the workers, best first. The errors are those of Place. If a worker has already
+// filled the order, the decision names the worker and the machine.
 func (x *Exchange) Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, softDeadline(began, order.Deadline()))
@@ -172,8 +182,8 @@ func (x *Exchange) Quote(ctx context.Context, order bourse.Order) (bourse.Decisi
 	return t.decision, err
 }
 
-// Decisions returns the records of the order with this id, and of all orders whose callers chose it, that this
-// exchange decided recently.
+// Decisions returns the recorded decision about the order with the given ID. If there is none, it
+// returns the decisions about all orders whose callers chose this ID.
 func (x *Exchange) Decisions(id bourse.OrderID) []bourse.Decision {
 	if d, ok := x.Decision(id); ok {
 		return []bourse.Decision{d}
@@ -181,16 +191,17 @@ func (x *Exchange) Decisions(id bourse.OrderID) []bourse.Decision {
 	return append(x.filled.chosen(id), x.refused.chosen(id)...)
 }
 
-// Recent returns at most limit recent decisions of this exchange for which keep returns true, newest first. keep must
-// not block.
+// Recent returns recent decisions of this exchange for which keep returns true, newest first. It
+// returns at most limit of them. keep must not block.
 func (x *Exchange) Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision {
 	out := x.refused.recent(x.filled.recent(nil, keep), keep)
 	slices.SortFunc(out, func(a, b bourse.Decision) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.Order, a.Order)) })
 	return out[:min(limit, len(out))]
 }
 
-// Decision returns the record of an order that this exchange decided recently, with its claims and times. Its slices
-// are shared and must not be changed.
+// Decision returns the decision about an order that this exchange has decided recently, with its
+// claims and times. It returns false if there is none. The slices in the decision are shared, and
+// must not be modified.
 func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 	if d, ok := x.filled.get(id); ok {
 		return d, true
@@ -198,24 +209,26 @@ func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 	return x.refused.get(id)
 }
 
-// remember records a fill. The decision of a repetition contains only where the machine was found. The decision that
-// created the machine is recorded here or by its worker.
+// remember records the decision about a filled order. The decision about a repetition is not
+// recorded, because it only shows where the machine was found. The decision that led to the machine
+// was recorded earlier, here or by the machine's worker.
 func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision) {
 	switch old, known := x.filled.get(d.Order); {
 	case !fill.Again:
 		x.filled.put(*d)
-	case known && (old.Machine != d.Machine || old.Volume != d.Volume): // another broker's fill has won since
+	case known && (old.Machine != d.Machine || old.Volume != d.Volume): // in the meantime, another broker's fill has won
 		x.filled.drop(d.Order)
 	}
-	if order.Named { // the refusal of an earlier try no longer applies
+	if order.Named { // a refusal of an earlier try no longer applies
 		x.refused.drop(d.Order)
 	}
 }
 
-// candidates returns the workers of each choice, one choice after the other, and the index at which each choice ends.
-// in returns the workers of a region in a slice that the caller owns. A worker that the hint lists in two regions
-// belongs to the first. A pinned order has at most one candidate, the worker that has its volume. The candidates of
-// an order with a reservation are the workers that hold capacity for it.
+// candidates returns the candidates of all choices, one choice after the other, and the index at
+// which each choice ends. in must return the workers of a region, in a slice that candidates may
+// modify. A worker that the hint lists in two regions belongs to the first of them. A pinned order
+// has at most one candidate, which is the worker with the order's volume. If the order has a
+// reservation, only the workers of the reservation are candidates.
 func candidates(order *bourse.Order, in func(bourse.Region) []bourse.Member, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
 	members, ends = allCandidates(in, choices)
 	pin := order.Pinned()
@@ -238,7 +251,7 @@ func candidates(order *bourse.Order, in func(bourse.Region) []bourse.Member, cho
 }
 
 func allCandidates(in func(bourse.Region) []bourse.Member, choices []bourse.Choice) (members []bourse.Member, ends []int) {
-	if len(choices) == 1 && len(choices[0]) == 1 { // by far the most frequent case, and the hint has no duplicates
+	if len(choices) == 1 && len(choices[0]) == 1 { // by far the most frequent case; a single region has no duplicates
 		members = in(choices[0][0])
 		return members, []int{len(members)}
 	}
@@ -257,7 +270,7 @@ func allCandidates(in func(bourse.Region) []bourse.Member, choices []bourse.Choi
 	return members, ends
 }
 
-// accepting returns a function that selects from here the workers of a region that accept orders.
+// accepting returns a function that returns those workers of a region in here that accept orders.
 func accepting(here []bourse.Member) func(bourse.Region) []bourse.Member {
 	return func(region bourse.Region) (out []bourse.Member) {
 		for i := range here {
@@ -269,7 +282,7 @@ func accepting(here []bourse.Member) func(bourse.Region) []bourse.Member {
 	}
 }
 
-// rngSource creates each order's own source of randomness.
+// rngSource creates a source of randomness for each order.
 type rngSource struct {
 	mu     sync.Mutex
 	source rand.Source
@@ -282,8 +295,9 @@ func (c *rngSource) rng() *rand.Rand {
 	return rand.New(rand.NewPCG(a, b))
 }
 
-// softDeadline returns the time at which the exchange stops working on an order. The time from then to the deadline is
-// for canceling claims that may have succeeded and for sending the reply.
+// softDeadline returns the time at which the exchange stops working on an order. The time that is
+// left until the deadline is for canceling claims that may have succeeded, and for sending the
+// reply.
 func softDeadline(began time.Time, within time.Duration) time.Time {
 	return began.Add(within - min(within/8, 500*time.Millisecond))
 }

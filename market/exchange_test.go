@@ -11,15 +11,15 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// TestInvariant2NoPending: for any behaviour of the network and the workers, an order
-// ends before its deadline, with a fill or a code that explains the refusal.
+// TestInvariant2NoPending checks that, whatever the network and the workers do, an order ends
+// before its deadline, with a fill or with a code that explains why there is none.
 func TestInvariant2NoPending(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			c := floor(rapid.IntRange(0, 40).Draw(t, "workers"), room(1))
 			x := broker(c, nil)
 			if rapid.Bool().Draw(t, "quotes stand") {
-				_, _ = x.Quote(t.Context(), order("gru")) // refused when there is no worker
+				_, _ = x.Quote(t.Context(), order("gru")) // fails if there is no worker
 			}
 			c.Break(badNetwork(t))
 			if rapid.Bool().Draw(t, "everything hangs") {
@@ -54,7 +54,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		o := order("gru")
 		ids = append(ids, o.ID)
 		place(t.Context(), x, o)
-		place(t.Context(), x, o) // again: it takes no second place
+		place(t.Context(), x, o) // placing the order again must not occupy another place
 	}
 	for i, id := range ids {
 		d, ok := x.Decision(id)

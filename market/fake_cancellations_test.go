@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// Cancellations stands for the part of the view that stores undelivered cancellations. It
-// outlives brokers.
+// Cancellations is a CancellationStore that takes the place of the view. It outlives brokers.
 type Cancellations struct {
 	c *Cluster
 
@@ -21,12 +20,12 @@ type Cancellations struct {
 
 var _ market.CancellationStore = (*Cancellations)(nil)
 
-// NewCancellations returns an empty store for any number of brokers.
+// NewCancellations returns an empty store, which any number of brokers may use.
 func (c *Cluster) NewCancellations() *Cancellations {
 	return &Cancellations{c: c, list: map[bourse.OrderID][]bourse.WorkerID{}}
 }
 
-// Fail makes writes fail with err. Nil makes them succeed again.
+// Fail makes writes fail with err. If err is nil, they succeed again.
 func (v *Cancellations) Fail(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -56,7 +55,8 @@ func (v *Cancellations) CanceledOn(_ context.Context, order bourse.OrderID) ([]b
 	return slices.Clone(v.list[order]), nil
 }
 
-// Apply makes every worker apply its cancellations, like a worker that has returned.
+// Apply makes every worker apply the cancellations that are recorded for it, as if it had just
+// returned.
 func (v *Cancellations) Apply() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

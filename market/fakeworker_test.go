@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// worker is a fake worker of a [Cluster]. It has a ledger, and its claims and cancellations
-// are idempotent.
+// worker is a fake worker of a [Cluster]. It has a ledger. Claiming or canceling an order again
+// does not change the result.
 type worker struct {
 	spec Spec
 	tag  bourse.WorkerTag
@@ -20,8 +20,8 @@ type worker struct {
 	lies   *Lies
 }
 
-// entry is a worker's record of an order. The first answer to a claim is final, and so is
-// a cancellation.
+// entry is a worker's record of an order. The first answer to a claim is final. So is a
+// cancellation.
 type entry struct {
 	machine  *bourse.Machine
 	hold     *bourse.Hold
@@ -30,7 +30,7 @@ type entry struct {
 	refusal  *bourse.Refusal
 	canceled bool
 	task     *bourse.TaskResult
-	runs     int // number of times that the task ran
+	runs     int // number of times that the order's task has run
 }
 
 func newWorker(s Spec, tag bourse.WorkerTag) *worker {
@@ -153,7 +153,7 @@ func (w *worker) cancel(order bourse.OrderID) bourse.Cancellation {
 	return out
 }
 
-// undo releases the resources that e has taken. The caller holds the lock.
+// undo releases the resources that an order has taken. The caller holds the lock.
 func (w *worker) undo(e *entry) {
 	if !e.canceled {
 		for _, a := range e.takes {
@@ -229,7 +229,7 @@ func takes(order *bourse.Order) bourse.Amounts {
 	return a.Sorted()
 }
 
-// run runs an order's task, which takes no time. The result is final.
+// run runs the task of an order, which takes no time. The result is final.
 func (w *worker) run(order *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
 	if e := w.orders[order.ID]; e != nil && e.task != nil {
 		return &bourse.Fill{Task: e.task, Again: true}, nil
@@ -245,7 +245,7 @@ func (w *worker) run(order *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
 	return &bourse.Fill{Task: e.task}, nil
 }
 
-// Ran returns the number of times that the workers have run an order's task.
+// Ran returns how many times the workers have run the task of an order.
 func (c *Cluster) Ran(order bourse.OrderID) int {
 	n := 0
 	for _, w := range c.workers {

@@ -13,13 +13,13 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// hints is a directory made of a cluster's, with its free amounts
-// replaced, members left out and members added that left long ago.
+// hints is the directory of a cluster with wrong contents: the free amounts are replaced, some
+// members are missing, and others are listed that left long ago.
 type hints struct {
 	*Cluster
 	free  func(bourse.WorkerID) bourse.Amounts
 	omit  func(bourse.WorkerID) bool
-	ghost int // of each region
+	ghost int // number of listed members of each region that have left
 }
 
 func (h hints) Candidates(region bourse.Region) []bourse.Member {
@@ -38,7 +38,7 @@ func (h hints) Candidates(region bourse.Region) []bourse.Member {
 	return out
 }
 
-// All has the same.
+// All returns the same workers as Candidates, for all regions.
 func (h hints) All() (here []bourse.Member, away []bourse.Absence) {
 	for _, region := range h.Regions() {
 		here = append(here, h.Candidates(region)...)
@@ -46,8 +46,8 @@ func (h hints) All() (here []bourse.Member, away []bourse.Absence) {
 	return here, nil
 }
 
-// drawFree draws the free amounts of a hint: none, those of some other time,
-// or nonsense.
+// drawFree draws the free amounts that a hint contains. There may be none, or they may be outdated
+// or invalid.
 func drawFree(t *rapid.T) func(bourse.WorkerID) bourse.Amounts {
 	said := map[bourse.WorkerID]bourse.Amounts{}
 	for i := range 12 {
@@ -67,10 +67,9 @@ func drawFree(t *rapid.T) func(bourse.WorkerID) bourse.Amounts {
 	return func(id bourse.WorkerID) bourse.Amounts { return said[id] }
 }
 
-// TestInvariant8TheViewIsAHint: whatever free amounts the directory has, however
-// old it is, and even if it lists workers that have left or misses some: an
-// order is filled where there is capacity among those listed, else refused, and
-// no worker is oversold.
+// TestInvariant8TheViewIsAHint checks that, whatever free amounts the directory contains, and even
+// if it lists workers that have left or misses some, an order is filled if a listed worker has
+// capacity, and otherwise refused. No worker may be oversold.
 func TestInvariant8TheViewIsAHint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
@@ -118,12 +117,14 @@ func TestInvariant8TheViewIsAHint(t *testing.T) {
 	})
 }
 
-// wanderer lists one worker in two regions, as a hint may that is changing.
+// wanderer is a directory that lists the same worker in several regions, as a hint may do while it
+// changes.
 type wanderer struct{ *Cluster }
 
 func (w wanderer) Candidates(bourse.Region) []bourse.Member { return w.Cluster.Candidates("gru") }
 
-// A worker that was abandoned in one region is not claimed again in the next.
+// TestAWorkerGivenUpIsNotAskedAgain checks that a worker on which an order was canceled in one
+// region is not claimed again in the next region.
 func TestAWorkerGivenUpIsNotAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(2))

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// What a registry, or an image, has said ends an order where it would say the
-// same to every worker. Where another worker may do better, the next one is
-// claimed.
+// TestRefusalsOfImages checks when a refusal that concerns an image ends an order. It does if the
+// registry or the image would lead to the same refusal by every worker. If another worker might
+// succeed, the next one is claimed.
 func TestRefusalsOfImages(t *testing.T) {
 	const web = "example.com/web:1"
 	type said struct {
@@ -57,7 +57,7 @@ func TestRefusalsOfImages(t *testing.T) {
 			}
 			fails(t, a.err, c.code)
 			got := a.err.Error()
-			for _, w := range []string{" (w0)", " (w1)", " (w2)"} { // which of them was claimed
+			for _, w := range []string{" (w0)", " (w1)", " (w2)"} { // the worker that was claimed
 				if got == c.want+w {
 					got = c.want
 				}
@@ -69,7 +69,8 @@ func TestRefusalsOfImages(t *testing.T) {
 	}
 }
 
-// A quote's word does not end an order: only who has tried to pull knows.
+// TestAQuoteDoesNotSayThatThereIsNoImage checks that a quote cannot end an order because of a
+// missing image. Only a worker that has tried to pull the image knows that it is missing.
 func TestAQuoteDoesNotSayThatThereIsNoImage(t *testing.T) {
 	c := floor(3, room(5))
 	c.Tell("w0", &Lies{Quote: func(q *bourse.Quote) { q.Refusal = &bourse.Refusal{Reason: bourse.RefusedNoImage, Detail: "no"} }})
@@ -80,9 +81,10 @@ func TestAQuoteDoesNotSayThatThereIsNoImage(t *testing.T) {
 	}
 }
 
-// TestAsksAboutImages: what a quote says fits can be pulled there; what no worker can pull is refused
-// as a claim would refuse it, and the next region is tried. A volume goes to a worker that can
-// pull the image of the machine that it is for.
+// TestAsksAboutImages checks that workers are asked about images. A worker that cannot pull the
+// image is not in the ranking of a quote. If no worker can pull it, the order is refused in the
+// same way as by a claim, and the next region is tried. A volume goes to a worker that can pull the
+// image of the machine for which the volume is intended.
 func TestAsksAboutImages(t *testing.T) {
 	const web = "example.com/web:1"
 	pulls := func(reason bourse.RefusalReason) *Lies {
@@ -98,7 +100,7 @@ func TestAsksAboutImages(t *testing.T) {
 		image string
 		says  map[bourse.WorkerID]bourse.RefusalReason
 		code  bourse.Code
-		want  []bourse.WorkerID // that would take it
+		want  []bourse.WorkerID // workers that would fill the order
 	}{
 		"all":             {web, nil, "", []bourse.WorkerID{"w0", "w1"}},
 		"one":             {web, map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedRegistry}, "", []bourse.WorkerID{"w1"}},

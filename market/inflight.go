@@ -9,31 +9,32 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// inflight holds the orders being placed now. Concurrent calls with one order id become one order with one claim
-// (invariant 7).
+// inflight contains the orders that are being placed now. It combines concurrent calls with the
+// same order ID, so that they lead to a single claim (invariant 7).
 type inflight struct {
 	mu  sync.Mutex
 	now map[bourse.OrderID]*call
 }
 
-// call is one order and the callers that wait for it. When the last of them leaves, it is canceled.
+// call is an order in progress, together with the callers that wait for it. When the last caller
+// leaves, the order is canceled.
 type call struct {
 	id   bourse.OrderID
-	end  context.CancelFunc // ends the order's context
+	end  context.CancelFunc // cancels the order's context
 	stay func() bool        // stops watching the first caller's context
 
-	done     chan struct{} // closed once the fields below are set
+	done     chan struct{} // closed once the following fields are set
 	fill     bourse.Fill
-	holds    []bourse.Hold // of a reservation, whose call exists in addition to those of its orders
+	holds    []bourse.Hold // holds of a reservation; it has a call of its own, in addition to those of its orders
 	decision bourse.Decision
 	err      error
 
-	at atomic.Pointer[bourse.Member] // where it was last claimed; the first worker of a race
+	at atomic.Pointer[bourse.Member] // worker on which the order was last claimed; for a race, the first one
 
-	callers int // guarded by inflight.mu
+	callers int // number of callers that wait; guarded by inflight.mu
 }
 
-// claiming returns the worker at which an order in progress was last claimed.
+// claiming returns the worker on which an order in progress was last claimed.
 func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,15 +46,17 @@ func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
 	return bourse.Member{}, false
 }
 
-// join starts a call for the order and returns the context to work in, or joins the call in progress and returns a
-// nil context. The caller that started the call must call finish.
+// join starts a call for the order and returns the context in which the order must be placed; the
+// caller must call finish at the end. If there already is a call, join joins it and returns a nil
+// context.
 func (s *inflight) join(ctx context.Context, id bourse.OrderID, soft time.Time) (*call, context.Context, error) {
 	for {
 		f, work, abandoned := s.tryJoin(ctx, id, soft)
 		if !abandoned {
 			return f, work, nil
 		}
-		// All callers have left this call and it is being canceled. A claim made now would be canceled with it.
+		// All callers of this call have left, and it is being canceled. A claim made now would be
+		// canceled with it, so wait for its end.
 		select {
 		case <-f.done:
 		case <-ctx.Done():
@@ -73,7 +76,7 @@ func (s *inflight) tryJoin(ctx context.Context, id bourse.OrderID, soft time.Tim
 		return f, nil, false
 	}
 	f = &call{id: id, done: make(chan struct{}), callers: 1}
-	// The order outlives its first caller while others wait for it.
+	// The order continues after its first caller has left if other callers wait for it.
 	work, f.end = context.WithDeadline(context.WithoutCancel(ctx), soft)
 	f.stay = context.AfterFunc(ctx, func() { s.leave(f) })
 	if s.now == nil {
@@ -91,7 +94,8 @@ func (s *inflight) leave(f *call) {
 	}
 }
 
-// finish publishes the result of a call, which the caller has set, and ends the call.
+// finish ends a call. The caller must have set the result, which finish makes available to the
+// callers that wait.
 func (s *inflight) finish(f *call) {
 	s.mu.Lock()
 	delete(s.now, f.id)
@@ -101,7 +105,7 @@ func (s *inflight) finish(f *call) {
 	close(f.done)
 }
 
-// wait waits for the result of another caller's call.
+// wait waits for the result of a call that another caller has started.
 func (s *inflight) wait(ctx context.Context, f *call, order *bourse.Order) (bourse.Fill, bourse.Decision, error) {
 	if err := s.await(ctx, f); err != nil {
 		return bourse.Fill{}, abandoned(order), err
@@ -111,7 +115,7 @@ func (s *inflight) wait(ctx context.Context, f *call, order *bourse.Order) (bour
 	return fill, f.decision, f.err
 }
 
-// await waits until another caller's call or ctx ends.
+// await waits until a call that another caller has started has ended, or until ctx is done.
 func (s *inflight) await(ctx context.Context, f *call) error {
 	stay := context.AfterFunc(ctx, func() { s.leave(f) })
 	defer stay()
@@ -123,7 +127,7 @@ func (s *inflight) await(ctx context.Context, f *call) error {
 	}
 }
 
-// abandoned returns the decision of an order whose caller left before any work was done for it.
+// abandoned returns the decision about an order whose caller left before any work was done for it.
 func abandoned(order *bourse.Order) bourse.Decision {
 	return bourse.Decision{Order: order.ID, App: order.App.Name, Regions: order.Regions, Outcome: bourse.OutcomeCanceled}
 }

@@ -25,7 +25,7 @@ func TestConcurrentCallsAreOneOrder(t *testing.T) {
 			wg.Go(func() { answers[1+i] = place(t.Context(), x, o) })
 		}
 		synctest.Wait()
-		leave() // the others still wait for it
+		leave() // the other callers still wait for the order
 		wg.Wait()
 		if got := c.Calls(Claim); got != 1 {
 			t.Errorf("%d claims, want 1", got)
@@ -38,8 +38,8 @@ func TestConcurrentCallsAreOneOrder(t *testing.T) {
 	})
 }
 
-// Once all callers have left an order, the next one starts it again and is not
-// affected by its cancellation.
+// TestCallAfterAllCallersLeft checks that, once all callers of an order have left, the next caller
+// starts the order again, and is not affected by the cancellation of the earlier call.
 func TestCallAfterAllCallersLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(3))
@@ -50,7 +50,7 @@ func TestCallAfterAllCallersLeft(t *testing.T) {
 		var gone, stays told
 		var wg sync.WaitGroup
 		wg.Go(func() { gone = place(ctx, x, o) })
-		time.Sleep(15 * time.Millisecond) // its claim is in progress
+		time.Sleep(15 * time.Millisecond) // the claim of the first call is in progress
 		leave()
 		synctest.Wait()
 		wg.Go(func() { stays = place(t.Context(), x, o) })

@@ -15,7 +15,7 @@ import (
 // Verb is a kind of message.
 type Verb string
 
-// The verbs of a market.Trader.
+// Kinds of messages, one for each method of a market.Trader.
 const (
 	Ask      Verb = "ask"
 	Claim    Verb = "claim"
@@ -23,25 +23,25 @@ const (
 	Pullable Verb = "pullable"
 )
 
-// Call is one message to one worker.
+// Call is a message to a worker.
 type Call struct {
 	Verb   Verb
 	Worker bourse.WorkerID
 	Order  bourse.OrderID
 }
 
-// Fault describes what happens to a message. The zero Fault delivers it immediately.
+// Fault describes what happens to a message. The zero Fault delivers the message immediately.
 type Fault struct {
-	Unreachable bool          // the worker does not receive it, and the sender gets an error
-	LoseRequest bool          // the worker does not receive it
-	LoseReply   bool          // the worker acts, but the sender gets no reply
-	Reset       bool          // a sender without a reply gets an error immediately; otherwise it waits
-	Delay       time.Duration // before the worker receives it
-	ReplyDelay  time.Duration // before the sender receives the reply
-	Repeat      time.Duration // after which the worker receives it again; 0: it does not
+	Unreachable bool          // the worker does not receive the message, and the sender gets an error
+	LoseRequest bool          // the worker does not receive the message
+	LoseReply   bool          // the worker acts on the message, but the sender gets no reply
+	Reset       bool          // if there is no reply, the sender gets an error immediately; otherwise it waits
+	Delay       time.Duration // delay before the worker receives the message
+	ReplyDelay  time.Duration // delay before the sender receives the reply
+	Repeat      time.Duration // time after which the worker receives the message again; 0: it does not
 }
 
-// Link is one broker's connection to the cluster.
+// Link is the connection of one broker to the cluster.
 type Link struct {
 	c   *Cluster
 	cut chan struct{}
@@ -50,14 +50,14 @@ type Link struct {
 
 var _ market.Trader = (*Link)(nil)
 
-// Link connects another broker.
+// Link returns a connection for another broker.
 func (c *Cluster) Link() *Link { return &Link{c: c, cut: make(chan struct{})} }
 
-// Cut ends the broker's calls, as its death would, and makes new ones fail. Messages that
-// were sent before still arrive.
+// Cut ends the broker's calls, as if the broker had been killed. New calls fail. Messages that were
+// sent before still arrive.
 func (l *Link) Cut() { l.one.Do(func() { close(l.cut) }) }
 
-// errLost is the sender's error for a lost message.
+// errLost is the error that the sender of a lost message gets.
 var errLost = errors.New("connection reset")
 
 // Ask implements market.Trader.
@@ -141,7 +141,7 @@ func (l *Link) Cancel(ctx context.Context, to bourse.Member, order bourse.OrderI
 	return carry(ctx, l, fault, func() bourse.Cancellation { return w.cancel(order) })
 }
 
-// dial returns a worker and the message's fault.
+// dial returns the worker that receives a message, and the message's fault.
 func (l *Link) dial(verb Verb, id bourse.WorkerID, order bourse.OrderID) (*worker, Fault, error) {
 	select {
 	case <-l.cut:
@@ -163,8 +163,8 @@ func (l *Link) dial(verb Verb, id bourse.WorkerID, order bourse.OrderID) (*worke
 	return w, fault, nil
 }
 
-// carry delivers a message to a worker and returns its reply. A message in flight arrives
-// even if its sender no longer waits.
+// carry delivers a message to a worker and returns the reply. A message in flight arrives even if
+// its sender no longer waits for the reply.
 func carry[R any](ctx context.Context, l *Link, fault Fault, act func() R) (R, error) {
 	reply, reset := make(chan R, 1), make(chan struct{})
 	l.c.flying.Go(func() {
@@ -200,18 +200,18 @@ func carry[R any](ctx context.Context, l *Link, fault Fault, act func() R) (R, e
 	}
 }
 
-// Rates contains the probabilities of an unreliable network's faults.
+// Rates contains the probabilities with which an unreliable network has faults.
 type Rates struct {
-	Lose    float64 // losing the request or the reply
-	Refuse  float64 // refusing the connection
-	Delay   float64 // delaying the request or the reply, which reorders messages
+	Lose    float64 // the request or the reply is lost
+	Refuse  float64 // the connection is refused
+	Delay   float64 // the request or the reply is delayed, which also changes the order of messages
 	Repeat  float64
-	Verbs   []Verb        // affected verbs; empty: all
-	Longest time.Duration // longest delay
+	Verbs   []Verb        // kinds of messages that are affected; empty: all
+	Longest time.Duration // the longest delay
 }
 
-// Chaos returns random faults at these rates for [Cluster.Break]. They depend only on rng
-// and the order of messages.
+// Chaos returns random faults for [Cluster.Break], with the given rates. The faults depend only on
+// rng and the order of the messages.
 func Chaos(rng *rand.Rand, rates Rates) func(Call) Fault {
 	var mu sync.Mutex
 	return func(c Call) Fault {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// order makes an order for 256 MiB in regions, one choice each.
+// order returns an order for a machine with 256 MiB. Each of the regions is a choice of its own.
 func order(regions ...bourse.Region) bourse.Order {
 	guest := bourse.Guest{CPUs: 1, MemoryMB: 256}.WithDefaults()
 	o := bourse.Order{
@@ -30,12 +30,12 @@ func order(regions ...bourse.Region) bourse.Order {
 	return o
 }
 
-// room is capacity for n machines of order's size.
+// room returns the capacity for n machines of the size that order requests.
 func room(n int64) bourse.Amounts {
 	return bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: n * 1000}, {Resource: bourse.ResourceMemory, Amount: n * 256}}
 }
 
-// floor makes a cluster of n workers w0 … in gru.
+// floor returns a cluster of n workers in gru, which are called w0, w1 and so on.
 func floor(n int, total bourse.Amounts) *Cluster {
 	specs := make([]Spec, n)
 	for i := range specs {
@@ -44,7 +44,7 @@ func floor(n int, total bourse.Amounts) *Cluster {
 	return newCluster(specs...)
 }
 
-// broker makes an exchange on c; change may alter its config.
+// broker returns an exchange for the workers of c. change may modify its config; nil: no changes.
 func broker(c *Cluster, change func(*market.Config)) *market.Exchange {
 	cfg := market.Config{Directory: c, Trader: c.Link(), Rand: rand.NewPCG(1, 2)}
 	if change != nil {
@@ -53,7 +53,7 @@ func broker(c *Cluster, change func(*market.Config)) *market.Exchange {
 	return market.New(cfg)
 }
 
-// running keeps x's Run going until the returned function is called.
+// running runs x.Run until the returned function is called.
 func running(ctx context.Context, x *market.Exchange) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -64,7 +64,7 @@ func running(ctx context.Context, x *market.Exchange) (stop func()) {
 	}
 }
 
-// told is what a caller received.
+// told is what a caller has received for an order.
 type told struct {
 	order    bourse.Order
 	fill     bourse.Fill
@@ -79,7 +79,7 @@ func place(ctx context.Context, x *market.Exchange, o bourse.Order) told {
 	return told{o, fill, decision, err, time.Since(began)}
 }
 
-// fails fails unless err has the code.
+// fails fails the test unless err has the code want.
 func fails(t testing.TB, err error, want bourse.Code) {
 	t.Helper()
 	if got := bourse.CodeOf(err); got != want {

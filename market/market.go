@@ -1,39 +1,50 @@
-// Package market implements the exchange: it finds the worker that fills an order, or explains why no worker does.
+// Package market implements the exchange. It finds the worker that fills an order, or explains why
+// no worker does.
 //
-// An order goes through four steps, each in its own file. Candidates are taken from a [Directory] (sample.go), asked
-// for quotes concurrently (quote.go), ranked by a pure function (rank.go, curves.go) and claimed in that order until
-// one worker fills the order (claim.go; race.go if several are claimed at once). If a similar order was quoted
-// recently, those quotes are used, and workers are asked only if that fails (quotecache.go). The choices of regions
-// are tried in turn. An order that may be a repetition is looked up on all workers first (once.go, absent.go). The
-// outcome is recorded in a bourse.Decision (record.go), and refusal.go words a refusal.
+// An order goes through four steps:
 //
-// A reservation consists of several orders for capacity that are all filled or none (reserve.go).
+//   - Candidates are taken from a [Directory] (sample.go).
+//   - They are asked for quotes concurrently (quote.go).
+//   - The quotes are ranked by a pure function (rank.go, curves.go).
+//   - Workers are claimed, best first, until one of them fills the order (claim.go). An order may
+//     also ask for several claims at once (race.go).
 //
-// The package keeps these of package bourse's invariants:
+// If a similar order was quoted recently, its quotes are used, and workers are asked only if that
+// fails (quotecache.go). An order's choices of regions are tried one after the other. If an order
+// may be a repetition, all workers are first asked whether they have filled it (once.go, absent.go).
+// The outcome is recorded in a bourse.Decision (record.go). The messages of refusals are written in
+// refusal.go.
+//
+// A reservation consists of several orders for capacity, which are either all filled or not at all
+// (reserve.go).
+//
+// The package upholds these invariants of package bourse:
 //
 //   - 2, no pending: [Exchange.Place] returns before the order's deadline,
-//     whatever workers do, as long as the Trader returns when its context ends.
-//   - 3, region is law: quotes and fills from a worker outside the choice being
-//     tried are ignored and undone, whatever region the directory lists for it.
-//   - 7, once: a claim whose outcome is unknown is canceled at that worker
-//     before another worker's fill counts. No caller that was refused, or has
-//     left, leaves a machine behind. Cancellations that cannot be delivered at
-//     once are written to [CancellationStore], where the worker finds them, and retried by
+//     whatever workers do, as long as the Trader returns when its context is done.
+//   - 3, region is law: quotes and fills from a worker outside of the current choice
+//     are ignored or undone, whatever region the directory lists for the worker.
+//   - 7, once: if the outcome of a claim is unknown, the claim is canceled at its worker
+//     before the fill of another worker counts. No machine is left behind for a caller
+//     that was refused or has left. Cancellations that cannot be delivered at once are
+//     written to [CancellationStore], where the worker finds them, and retried by
 //     [Exchange.Run].
-//   - 8, the view is a hint: candidates only determine which workers to ask, and
-//     their free capacity only the order; recent quotes only determine which worker
-//     to claim first. An old, empty or wrong hint costs time or a refusal.
-//   - 9, brokers keep nothing: undelivered cancellations, recent decisions and
-//     the quotes of the last second are the only state.
-//   - 10, no is an answer: a refusal names worker, resource, wanted and free.
-//     The silence of an absent worker is not a refusal (absent.go).
+//   - 8, the view is a hint: candidates determine only which workers are asked, and
+//     their free capacity determines only in which order. Recent quotes determine only
+//     which worker is claimed first. An old, empty or wrong hint costs time or a refusal.
+//   - 9, brokers keep nothing: the only state consists of undelivered cancellations,
+//     recent decisions, and the quotes of the last second.
+//   - 10, no is an answer: a refusal names the worker, the resource, what was wanted and
+//     what was free. An absent worker that does not answer has not refused (absent.go).
 //
-// The package does not validate orders (the broker does), does not hold capacity, and does not retry refused orders.
+// The package does not validate orders, which is the broker's task. It does not hold capacity, and
+// does not retry orders that were refused.
 //
-// An Exchange is safe for concurrent use. An order is processed by the goroutine of the first Place call for it. A
-// race adds one goroutine per claim, and all of them have ended when Place returns. Run owns the goroutines that
-// deliver cancellations. Each mutex guards one small structure (inflight, filled, refused, undelivered, cache, chance);
-// none is held during I/O or while another one is taken.
+// An Exchange is safe for concurrent use. The goroutine of the first Place call for an order
+// processes the order. A race adds one goroutine for each claim, and all of them have ended when
+// Place returns. Run owns the goroutines that deliver cancellations. Each mutex guards one small
+// structure (inflight, filled, refused, undelivered, cache, recentPicks, rngSource). No mutex is
+// held during I/O or while another one is taken.
 package market
 
 import (
@@ -42,38 +53,44 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Directory provides the candidates. Its answers are hints, as old as the last gossip.
+// Directory provides candidates. Its answers are hints, and only as current as the latest gossip.
 type Directory interface {
 	// Regions returns every region that has a worker, sorted.
 	Regions() []bourse.Region
-	// Candidates returns the workers of a region that accept orders. The caller owns the slice.
+	// Candidates returns the workers of a region that accept orders. The caller may modify the
+	// slice.
 	Candidates(region bourse.Region) []bourse.Member
-	// All returns the workers that are present, including those that do not accept orders, and those that belong to
-	// the cluster but are absent. Each worker is in one of the two lists. The slices are shared.
+	// All returns the workers that are members, including those that do not accept orders, and the
+	// workers that belong to the cluster but are absent. Each worker is in only one of the two
+	// lists. The caller must not modify the slices.
 	All() (here []bourse.Member, away []bourse.Absence)
 }
 
-// Trader sends requests to workers. Its methods return when ctx ends, and do not use their arguments after that.
+// Trader sends requests to workers. Its methods return when ctx is done, and do not use their
+// arguments after that.
 type Trader interface {
 	// Ask requests quotes for an order from many workers concurrently; see fabric.Fabric.
 	Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote))
-	// Claim fills the order on one worker or returns the worker's refusal. After an error with CodeUnavailable the
-	// worker has not seen the claim. After any other error the outcome is unknown.
+	// Claim makes one worker fill the order, and returns the fill or the worker's refusal. If the
+	// error is CodeUnavailable, the worker has not received the claim. After any other error, the
+	// outcome is unknown.
 	Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error)
-	// Pullable asks a worker whether it can pull an image for an organization now. It returns the worker's refusal,
-	// or nil if the worker can or the answer is unknown.
+	// Pullable asks a worker whether it can pull an image now, with the credentials of an
+	// organization. It returns the refusal if the worker cannot. If the worker can, or if that is
+	// unknown, it returns nil.
 	Pullable(ctx context.Context, to bourse.Member, org, image string) *bourse.Refusal
-	// Cancel ensures that the order is not filled by this worker, now or later.
+	// Cancel ensures that this worker does not fill the order, neither now nor later.
 	Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error)
 }
 
-// CancellationStore stores cancellations that could not be delivered, in the replicated view. A worker that returns finds there
-// which orders it must not keep, even if the broker has ended (invariant 7).
+// CancellationStore stores cancellations that could not be delivered, in the replicated view. When
+// a worker returns, it finds there which orders it must not keep, even if the broker has ended
+// (invariant 7).
 type CancellationStore interface {
-	// RecordCancellation records that the worker must not keep the order filled, now or later. If it returns nil, the record
-	// outlives this process.
+	// RecordCancellation records that a worker must not keep the order filled, neither now nor
+	// later. Once it has returned nil, the record survives the end of this process.
 	RecordCancellation(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error
-	// CanceledOn returns the workers for which any broker has recorded a cancellation of the order, as far as this
-	// process knows.
+	// CanceledOn returns the workers for which a cancellation of the order was recorded by any
+	// broker, as far as this process knows.
 	CanceledOn(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error)
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// memory holds the latest decisions. Once it is full, a new decision replaces the oldest one.
+// memory contains the latest decisions. When it is full, a new decision replaces the oldest one.
 type memory struct {
 	most int
 
 	mu   sync.Mutex
-	ring []bourse.OrderID // once it is full, the oldest is at next
+	ring []bourse.OrderID // when the ring is full, next is the index of the oldest element
 	next int
 	of   map[bourse.OrderID]*bourse.Decision
 }
@@ -26,7 +26,7 @@ func (m *memory) put(d bourse.Decision) {
 	_, known := m.of[d.Order]
 	m.of[d.Order] = &d
 	switch {
-	case known: // it is already in the ring
+	case known: // the order is already in the ring
 	case len(m.ring) < m.most:
 		m.ring = append(m.ring, d.Order)
 	default:
@@ -36,16 +36,16 @@ func (m *memory) put(d bourse.Decision) {
 	}
 }
 
-// drop removes the order. Its place in the ring is reused later. If the order is put again before that, it is dropped
-// early.
+// drop removes an order. Its place in the ring is reused later. If the order is added again before
+// that, it is removed earlier than it should be.
 func (m *memory) drop(id bourse.OrderID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, id)
 }
 
-// chosen returns the decisions of orders whose callers chose id. It scans all decisions, since orders are usually
-// looked up by their own id.
+// chosen returns the decisions about orders for which their callers chose the given ID. It looks at
+// all decisions, because orders are rarely looked up in this way.
 func (m *memory) chosen(id bourse.OrderID) []bourse.Decision {
 	m.mu.Lock()
 	defer m.mu.Unlock()

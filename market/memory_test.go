@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// TestFillIsRemembered shows that the exchange keeps of a fill what the worker
-// cannot know, and that neither a repetition nor refusals push it out.
+// TestFillIsRemembered checks that the exchange records those parts of a decision about a filled
+// order that the worker cannot know. Neither a repetition nor refusals may displace them.
 func TestFillIsRemembered(t *testing.T) {
 	c := floor(3, room(3))
 	x := broker(c, func(cfg *market.Config) { cfg.Recorded = 4 })
@@ -23,7 +23,7 @@ func TestFillIsRemembered(t *testing.T) {
 		t.Fatalf("the repetition made a new machine: %v", again.err)
 	}
 	for range 10 {
-		place(t.Context(), x, order("mad")) // there is no worker
+		place(t.Context(), x, order("mad")) // mad has no workers
 	}
 	d, ok := x.Decision(o.ID)
 	if !ok || d.Outcome != bourse.OutcomeFilled || d.Machine != first.fill.Machine.ID || d.Times.Total <= 0 {
@@ -34,8 +34,8 @@ func TestFillIsRemembered(t *testing.T) {
 	}
 }
 
-// TestLostFillIsForgotten shows that the exchange no longer returns a
-// machine that was replaced by another one of the same order.
+// TestLostFillIsForgotten checks that the exchange no longer returns the decision about a machine
+// after another machine has won the same order.
 func TestLostFillIsForgotten(t *testing.T) {
 	c := floor(1, room(3))
 	x := broker(c, nil)
@@ -54,11 +54,11 @@ func TestLostFillIsForgotten(t *testing.T) {
 	}
 }
 
-// TestRecent lists what was decided, fills and refusals, newest first.
+// TestRecent checks that recent decisions are listed, both fills and refusals, newest first.
 func TestRecent(t *testing.T) {
 	x := broker(floor(3, room(3)), nil)
 	var want []bourse.OrderID
-	for _, region := range []bourse.Region{"gru", "mad", "gru"} { // there is no worker in mad
+	for _, region := range []bourse.Region{"gru", "mad", "gru"} { // mad has no workers
 		o := order(region)
 		place(t.Context(), x, o)
 		want = append([]bourse.OrderID{o.ID}, want...)

@@ -8,40 +8,48 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// once places an order whose id the caller chose. The order may be a repetition, and another broker may be placing it
-// at this moment (invariant 7).
+// once places an order whose ID the caller has chosen. The order may be a repetition, and another
+// broker may be placing it at the same moment (invariant 7).
 //
-// First every candidate of every choice is asked whether it has filled the order; a silent one is asked twice. Then
-// the order is placed like any other. Then all candidates are asked again, and if several have filled it, all fills
-// except the oldest are canceled. The oldest fill is the one created first by its worker's clock; for equal times,
-// the one with the smaller worker id.
+// In the first round, all candidates of all choices are asked whether they have filled the order. A
+// worker that does not answer is asked twice. If none has filled it, the order is placed like any
+// other. After that, in the second round, all candidates are asked again. If several of them have
+// filled the order, all fills except the oldest are canceled. The oldest fill is the one that was
+// created first, according to its worker's clock. If the times are equal, it is the one whose worker
+// has the smaller ID.
 //
-// Why brokers agree: a broker asks again after its own fill is durable. So of two fills, the broker of the later one
-// sees both (or one that another broker has already canceled after seeing both). Age and worker id are in the
-// machines' records, so every broker that sees two fills picks the same loser. A cancellation goes to one worker and
-// cannot touch the winner. The oldest fill is never the loser, so one fill remains. It is nearly always also the one
-// that was returned first, because a broker whose second round found no other fill has the older one, as far as
-// clocks agree and recording a machine takes no time.
+// All brokers agree on the fill that remains, for these reasons. A broker starts its second round
+// when its own fill is durable. If there are two fills, the broker of the later one therefore sees
+// both, unless another broker has seen both before and has already canceled one. The age of a fill
+// and the worker's ID are recorded with the machine, so every broker that sees two fills cancels the
+// same one. A cancellation goes to one worker, so it cannot affect the other fill. The oldest fill is
+// never canceled, so one fill remains. It is nearly always also the one that was returned first: a
+// broker that finds no other fill in its second round has the older one, as far as clocks agree and
+// recording a machine takes no time.
 //
-// A worker that is silent in the second round may have another fill. Run asks it until it answers and then applies
-// the same rule. Three cases remain open: a caller that leaves one broker while it asks another may find the order
-// canceled by the first; a broker that ends between its fill and its second round leaves a fill that only a
-// repetition or another broker's Run finds; and so does a worker that one broker's directory does not know.
+// A worker that does not answer in the second round may have another fill. Run asks it until it
+// answers, and then applies the same rule. Three cases remain in which the result may be wrong:
 //
-// When all workers have been asked, a claim of an earlier try may still be in flight, from a broker that has ended. A
-// worker that has been asked by a later try refuses that claim (bourse.Options.Try).
+//   - A caller leaves one broker while it asks another one. The first broker may cancel the
+//     order.
+//   - A broker ends between its fill and its second round. Only a repetition, or Run on
+//     another broker, finds out that there is another fill.
+//   - The directory of one broker does not contain a worker. The consequence is the same.
 //
-// A worker where an earlier try was canceled but that does not know it yet counts as one that refuses: see
-// refuseCanceled.
+// When all workers have been asked, a claim of an earlier try may still be in flight, from a broker
+// that has ended. A worker that a later try has asked refuses such a claim (bourse.Options.Try).
+//
+// If an earlier try was canceled at a worker that does not know it yet, the worker counts as one that
+// refuses (see refuseCanceled).
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
-	here, absent := t.x.cfg.Directory.All() // one snapshot: a worker that comes or goes is either asked or waited for
+	here, absent := t.x.cfg.Directory.All() // both lists reflect one moment, so a worker that comes or goes is either asked or waited for
 	members, ends := candidates(t.order, accepting(here), t.order.Regions...)
-	members = append(members, t.leaving(here)...) // after the last choice: asked, but never claimed
+	members = append(members, t.leaving(here)...) // after those of the last choice, because they are asked but never claimed
 	t.since = t.x.recentPicks.now()
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	t.askSilent(ctx, members, quotes)
-	unresponsive := unresponsive(members, quotes) // an invalid answer is an answer
+	unresponsive := unresponsive(members, quotes) // a worker with an invalid answer has answered
 	lo := 0
 	for k, hi := range ends {
 		for i := lo; i < hi; i++ {
@@ -88,7 +96,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	return nil, nil
 }
 
-// askSilent asks the members that did not answer once more.
+// askSilent asks the members that did not answer again, and replaces their quotes.
 func (t *trade) askSilent(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	var again []bourse.Member
 	var index []int
@@ -105,7 +113,8 @@ func (t *trade) askSilent(ctx context.Context, members []bourse.Member, quotes [
 	}
 }
 
-// filledBefore returns the oldest fill of the order among the quotes, and cancels the others.
+// filledBefore returns the oldest fill of the order among the quotes, or nil if there is none. It
+// cancels the other fills.
 func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) *bourse.Fill {
 	var best *bourse.Fill
 	for i := range quotes {
@@ -122,7 +131,7 @@ func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quote
 	return best
 }
 
-// older reports whether fill a wins over fill b of the same order.
+// older reports whether fill a takes precedence over fill b of the same order.
 func older(a, b *bourse.Fill) bool {
 	one, other := a.Sale(), b.Sale()
 	if c := one.At.Compare(other.At); c != 0 {
@@ -141,7 +150,8 @@ func filledElsewhere(members []bourse.Member, quotes []bourse.Quote, but bourse.
 	return out
 }
 
-// confirm asks all candidates again after a fill and returns the fill that remains.
+// confirm asks all candidates again after the order was filled. It cancels all fills except one,
+// and returns the one that remains.
 func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse.Member) (*bourse.Fill, error) {
 	holder := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == fill.Sale().Worker })
 	keeper := members[holder]
@@ -178,7 +188,8 @@ func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse
 	return kept, nil
 }
 
-// overtaken corrects the record of a claim that was filled and then canceled in favor of an older fill.
+// overtaken corrects the record of a claim that filled the order, but was then canceled because
+// there is an older fill.
 func (t *trade) overtaken(loser *bourse.Member, by bourse.WorkerID) {
 	claims := t.currentRound().Claims
 	for i := range claims {

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// badNetwork draws a network that loses, delays, repeats and reorders.
+// badNetwork draws the faults of a network that loses, delays, repeats and reorders messages.
 func badNetwork(t *rapid.T, verbs ...Verb) func(Call) Fault {
 	p := func(name string) float64 { return rapid.SampledFrom([]float64{0, 0.05, 0.3, 0.7}).Draw(t, name) }
 	rates := Rates{
@@ -24,17 +24,17 @@ func badNetwork(t *rapid.T, verbs ...Verb) func(Call) Fault {
 	return Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), rates)
 }
 
-// repair repairs the network and waits until nothing is in flight and
-// every cancellation that waited has been delivered.
+// repair repairs the network, and waits until no message is in flight and all cancellations have
+// been delivered.
 func repair(c *Cluster) {
 	c.Break(nil)
-	time.Sleep(2 * time.Minute) // virtual; past every backoff, before any cancellation is given up
+	time.Sleep(2 * time.Minute) // virtual time; longer than every backoff, but too short for a cancellation to expire
 	synctest.Wait()
 }
 
-// TestInvariant7Once: for any faults of claims and cancels, at
-// quiet an order has exactly one living machine if its caller received one,
-// that one, and none otherwise.
+// TestInvariant7Once makes the network have arbitrary faults. When it is quiet again, an order must
+// have exactly one machine, the one that its caller has received, or none if the caller has
+// received none.
 func TestInvariant7Once(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
@@ -84,8 +84,8 @@ func checkOnce(t *rapid.T, c *Cluster, a told) {
 	}
 }
 
-// checkLedger compares what is committed with what the machines take that
-// live: the fake itself must be right.
+// checkLedger checks that no worker's committed memory is out of bounds, because the fake worker
+// itself might have an error.
 func checkLedger(t *rapid.T, c *Cluster) {
 	for _, m := range c.Candidates("gru") {
 		if used := c.Used(m.ID, bourse.ResourceMemory); used < 0 || used > 3*256 {
@@ -94,11 +94,11 @@ func checkLedger(t *rapid.T, c *Cluster) {
 	}
 }
 
-// TestInvariant7OnceAcrossBrokers: two brokers receive one order at about
-// the same time. With a network that delays, repeats and reorders, and loses
-// quotes, exactly one machine is left if any caller received one. One that loses claims and cancels too
-// may cost the machine (a broker that lost its claim's answer cancels what
-// the other one found), but never leaves two.
+// TestInvariant7OnceAcrossBrokers makes two brokers receive the same order at about the same time.
+// The network delays, repeats and reorders messages, and loses requests for quotes. If any caller
+// receives a machine, exactly one must be left. If the network also loses claims and cancellations,
+// the machine may be lost as well, because a broker that has lost the answer to its claim cancels
+// the fill that the other broker has found. There must never be two machines.
 func TestInvariant7OnceAcrossBrokers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
@@ -169,8 +169,8 @@ func TestNamedOrderIsFoundAgain(t *testing.T) {
 	}
 }
 
-// A named order is found wherever its regions allow it to be, though it would
-// be placed elsewhere today.
+// TestNamedOrderIsFoundInALaterChoice checks that a named order is found in any of its regions,
+// even if it would now be placed in another one.
 func TestNamedOrderIsFoundInALaterChoice(t *testing.T) {
 	c := newCluster(
 		Spec{ID: "a", Region: "gru", Total: room(1)},
@@ -194,9 +194,9 @@ func TestNamedOrderIsFoundInALaterChoice(t *testing.T) {
 	}
 }
 
-// Two brokers that cannot see each other's fill in their first asking agree on
-// the older one, for equal age on the smaller worker id, and the other is
-// destroyed.
+// TestTwoFillsOfANamedOrderBecomeOne checks that two brokers that do not see each other's fill in
+// their first round keep the older fill. If both are equally old, they keep that of the worker with
+// the smaller ID. The other machine is destroyed.
 func TestTwoFillsOfANamedOrderBecomeOne(t *testing.T) {
 	for name, delay := range map[string]map[bourse.WorkerID]time.Duration{
 		"w0 is older":  {"w0": 10 * time.Millisecond, "w1": 20 * time.Millisecond},
@@ -245,7 +245,7 @@ func twoFills(t *testing.T, delay map[bourse.WorkerID]time.Duration) {
 	}
 }
 
-// onlyClaims cannot reach other workers with a claim.
+// onlyClaims is a Trader whose claims can reach only one worker.
 type onlyClaims struct {
 	market.Trader
 	id bourse.WorkerID
@@ -258,8 +258,8 @@ func (o onlyClaims) Claim(ctx context.Context, to bourse.Member, claim *bourse.C
 	return o.Trader.Claim(ctx, to, claim)
 }
 
-// TestInvariant9BrokersKeepNothing: a broker ends at any moment of an order. A
-// repetition through another one finds what was filled, or places exactly one.
+// TestInvariant9BrokersKeepNothing ends a broker at an arbitrary moment of an order. A repetition
+// through another broker must find the machine or create exactly one.
 func TestInvariant9BrokersKeepNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
@@ -272,7 +272,7 @@ func TestInvariant9BrokersKeepNothing(t *testing.T) {
 			o := order("gru")
 			o.Named = true
 			var wg sync.WaitGroup
-			wg.Go(func() { place(t.Context(), dying, o) }) // its answer is lost
+			wg.Go(func() { place(t.Context(), dying, o) }) // the answer is lost
 			time.Sleep(time.Duration(rapid.IntRange(0, 100).Draw(t, "dies after ms")) * time.Millisecond)
 			link.Cut()
 			wg.Wait()

@@ -8,40 +8,45 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// recentPicks records the machine orders that this exchange has just placed or is about to place. Concurrent orders are
-// quoted before any of them is filled, and by their quotes alone they would all go to the same worker. Like a quote,
-// the record is only a hint.
+// recentPicks records the workers that this exchange has chosen recently for orders of machines.
+// Concurrent orders are quoted before any of them is filled. If only their quotes counted, all of
+// them would go to the same worker. Like a quote, a record is only a hint.
 type recentPicks struct {
 	mu    sync.Mutex
-	count uint64 // choices ever made
+	count uint64 // number of choices so far
 	apps  map[bourse.AppRef][]*pick
-	swept int // number of apps after the last sweep
+	swept int // number of apps after the latest sweep
 }
 
-// pick is an order that has chosen its worker.
+// pick records which worker was chosen for an order.
 type pick struct {
-	number uint64 // increases with each choice
+	number uint64 // number of the choice; later choices have greater numbers
 	at     time.Time
 	worker bourse.WorkerID
-	done   time.Time // when it was filled; zero until then
+	done   time.Time // when the order was filled; zero: it is in progress
 }
 
-// Limits. Choices beyond them are not counted.
+// Limits of recentPicks. Choices beyond them are not recorded.
 const (
-	maxPicks  = 256 // choices per app
+	maxPicks  = 256 // maximum number of choices of an app
 	sweepApps = 64
 )
 
-// now returns the number of the last choice. Quotes requested from now on do not reflect later choices.
+// now returns the number of the latest choice. Quotes that are requested after the call do not
+// reflect later choices.
 func (a *recentPicks) now() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count
 }
 
-// pick ranks quotes that were requested when since was the last choice. It counts the machines placed after that,
-// and those chosen within slack before it that are not filled yet. It records the best worker as chosen and returns
-// the record, nil if rank returns nothing.
+// pick ranks the quotes of an order, records the best worker as chosen, and returns the ranking and
+// the record. If the ranking is empty, the record is nil.
+//
+// The machines of certain earlier choices count as if they were running on their workers already.
+// since is the number of the latest choice at the time when the quotes were requested. All later
+// choices count. Earlier ones count if they were made within slack and their orders are not filled
+// yet.
 func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration, quotes []bourse.Quote, rank func() []Ranked) ([]Ranked, *pick) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,7 +71,7 @@ func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration,
 	return ranked, c
 }
 
-// young returns the recent choices of an app and drops the others.
+// young returns the recent choices of an app, and removes all other choices of the app.
 func (a *recentPicks) young(app bourse.AppRef, now time.Time) []*pick {
 	if a.apps == nil {
 		a.apps = map[bourse.AppRef][]*pick{}
@@ -82,15 +87,16 @@ func (a *recentPicks) young(app bourse.AppRef, now time.Time) []*pick {
 	return list
 }
 
-// old reports whether every quote requested before the choice has arrived by now.
+// old reports whether a choice no longer matters, because all quotes that were requested before it
+// have arrived by now.
 func (c *pick) old(now time.Time) bool {
 	return !c.done.IsZero() && now.Sub(c.done) > maxQuoteTime || now.Sub(c.at) > bourse.MaxWithin
 }
 
-// maxQuoteTime exceeds the time that workers have to answer a request for quotes.
+// maxQuoteTime is longer than the time in which workers have to answer a request for quotes.
 const maxQuoteTime = 2 * time.Second
 
-// sweep removes apps without recent choices.
+// sweep removes the apps that have no recent choices.
 func (a *recentPicks) sweep(now time.Time) {
 	if len(a.apps) < 2*a.swept+sweepApps {
 		return
@@ -103,7 +109,7 @@ func (a *recentPicks) sweep(now time.Time) {
 	a.swept = len(a.apps)
 }
 
-// move records that the order is now being claimed at another worker.
+// move records that the order of a choice is now claimed on another worker.
 func (a *recentPicks) move(c *pick, to bourse.WorkerID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,7 +119,7 @@ func (a *recentPicks) move(c *pick, to bourse.WorkerID) {
 	}
 }
 
-// end records where the order was filled, "" if it was not.
+// end records on which worker the order of a choice was filled. at is "" if it was not filled.
 func (a *recentPicks) end(c *pick, at bourse.WorkerID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// atOnce places orders of one moment: each has all its quotes before any is claimed.
+// atOnce places several orders at the same moment: each order has received all of its quotes before
+// any order is claimed. It returns the number of machines on each worker.
 func atOnce(t *testing.T, c *Cluster, x *market.Exchange, orders []bourse.Order) map[bourse.WorkerID]int {
 	t.Helper()
 	c.Break(func(call Call) Fault {
@@ -41,16 +42,17 @@ func atOnce(t *testing.T, c *Cluster, x *market.Exchange, orders []bourse.Order)
 	return on
 }
 
-// Machines that a client orders at the same moment are spread, though none of their quotes knows
-// of another; by an id of the client's own or not, from the cache or not, also where one
-// worker is the best by its quote.
+// TestOrdersOfOneMomentAreSpread checks that machines that a client orders at the same moment are
+// spread, although none of their quotes reflects another order. This must be true even if the
+// client chooses the orders' IDs, if quotes come from the cache, and if one worker has the best
+// quote.
 func TestOrdersOfOneMomentAreSpread(t *testing.T) {
 	for name, named := range map[string]bool{"ids of the client": true, "ids of the broker": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := floor(3, room(40))
 				x := broker(c, nil)
-				for range 12 { // w0 is the fuller one, by machines of another app
+				for range 12 { // machines of another app make w0 fuller than the other workers
 					o := order("gru")
 					o.App.Name = "other"
 					o.Config.Requirements = nil
@@ -81,7 +83,8 @@ func TestOrdersOfOneMomentAreSpread(t *testing.T) {
 	}
 }
 
-// A standby is placed on another worker than the machines it stands by for, unless there is none.
+// TestSpareIsOnAnotherWorker checks that a standby is not placed on the worker of its primary
+// machine, unless there is no other worker.
 func TestSpareIsOnAnotherWorker(t *testing.T) {
 	spare := func(of bourse.MachineID) bourse.Order {
 		o := order("gru")
@@ -95,7 +98,7 @@ func TestSpareIsOnAnotherWorker(t *testing.T) {
 		Spec{ID: "busy", Region: "gru", Total: room(90), Load: 9},
 	)
 	x := broker(c, nil)
-	other := order("gru") // without it the app has no machine where the spare belongs
+	other := order("gru") // otherwise the worker to which the standby should go would have no machine of the app
 	if _, refusal, err := c.Link().Claim(t.Context(), c.Candidates("gru")[1], &bourse.Claim{Order: other}); err != nil || refusal != nil {
 		t.Fatal(refusal, err)
 	}
@@ -117,7 +120,8 @@ func TestSpareIsOnAnotherWorker(t *testing.T) {
 	}
 }
 
-// Machines that take the places of others are spread as those that stay.
+// TestSuccessorsAreSpread checks that machines that replace others are spread in the same way as
+// further machines.
 func TestSuccessorsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
@@ -141,7 +145,8 @@ func TestSuccessorsAreSpread(t *testing.T) {
 	})
 }
 
-// What was placed long ago is forgotten, whatever becomes of the orders between.
+// TestOrdersOfAnotherMomentAreForgotten checks that choices are forgotten after a while, whatever
+// happens to the orders that follow.
 func TestOrdersOfAnotherMomentAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := broker(floor(3, room(400)), nil)

@@ -9,21 +9,24 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits of asking workers about an image. Each of them queries the image's registry.
+// Limits for asking workers about an image. Each worker that is asked sends a request to the
+// image's registry.
 const (
 	pullableWorkers = 16
 	pullableWithin  = 10 * time.Second
 )
 
-// asksAboutImage reports whether the best workers are asked whether they can pull the order's image. A quote predicts
-// the result of a claim, and a claim pulls the image. A volume stays on its worker, which will have to run the image
-// of the machine that mounts the volume.
+// asksAboutImage reports whether the best workers are asked whether they can pull the order's
+// image. They are asked before a quote is returned, because it predicts the result of a claim,
+// which would pull the image. They are also asked before a volume is placed: the volume cannot
+// move, and its worker will have to run the image of the machine that mounts the volume.
 func (t *trade) asksAboutImage() bool {
 	return (t.quoteOnly || t.order.Kind() == bourse.KindVolume) && t.order.Config.Image != "" && t.order.Config.ImageKind() == bourse.RegistryImage
 }
 
-// pullable returns the ranked workers without those that cannot pull the order's image. Their refusals count like
-// refused claims. Only the best workers are asked; if all of them refuse, the others remain.
+// pullable removes from the ranking the workers that cannot pull the order's image. Their refusals
+// are recorded like refusals of claims. Only the best workers are asked, so workers that rank lower
+// always remain.
 func (t *trade) pullable(ctx context.Context, members []bourse.Member, ranked []Ranked) []Ranked {
 	if !t.asksAboutImage() {
 		return ranked

@@ -12,18 +12,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// retryFactor multiplies the time limit of the second attempt if the first one got no answer at all.
+// retryFactor is the factor by which the time limit is longer if all workers are asked again
+// because none of them has answered.
 const retryFactor = 4
 
-// ask requests quotes for the order from members and returns them with the same index. The quote of a member that did
-// not answer in time has a refusal with RefusedNoAnswer.
+// ask requests quotes from members. It returns them in the order of members. If a member did not
+// answer in time, its quote contains a refusal with RefusedNoAnswer.
 func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote {
 	began := time.Now()
-	// However long workers hang, half of the remaining time is for claims.
+	// Half of the remaining time is reserved for claims, however long workers hang.
 	within := min(t.x.cfg.QuoteWithin, time.Until(t.deadline)/2)
 	quotes := collectQuotes(ctx, t.x.cfg.Trader, within, t.order, members)
 	if !slices.ContainsFunc(quotes, func(q bourse.Quote) bool { return q.Worker != "" }) && ctx.Err() == nil {
-		// If nobody answered, the fault is probably ours, on an overloaded host. Ask once more with a longer limit.
+		// If nobody has answered, the fault is probably on this side, such as an overloaded host.
+		// Ask once more, with a longer limit.
 		within = min(retryFactor*within, time.Until(t.deadline)/2)
 		quotes = collectQuotes(ctx, t.x.cfg.Trader, within, t.order, members)
 	}
@@ -38,8 +40,9 @@ func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote
 	return quotes
 }
 
-// collectQuotes returns the first quote of each member, with the same index, and the zero Quote for a silent one. Quotes from
-// other workers, duplicates and late quotes are dropped.
+// collectQuotes requests quotes and returns the first one of each member, in the order of members.
+// If a member does not answer, its quote is zero. Quotes from other workers, duplicates and late
+// quotes are dropped.
 func collectQuotes(ctx context.Context, trader Trader, within time.Duration, order *bourse.Order, members []bourse.Member) []bourse.Quote {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -48,7 +51,7 @@ func collectQuotes(ctx context.Context, trader Trader, within time.Duration, ord
 	for i := range members {
 		index[members[i].ID] = i
 	}
-	var mu sync.Mutex // a fabric that answers late or from several goroutines must do no harm
+	var mu sync.Mutex // guards quotes and over, because a fabric may answer late or from several goroutines
 	over := false
 	trader.Ask(ctx, members, order.Asked(), func(q bourse.Quote) {
 		mu.Lock()
@@ -64,13 +67,14 @@ func collectQuotes(ctx context.Context, trader Trader, within time.Duration, ord
 	return quotes
 }
 
-// silent reports whether q stands for a missing or invalid answer.
+// silent reports whether q takes the place of an answer that is missing or invalid.
 func silent(q *bourse.Quote) bool {
 	return q.Refusal != nil && q.Refusal.Reason == bourse.RefusedNoAnswer
 }
 
-// vet turns an unacceptable quote into a refusal, and corrects the sender in a refusal. choice contains the regions
-// for which m was asked. The region in the quote counts, not the one in the directory (invariant 3).
+// vet checks the quote of worker m. It turns a quote that is not acceptable into a refusal, and
+// corrects the sender of a refusal. choice contains the regions for which the worker was asked. The
+// region in the quote counts, not that in the directory (invariant 3).
 func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
 	if q.Refusal != nil {
 		q.Refusal = sanitize(q.Refusal, m)
@@ -78,7 +82,7 @@ func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.C
 		return
 	}
 	if f := q.Fill(); f != nil {
-		// The order's other choices are acceptable too, since it is already filled
+		// The order is already filled, so a region of any of its choices is acceptable.
 		if !fills(f, order, m) || !names(order.Regions, f.Sale().Region) {
 			q.Refusal = invalidAnswer(m, "the fill has another order, worker or region")
 			unfill(q)
@@ -94,8 +98,9 @@ func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.C
 	}
 }
 
-// fills reports whether f matches the order, its kind and worker m. An id with another worker's tag would make the
-// caller operate on that worker's objects.
+// fills reports whether the fill f matches the order, the order's kind, and worker m. If an
+// object's ID contained the tag of another worker, the caller would operate on an object of that
+// worker.
 func fills(f *bourse.Fill, order *bourse.Order, m *bourse.Member) bool {
 	if s := f.Sale(); s.Order != order.ID || s.Worker != m.ID || f.Kind() != order.Kind() {
 		return false
@@ -116,7 +121,8 @@ func unfill(q *bourse.Quote) {
 	q.Filled, q.FilledVolume, q.FilledTask, q.FilledHold = nil, nil, nil, nil
 }
 
-// implausible names the implausible part of a willing quote, or returns "".
+// implausible returns the name of a part of a willing quote that cannot be right, or "" if there is
+// none.
 func implausible(q *bourse.Quote) string {
 	switch {
 	case !(q.Load >= 0 && q.Load <= math.MaxFloat32):
@@ -143,7 +149,7 @@ func names(choices []bourse.Choice, r bourse.Region) bool {
 	return slices.ContainsFunc(choices, func(c bourse.Choice) bool { return slices.Contains(c, r) })
 }
 
-// newRefusal returns a refusal on behalf of a worker.
+// newRefusal returns a refusal that is recorded on behalf of worker m.
 func newRefusal(m *bourse.Member, reason bourse.RefusalReason, detail string) *bourse.Refusal {
 	return &bourse.Refusal{Worker: m.ID, Region: m.Region, Reason: reason, Detail: detail}
 }
@@ -152,15 +158,15 @@ func invalidAnswer(m *bourse.Member, what string) *bourse.Refusal {
 	return newRefusal(m, bourse.RefusedNoAnswer, "invalid answer: "+what)
 }
 
-// Limits of a worker's refusal.
+// Limits for the parts of a worker's refusal.
 const (
 	maxDetail = 512
 	maxAlso   = 16
 	maxWord   = 128
 )
 
-// sanitize returns a worker's refusal with the sender as we know it, its texts cut to a length that can be recorded, and
-// its numbers not negative.
+// sanitize returns a copy of a refusal of worker m that is safe to record. It sets the sender to m,
+// shortens long texts and lists, and replaces negative numbers with 0.
 func sanitize(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
 	out := *r
 	out.Worker = m.ID
@@ -179,7 +185,7 @@ func sanitize(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
 	return &out
 }
 
-// oneLine replaces control and format characters in a worker's message with spaces.
+// oneLine replaces control characters and format characters in a worker's message with spaces.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {

@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// Workers that answer nonsense neither win nor do harm.
+// TestImplausibleQuotesLose checks that a worker that sends an invalid quote is not claimed and
+// does no harm.
 func TestImplausibleQuotesLose(t *testing.T) {
 	inf := math.Inf(1)
 	quotes := map[string]func(*bourse.Quote){
@@ -42,12 +43,12 @@ func TestImplausibleQuotesLose(t *testing.T) {
 		for _, named := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s named=%v", name, named), func(t *testing.T) {
 				c := newCluster(
-					Spec{ID: "bad", Region: "gru", Total: room(1)}, // better than the other
+					Spec{ID: "bad", Region: "gru", Total: room(1)}, // would be better than the other worker
 					Spec{ID: "good", Region: "gru", Total: room(10), Load: 3},
 				)
 				c.Tell("bad", &Lies{Quote: lie})
 				o := order("gru")
-				o.Named, o.First = named, true // a worker that answers for another has not answered for itself
+				o.Named, o.First = named, true // not a repetition, which would wait for a worker that sends another's quote
 				a := place(t.Context(), broker(c, func(cfg *market.Config) { cfg.QuoteWithin = 5 * time.Millisecond }), o)
 				if a.err != nil || a.fill.Machine.Worker != "good" {
 					t.Fatalf("filled on %q: %v", a.fill.Machine.Worker, a.err)
@@ -70,7 +71,7 @@ func TestSampleIsWidenedOnlyWhenItRefuses(t *testing.T) {
 	if got := c.Calls(Ask); got != 8 {
 		t.Errorf("%d asked of 100, want 8", got)
 	}
-	for range 99 { // the directory's hint is as stale as can be
+	for range 99 { // the directory's hint never changes, so it is outdated
 		if a := place(t.Context(), x, order("gru")); a.err != nil {
 			t.Fatal(a.err)
 		}

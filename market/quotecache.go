@@ -11,28 +11,30 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// quoteCache caches the latest quotes of workers for a short time, so that an order like an earlier one can be
-// claimed without asking first. It is a hint: the worker checks its ledger in the claim, and if the worker refuses or
-// anything is in doubt, the workers are asked as usual. A cached refusal only excludes its worker from the ranking;
-// no order is refused from the cache.
+// quoteCache caches the latest quotes of workers for a short time. If a further order is like an
+// earlier one, it can be claimed without asking the workers first. The cache is only a hint: a
+// claimed worker checks its ledger. If the worker refuses, or if anything is in doubt, the workers
+// are asked as usual. A cached refusal only excludes its worker from the ranking. No order is
+// refused because of the cache.
 type quoteCache struct {
-	within  time.Duration // how long a quote is cached; negative: not at all
-	silence time.Duration // a worker with a claim unanswered for this long is asked first
-	most    int           // maximum of count
+	within  time.Duration // how long quotes are cached; negative: they are not cached
+	silence time.Duration // a worker that has left a claim unanswered for this long must be asked first
+	most    int           // maximum value of count
 
 	mu      sync.Mutex
 	workers map[bourse.WorkerID]*cachedWorker
-	count   int // entries of quotes in all workers
+	count   int // number of cached quotes of all workers
 }
 
-// cachedWorker holds the latest quotes of one worker, adjusted for the claims made there since.
+// cachedWorker contains the latest quotes of one worker. They are adjusted for the claims that were
+// sent to the worker since then.
 type cachedWorker struct {
-	member     bourse.Member         // as of the request
-	facts      bourse.Quote          // the same for every order: region, load, accounts; accounts are replaced, never changed in place
-	machines   map[bourse.AppRef]int // running machines per app; tasks do not count
+	member     bourse.Member         // the worker as it was when the quotes were requested
+	facts      bourse.Quote          // region, load and accounts, which are the same for every order; the accounts are never modified in place
+	machines   map[bourse.AppRef]int // number of running machines of each app; tasks do not count
 	quotes     map[shape]cachedQuote
-	claims     int       // not answered yet
-	answeredAt time.Time // last answer, or the first of claims if that is later
+	claims     int       // number of claims that the worker has not answered yet
+	answeredAt time.Time // time of the latest answer, or of the first unanswered claim if that is later
 }
 
 // cachedQuote is the latest quote of a worker for one shape.
@@ -43,26 +45,27 @@ type cachedQuote struct {
 	missing int64
 }
 
-// shape contains everything that a worker considers in an order for a new machine, except its regions. The zero shape
-// means that the order's quotes cannot be cached.
+// shape contains everything that a worker considers when it quotes for an order of a new machine,
+// except the order's regions. Orders with equal shapes get equal quotes. The zero shape means that
+// an order's quotes cannot be cached.
 type shape struct {
 	app   bourse.AppRef
 	image string
 	guest bourse.Guest
-	needs string // the requirements, encoded
-	task  string // name of the task for which a machine has to be warm
+	needs string // the order's requirements, encoded
+	task  string // name of the task for which the worker must have a warm machine; "": the order is not for such a task
 }
 
-// Limits of the cache, whatever orders and workers send.
+// Limits of the cache, whatever orders and workers contain.
 const (
-	maxCached = 4096 // words
-	maxNeeds  = 512  // bytes of a shape's requirements
-	maxLines  = 64   // entries of accounts and takes
+	maxCached = 4096 // number of quotes
+	maxNeeds  = 512  // length of a shape's requirements, in bytes
+	maxLines  = 64   // number of accounts or takes in a quote
 )
 
 func shapeOf(o *bourse.Order) shape {
-	// A quote is too high for an order that is only prepared. An order with a volume, a reservation or its own
-	// runtime has no successor with the same quote.
+	// The quote for an order that is only prepared is too high for other orders. For an order with
+	// a volume, a reservation or a runtime of its own, no later order gets the same quote.
 	if !o.Warm() && o.Config.Guest == nil || o.SkipLaunch || o.Reservation != "" || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
@@ -88,15 +91,18 @@ func shapeOf(o *bourse.Order) shape {
 	return s
 }
 
-// cacheable reports whether a quote for o's shape answers everything about o. A machine's name may be taken, and an order
-// with a caller's id may be filled already. Races and leases are too rare to cache.
+// cacheable reports whether a quote for the shape of o says everything that has to be known about
+// o. It does not if the order has a machine name, which may be taken, or an ID that the caller has
+// chosen, because the order may be filled already. Races and leases are excluded because they are
+// rare.
 func cacheable(o *bourse.Order) bool {
 	return !o.Named && o.Name == "" && o.Race <= 1 && o.LeaseTTL == 0
 }
 
-// claimCached claims the order at the best of members by their cached quotes, if every member has one. Without a fill it
-// returns the members that have to be asked: all except the one that was claimed. That worker's refusal is final, and
-// a cancellation may be in flight to it, which must not meet a second claim.
+// claimCached claims the order on the best of members, according to their cached quotes. It does so
+// only if every member has one. If the order is not filled, claimCached returns the members that
+// still have to be asked. They are all members except the one that was claimed: its refusal is
+// final, and a cancellation may be in flight to it, which must not meet another claim.
 func (t *trade) claimCached(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
 	if t.quoteOnly || len(members) < 2 || !cacheable(t.order) {
 		return nil, members
@@ -115,8 +121,9 @@ func (t *trade) claimCached(ctx context.Context, round bourse.Round, members []b
 	return nil, slices.Concat(members[:best], members[best+1:])
 }
 
-// all returns the cached quotes of members, with the same index, and the age of the oldest. It returns nil unless
-// every member has a quote and at least one is willing. The slices in the quotes are shared.
+// all returns the cached quotes of members, in the order of members, and the age of the oldest
+// quote. It returns nil unless every member has a quote and at least one of them is willing. The
+// slices in the quotes are shared.
 func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choice, now time.Time) ([]bourse.Quote, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,11 +158,12 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 	return quotes, now.Sub(oldest)
 }
 
-// cachedNo excludes a worker from a ranking. No caller sees it.
+// cachedNo is the refusal that excludes a worker from a ranking. Callers never see it.
 var cachedNo = bourse.Refusal{Reason: bourse.RefusedResource}
 
-// reliable reports whether the cached quotes still belong to m, a worker that is in choice by its own quote and has
-// left no claim unanswered since.
+// reliable reports whether the cached quotes may be used for m. The member must be the same as when
+// it was asked, its own quote must be from a region in choice, and it must not have left a claim
+// unanswered since the given time.
 func (d *cachedWorker) reliable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
 	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
 	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.answeredAt.Before(since))
@@ -171,7 +179,7 @@ func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
 	return true
 }
 
-// store caches the vetted quotes of members, which were requested at asked.
+// store caches the vetted quotes of members. asked is the time when the quotes were requested.
 func (s *quoteCache) store(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
 	if s.within < 0 || *of == (shape{}) {
 		return
@@ -181,12 +189,12 @@ func (s *quoteCache) store(of *shape, asked time.Time, members []bourse.Member, 
 	defer s.mu.Unlock()
 	for i := range quotes {
 		switch q := &quotes[i]; {
-		case q.Fill() != nil: // it does not say whether another machine fits
+		case q.Fill() != nil: // the quote does not say whether another machine fits
 		case silent(q) || oversize(q):
 			s.drop(members[i].ID)
-		case q.Refusal != nil && of.task != "" && q.Refusal.Reason == bourse.RefusedUnknown: // few workers serve a task
+		case q.Refusal != nil && of.task != "" && q.Refusal.Reason == bourse.RefusedUnknown: // most workers do not serve the task
 			s.put(&members[i], of, q, asked, now)
-		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // unknown for how long and in which regions it holds
+		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // unknown for how long and where it holds
 			s.drop(members[i].ID)
 		default:
 			s.put(&members[i], of, q, asked, now)
@@ -201,7 +209,7 @@ func oversize(q *bourse.Quote) bool {
 }
 
 func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now time.Time) {
-	if s.count >= s.most { // most entries have expired, and the rest costs one round to get again
+	if s.count >= s.most { // most of the quotes have expired, and getting the others again costs one round
 		clear(s.workers)
 		s.count = 0
 	}
@@ -215,7 +223,7 @@ func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, no
 	}
 	d.member, d.answeredAt = *m, now
 	d.quotes[*of] = cachedQuote{asked, q.Refusal != nil, q.Takes, q.MissingBytes}
-	if q.Refusal != nil { // it contains nothing else
+	if q.Refusal != nil { // a refusal has no other fields
 		d.facts.Worker, d.facts.Region = m.ID, q.Region
 		return
 	}
@@ -223,7 +231,8 @@ func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, no
 	d.machines[of.app] = q.AppMachines
 }
 
-// drop removes a worker. A claim in progress there keeps its pointer to the entry.
+// drop removes a worker from the cache. If a claim on the worker is in progress, it still has a
+// pointer to the worker's entry.
 func (s *quoteCache) drop(id bourse.WorkerID) {
 	if d := s.workers[id]; d != nil {
 		s.count -= len(d.quotes)
@@ -231,8 +240,9 @@ func (s *quoteCache) drop(id bourse.WorkerID) {
 	}
 }
 
-// claiming subtracts from the worker's quotes what a claim will take, before the claim is sent, so that concurrent
-// orders do not all go to the same worker. It returns the entry, which must be passed to answered.
+// claiming subtracts from a worker's quotes the amounts that a claim will take. It is called before
+// the claim is sent, so that concurrent orders do not all go to the same worker. It returns the
+// worker's entry, which must be passed to answered.
 func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cachedWorker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +251,7 @@ func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cac
 		return nil
 	}
 	w, ok := d.quotes[*of]
-	if !ok || w.no { // unknown how much it takes
+	if !ok || w.no { // the amounts that the claim takes are unknown
 		s.drop(id)
 		return nil
 	}
@@ -256,8 +266,8 @@ func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cac
 	return d
 }
 
-// answered ends a claim. If the worker did not fill it, its quotes were wrong and are dropped. If it was a task, its
-// resources are free again.
+// answered must be called when a claim has ended. If the worker did not fill the order, its quotes
+// were wrong and are dropped. If the order was a task, its resources are free again.
 func (s *quoteCache) answered(id bourse.WorkerID, d *cachedWorker, of *shape, filled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +283,7 @@ func (s *quoteCache) answered(id bourse.WorkerID, d *cachedWorker, of *shape, fi
 	}
 }
 
-// change adds sign times takes to the worker's used amounts.
+// change adds takes, multiplied by sign, to the amounts that the worker uses.
 func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	d.facts.Accounts = slices.Clone(d.facts.Accounts)
 	for i := range d.facts.Accounts {
@@ -282,8 +292,9 @@ func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	}
 }
 
-// mergeAccounts adds to the accounts of a new quote those that only the previous quote contains, because a quote for one
-// task does not contain other tasks' slots. The field quotes tracks when they expire.
+// mergeAccounts returns the accounts of a new quote, and those that only the previous quote
+// contained. The quote for one task lacks the slots of other tasks, for example. The field quotes
+// determines when they expire.
 func (d *cachedWorker) mergeAccounts(accounts []bourse.Account) []bourse.Account {
 	out := accounts
 	for _, old := range d.facts.Accounts {

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// However many apps, workers and refusals there are, what is remembered stays
-// within its bound.
+// TestQuoteCacheIsBounded checks that the size of the cache is limited, however many apps, workers
+// and refusals there are.
 func TestQuoteCacheIsBounded(t *testing.T) {
 	const most = 50
 	s := quoteCache{within: time.Hour, most: most, workers: map[bourse.WorkerID]*cachedWorker{}}

@@ -17,8 +17,9 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// A claim that was made from the cache and refused is followed by a real round, in
-// which that worker is not asked again, and its quotes are dropped.
+// TestStaleQuoteCostsOneRound checks what happens if a claim that was made from the cache is
+// refused. It must be followed by a real round in which that worker is not asked again. The
+// worker's quotes must be dropped.
 func TestStaleQuoteCostsOneRound(t *testing.T) {
 	c := newCluster(
 		Spec{ID: "full", Region: "gru", Total: room(2)}, // the best fit
@@ -29,7 +30,7 @@ func TestStaleQuoteCostsOneRound(t *testing.T) {
 	if _, err := x.Quote(t.Context(), order("gru")); err != nil {
 		t.Fatal(err)
 	}
-	for _, app := range []bourse.AppName{"a", "b"} { // fill it behind x's back
+	for _, app := range []bourse.AppName{"a", "b"} { // through another broker, so that x does not know that the worker is full
 		o := order("gru")
 		o.App.Name = app
 		if a := place(t.Context(), other, o); a.fill.Machine.Worker != "full" {
@@ -57,8 +58,8 @@ func TestStaleQuoteCostsOneRound(t *testing.T) {
 	}
 }
 
-// A refusal that began with a claim from the cache comes from a real round all the same,
-// and records that.
+// TestRefusalIsNeverFromMemory checks that an order is refused only after a real round, even if it
+// was first claimed from the cache, and that the decision shows both.
 func TestRefusalIsNeverFromMemory(t *testing.T) {
 	c := floor(3, room(1))
 	x, other := broker(c, standFor(time.Hour)), broker(c, nil)
@@ -78,7 +79,8 @@ func TestRefusalIsNeverFromMemory(t *testing.T) {
 	}
 }
 
-// Without other brokers, orders are placed just as if all workers had been asked.
+// TestCachedQuotesRankLikeFreshOnes checks that, if there are no other brokers, orders are placed
+// as if all workers had been asked for each of them.
 func TestCachedQuotesRankLikeFreshOnes(t *testing.T) {
 	claimed := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -142,9 +144,9 @@ func sameEnd(t *rapid.T, want, got *told) {
 	}
 }
 
-// Brokers with different caches, and machines that end: an order is filled in
-// the first region that has capacity (invariant 3), and no worker sells more than
-// it has (invariant 4).
+// TestStaleQuotesRefuseNobody places orders through brokers with different caches, while machines
+// end. Each order must be filled in the first region that has capacity (invariant 3), and no worker
+// may be oversold (invariant 4).
 func TestStaleQuotesRefuseNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		regions := []bourse.Region{"gru", "mad"}
@@ -188,7 +190,8 @@ func TestStaleQuotesRefuseNobody(t *testing.T) {
 	})
 }
 
-// As many orders at once as fit are all filled, from the cache too.
+// TestBurstFillsEverything checks that, if as many orders are placed at once as there is capacity
+// for, all of them are filled, even if the quotes come from the cache.
 func TestBurstFillsEverything(t *testing.T) {
 	c := floor(4, room(25))
 	brokers := []*market.Exchange{broker(c, standFor(time.Hour)), broker(c, standFor(time.Hour))}
@@ -217,7 +220,8 @@ func TestBurstFillsEverything(t *testing.T) {
 	}
 }
 
-// Slow claims cause no quote requests, as long as the workers answer.
+// TestSlowClaimsKeepCachedQuotes checks that slow claims do not cause requests for quotes, as long
+// as the workers answer.
 func TestSlowClaimsKeepCachedQuotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(
@@ -225,7 +229,7 @@ func TestSlowClaimsKeepCachedQuotes(t *testing.T) {
 			Spec{ID: "wide", Region: "gru", Total: room(9000)},
 		)
 		packing := market.DefaultCurves()
-		packing.Spread.Weight = 0 // so that all claims meet at the same worker
+		packing.Spread.Weight = 0 // so that all claims go to the same worker
 		x := broker(c, func(cfg *market.Config) { cfg.Curves.Default = packing })
 		if _, err := x.Quote(t.Context(), order("gru")); err != nil {
 			t.Fatal(err)
@@ -233,7 +237,7 @@ func TestSlowClaimsKeepCachedQuotes(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		c.Break(func(Call) Fault { return Fault{Delay: 200 * time.Millisecond} })
 		var wg sync.WaitGroup
-		for range 3 { // the third one's is 50 ms after the first answer, and 150 ms after the second claim
+		for range 3 { // the third claim is sent 50 ms after the first answer, and 150 ms after the second claim
 			wg.Go(func() {
 				if a := place(t.Context(), x, order("gru")); a.fill.Machine.Worker != "best" || stood(&a.decision) == nil {
 					t.Errorf("%v\n%+v", a.err, a.decision.Rounds)
@@ -246,8 +250,8 @@ func TestSlowClaimsKeepCachedQuotes(t *testing.T) {
 	})
 }
 
-// A worker that leaves a claim unanswered is asked before it gets another one,
-// and the order that waits goes on to the next.
+// TestSilentWorkerIsNotClaimedFromCache checks that a worker that has left a claim unanswered is
+// asked before it gets another claim, and that the order that waits for it goes to the next worker.
 func TestSilentWorkerIsNotClaimedFromCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(

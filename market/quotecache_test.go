@@ -10,12 +10,12 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// standFor makes brokers that cache quotes for d.
+// standFor returns a change to a config that makes the broker cache quotes for the time d.
 func standFor(d time.Duration) func(*market.Config) {
 	return func(cfg *market.Config) { cfg.QuoteTTL = d }
 }
 
-// stood returns the first round that was ranked without asking.
+// stood returns the first round that was ranked with cached quotes, or nil if there is none.
 func stood(d *bourse.Decision) *bourse.Round {
 	for i := range d.Rounds {
 		if d.Rounds[i].Standing > 0 {
@@ -54,14 +54,14 @@ func TestAnOrderLikeTheLastIsNotAskedAbout(t *testing.T) {
 	})
 }
 
-// scene is three workers, of which a broker knows two and has placed an order
-// with one.
+// scene has three workers, and a broker that knows two of them and has placed an order on one of
+// these.
 type scene struct {
 	c      *Cluster
 	x      *market.Exchange
-	order  bourse.Order         // the next one, like the first
-	absent bourse.WorkerID      // from the directory
-	member func(*bourse.Member) // changes the directory's record of w0
+	order  bourse.Order         // the order that is placed next; initially like the first one
+	absent bourse.WorkerID      // worker that is not in the directory
+	member func(*bourse.Member) // changes what the directory returns for w0; nil: nothing
 }
 
 func newScene(t *testing.T) *scene {
@@ -80,7 +80,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// isAsked places the scene's order and fails unless all were asked.
+// isAsked places the order of the scene. It fails the test unless all workers were asked.
 func (s *scene) isAsked(t *testing.T) {
 	t.Helper()
 	before := s.c.Calls(Ask)
@@ -91,7 +91,8 @@ func (s *scene) isAsked(t *testing.T) {
 	}
 }
 
-// After any change in the meantime the workers are asked.
+// TestChangesAreAskedAbout checks that the workers are asked again if anything has changed since
+// the previous order.
 func TestChangesAreAskedAbout(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *scene){
 		"its time is over":         func(*testing.T, *scene) { time.Sleep(time.Second + 1) },
@@ -105,7 +106,7 @@ func TestChangesAreAskedAbout(t *testing.T) {
 		},
 		"a worker was silent": func(t *testing.T, s *scene) {
 			s.c.Break(func(call Call) Fault { return Fault{LoseRequest: call.Worker == "w0"} })
-			s.quote(t, "blog") // for any shape
+			s.quote(t, "blog") // a worker that does not answer counts as silent for any shape
 			s.c.Break(nil)
 		},
 	} {
@@ -127,7 +128,8 @@ func (s *scene) quote(t *testing.T, app bourse.AppName) {
 	}
 }
 
-// So are orders of which no like was asked about.
+// TestOtherOrdersAreAskedAbout checks that the workers are asked if no similar order was placed
+// before.
 func TestOtherOrdersAreAskedAbout(t *testing.T) {
 	for name, change := range map[string]func(*bourse.Order){
 		"another app":         func(o *bourse.Order) { o.App.Name = "blog" },
@@ -143,7 +145,8 @@ func TestOtherOrdersAreAskedAbout(t *testing.T) {
 	}
 }
 
-// Orders about which there is more to ask are asked about every time.
+// TestSpecialOrdersAreAskedAbout checks that, for orders whose quotes cannot be cached, the workers
+// are asked every time.
 func TestSpecialOrdersAreAskedAbout(t *testing.T) {
 	for name, change := range map[string]func(*bourse.Order){
 		"an id of the caller's": func(o *bourse.Order) { o.Named = true },
@@ -161,7 +164,7 @@ func TestSpecialOrdersAreAskedAbout(t *testing.T) {
 	}
 }
 
-// directory changes the answers of another one.
+// directory is a Directory that changes the candidates that another directory returns.
 type directory struct {
 	market.Directory
 	change func([]bourse.Member) []bourse.Member
@@ -171,7 +174,8 @@ func (d directory) Candidates(r bourse.Region) []bourse.Member {
 	return d.change(d.Directory.Candidates(r))
 }
 
-// Quote always asks the workers, and its quotes serve the next order.
+// TestQuotesAreAlwaysAsked checks that Quote always asks the workers, and that its quotes are used
+// for the next order.
 func TestQuotesAreAlwaysAsked(t *testing.T) {
 	c := floor(2, room(9))
 	x := broker(c, standFor(time.Hour))
@@ -185,8 +189,8 @@ func TestQuotesAreAlwaysAsked(t *testing.T) {
 	}
 }
 
-// A worker that has left the directory is not claimed; the others' quotes
-// stay cached.
+// TestDepartedWorkerIsNotClaimed checks that a worker that is no longer in the directory is not
+// claimed, and that the quotes of the other workers stay cached.
 func TestDepartedWorkerIsNotClaimed(t *testing.T) {
 	c := floor(4, room(9))
 	x := broker(c, standFor(time.Hour))
@@ -201,12 +205,12 @@ func TestDepartedWorkerIsNotClaimed(t *testing.T) {
 	}
 }
 
-// A worker that is full is left out of the ranking, and the others are claimed
-// without quote requests.
+// TestFullWorkerCausesNoQuoteRequests checks that a worker that is full is not in the ranking, and
+// that the other workers are claimed without requests for quotes.
 func TestFullWorkerCausesNoQuoteRequests(t *testing.T) {
 	c := floor(3, room(4))
 	x, other := broker(c, standFor(time.Hour)), broker(c, nil)
-	for range 5 { // one of them is full now
+	for range 5 { // one of the workers is full now
 		if a := place(t.Context(), other, order("gru")); a.err != nil {
 			t.Fatal(a.err)
 		}

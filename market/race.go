@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// race claims at several workers concurrently and marks the first fill as the winner. It returns when all claims have
-// returned. The winner speeds that up by canceling the context of the others, whose outcome is then unknown.
+// race claims the order on several workers concurrently. It marks the first fill as the winner, and
+// returns when all claims have returned. The winner cancels the context of the other claims, so
+// that they return sooner; their outcome is then unknown.
 func (t *trade) race(ctx context.Context, batch []*bourse.Member, tries []attempt) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

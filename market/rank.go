@@ -9,33 +9,34 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ranked is the rank of one willing quote. It contains an index into the quotes, so that sorting moves little data.
+// Ranked is a willing quote with its rank. It contains only an index into the quotes, so that
+// sorting moves little data.
 type Ranked struct {
-	Quote int     // index
-	Score float64 // 0 (worst) to 1 (best)
-	tie   uint64  // random: breaks ties
+	Quote int     // index of the quote
+	Score float64 // from 0 (worst) to 1 (best)
+	tie   uint64  // random number that breaks ties
 }
 
-// Rank appends the willing quotes to dst, best first, and returns it. It is a pure function of its arguments. rng
-// (required) only breaks ties, so that brokers that see equal workers do not all claim the same one. A quote is
-// scored by the curves of its region; invalid numbers in it score 0. Rank allocates nothing per quote if dst has
-// capacity.
+// Rank appends the willing quotes to dst, best first, and returns the result. It is a pure function
+// of its arguments. rng is required, but only breaks ties, so that brokers do not all claim the
+// same one of several equal workers. Each quote is scored with the curves of its region. An invalid
+// number in a quote scores 0. If dst has enough capacity, Rank does not allocate for each quote.
 func Rank(order *bourse.Order, quotes []bourse.Quote, curves *Curves, rng *rand.Rand, dst []Ranked) []Ranked {
 	scorers := newScorers(order, curves)
 	return scorers.rank(quotes, rng, dst)
 }
 
-// Explain returns every part of a quote's score, as computed by Rank.
+// Explain returns all parts of the score that Rank computes for a quote.
 func Explain(order *bourse.Order, q *bourse.Quote, curves *Curves) []bourse.ScorePart {
 	scorers := newScorers(order, curves)
 	return scorers.of(q.Region).explain(q)
 }
 
-// scorers holds one scorer for each curve set used so far.
+// scorers contains a scorer for each curve set that has been used so far.
 type scorers struct {
 	order   *bourse.Order
 	regions map[bourse.Region]*CurveSet
-	made    []setScorer // the default set's first
+	made    []setScorer // the first one is that of the default set
 }
 
 type setScorer struct {
@@ -75,7 +76,7 @@ func (s *scorers) rank(quotes []bourse.Quote, rng *rand.Rand, dst []Ranked) []Ra
 		dst = append(dst, Ranked{Quote: i, Score: s.of(q.Region).score(q), tie: rng.Uint64()})
 	}
 	slices.SortFunc(dst[from:], func(a, b Ranked) int {
-		if a.Score != b.Score { // scores are never NaN
+		if a.Score != b.Score { // a score is never NaN
 			return cmp.Compare(b.Score, a.Score)
 		}
 		return cmp.Compare(a.tie, b.tie)
@@ -83,17 +84,17 @@ func (s *scorers) rank(quotes []bourse.Quote, rng *rand.Rand, dst []Ranked) []Ra
 	return dst
 }
 
-// scorer is a curve set prepared for one order.
+// scorer scores quotes with a curve set, for one order.
 type scorer struct{ terms []term }
 
-// term is one scored quantity.
+// term is one quantity that contributes to a score.
 type term struct {
 	kind     termKind
-	name     string          // in the decision record
-	resource bourse.Resource // of kind utilisation
+	name     string          // name of the quantity in the decision
+	resource bourse.Resource // only if kind is utilisation
 	curve    Curve
-	share    float64 // of the total score
-	scale    float64 // divides the quantity, of kind image
+	share    float64 // part of the total score that the term contributes at most
+	scale    float64 // divisor of the quantity; only if kind is image
 }
 
 type termKind int
@@ -105,13 +106,13 @@ const (
 	load
 )
 
-// newScorer derives the terms from the order, not from a quote. All quotes are measured by the same terms, and a
-// quote that omits a number scores nothing for it.
+// newScorer returns a scorer whose terms depend on the order only, and not on any quote. Therefore
+// all quotes are measured by the same terms, and a quote that omits a number scores nothing for it.
 func newScorer(order *bourse.Order, set *CurveSet) scorer {
 	terms := make([]term, 0, 8)
 	for _, r := range scoredResources(order) {
 		curve := set.of(r)
-		if order.Warm() { // a call packs nothing: the emptier its worker, the sooner it is done
+		if order.Warm() { // a call is not packed: it ends sooner on a worker that is less busy
 			curve.Points = emptiestFirst
 		}
 		terms = append(terms, term{kind: utilisation, name: string(r), resource: r, curve: curve})
@@ -132,10 +133,11 @@ func newScorer(order *bourse.Order, set *CurveSet) scorer {
 	return scorer{terms}
 }
 
-// emptiestFirst is the curve for the resources of a call to a warm machine.
+// emptiestFirst is the curve for the resources of a call to a warm machine. The less of them is
+// used, the better.
 var emptiestFirst = []Point{{0, 1}, {1, 0}}
 
-// scoredResources returns the resources that an order takes, sorted.
+// scoredResources returns the resources that an order takes and that are scored, sorted.
 func scoredResources(order *bourse.Order) []bourse.Resource {
 	if order.Kind() == bourse.KindVolume {
 		return []bourse.Resource{bourse.ResourceDisk}
@@ -171,14 +173,15 @@ func (s *scorer) explain(q *bourse.Quote) []bourse.ScorePart {
 		t := &s.terms[i]
 		x := t.value(q)
 		parts[i] = bourse.ScorePart{Name: t.name, Value: x, Score: t.curve.At(x) * t.share}
-		if math.IsNaN(x) { // not representable in JSON
+		if math.IsNaN(x) { // JSON cannot represent NaN
 			parts[i].Value = -1
 		}
 	}
 	return parts
 }
 
-// value returns the x value for the term's curve, NaN if it is invalid.
+// value returns the quantity that the term measures in a quote. If it is invalid, value returns
+// NaN.
 func (t *term) value(q *bourse.Quote) float64 {
 	x := math.NaN()
 	switch t.kind {
@@ -197,8 +200,9 @@ func (t *term) value(q *bourse.Quote) float64 {
 	return x
 }
 
-// utilisationAfter returns the share of r, 0 to 1, that would be in use after the fill. It returns NaN if the quote's
-// own account shows that the order does not fit, or does not contain r.
+// utilisationAfter returns the share of r, from 0 to 1, that would be in use after the fill. It
+// returns NaN if the quote has no account for r, or if that account shows that the order does not
+// fit.
 func utilisationAfter(q *bourse.Quote, r bourse.Resource) float64 {
 	takes := q.Takes.Of(r)
 	for i := range q.Accounts {

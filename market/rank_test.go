@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// quote makes a willing quote of a worker of which so much is in use.
+// quote returns a willing quote of a worker of which the given amounts are in use.
 func quote(id string, usedCPU, usedMemory int64) bourse.Quote {
 	return bourse.Quote{
 		Worker: bourse.WorkerID(id), Region: "gru",
@@ -47,7 +47,7 @@ func TestRankByDefaultCurves(t *testing.T) {
 		})
 	}
 	for name, test := range map[string]struct {
-		quotes []bourse.Quote // best first
+		quotes []bourse.Quote // the best quote first
 		order  func(*bourse.Order)
 	}{
 		"the fuller worker, so that large orders find room": {
@@ -115,8 +115,8 @@ func TestRankByTheRegionsOwnCurves(t *testing.T) {
 	}
 }
 
-// Equals are returned in every order, so that brokers do not herd, and the same
-// seed returns the same.
+// TestRankBreaksTiesByChance checks that equal quotes are returned in random order, so that brokers
+// do not all choose the same worker, and that the same seed leads to the same order.
 func TestRankBreaksTiesByChance(t *testing.T) {
 	quotes := []bourse.Quote{quote("a", 0, 0), quote("b", 0, 0), quote("c", 0, 0)}
 	o := order("gru")
@@ -159,8 +159,9 @@ func anyQuote(sane bool) *rapid.Generator[bourse.Quote] {
 	})
 }
 
-// The ranking is a permutation of the willing, best score first, each score
-// between 0 and 1 and the sum of its parts, whatever the quotes contain.
+// TestRankIsAPermutationOfTheWilling checks that the ranking contains each willing quote once,
+// sorted by score. Each score must be from 0 to 1 and the sum of its parts, whatever the quotes
+// contain.
 func TestRankIsAPermutationOfTheWilling(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		quotes := rapid.SliceOfN(anyQuote(rapid.Bool().Draw(t, "sane")), 0, 40).Draw(t, "quotes")
@@ -199,7 +200,7 @@ func TestRankIsAPermutationOfTheWilling(t *testing.T) {
 	})
 }
 
-// monotone draws a curve that never falls, or never rises.
+// monotone draws a curve that never falls if rising is set, and otherwise one that never rises.
 func monotone(rising bool) *rapid.Generator[market.Curve] {
 	return rapid.Custom(func(t *rapid.T) market.Curve {
 		at := rapid.SliceOfNDistinct(rapid.Float64Range(0, 20), 1, 6, rapid.ID[float64]).Draw(t, "at")
@@ -217,8 +218,8 @@ func monotone(rising bool) *rapid.Generator[market.Curve] {
 	})
 }
 
-// Under monotone curves a quote that is at least as good in everything never
-// ranks below.
+// TestRankIsMonotone checks that, if all curves are monotone, a quote that is at least as good as
+// another one in everything never ranks below it.
 func TestRankIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := &market.CurveSet{
@@ -234,7 +235,7 @@ func TestRankIsMonotone(t *testing.T) {
 		better := worse
 		better.Worker = "better"
 		better.Accounts = slices.Clone(worse.Accounts)
-		for i := range better.Accounts { // fuller is better, by these curves
+		for i := range better.Accounts { // with these curves, a fuller worker is better
 			a := &better.Accounts[i]
 			a.Used += rapid.Int64Range(0, 99_000-a.Used).Draw(t, "more used")
 		}

@@ -7,10 +7,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// currentRound returns the current round.
+// currentRound returns the latest round of the decision.
 func (t *trade) currentRound() *bourse.Round { return &t.decision.Rounds[len(t.decision.Rounds)-1] }
 
-// refused records the refusal in a quote.
+// refused records a refusal that a worker has sent instead of a quote.
 func (t *trade) refused(r bourse.Refusal) {
 	t.refusals.add(r)
 	if round := t.currentRound(); len(round.Refusals) < bourse.MaxRecorded {
@@ -18,7 +18,7 @@ func (t *trade) refused(r bourse.Refusal) {
 	}
 }
 
-// claimed records a claim. Its refusal is nil if the worker filled the order.
+// claimed records a claim. The claim has no refusal if the worker filled the order.
 func (t *trade) claimed(try bourse.ClaimTry) {
 	if try.Refusal != nil {
 		t.refusals.claimed(*try.Refusal, t.order)
@@ -28,11 +28,11 @@ func (t *trade) claimed(try bourse.ClaimTry) {
 	}
 }
 
-// claimRequest returns the claim with the current decision, which the worker records. The rounds are copied because this
-// trade continues to change them.
+// claimRequest returns the claim that is sent to a worker. It contains the current decision, which
+// the worker records. The rounds are copied, because this trade will change them.
 func (t *trade) claimRequest() *bourse.Claim {
 	t.claim.Order, t.claim.AppKeys = *t.order, t.order.AppKeys
-	if t.order.Kind() == bourse.KindTask { // the worker records the outcome, and this exchange the decision
+	if t.order.Kind() == bourse.KindTask { // the worker records only the outcome of a task
 		return &t.claim
 	}
 	t.claim.Decision = t.decision
@@ -40,7 +40,7 @@ func (t *trade) claimRequest() *bourse.Claim {
 	return &t.claim
 }
 
-// finish completes the decision with the order's outcome.
+// finish completes the decision with the outcome of the order.
 func (t *trade) finish(fill *bourse.Fill, err error) {
 	d := &t.decision
 	d.Times.Total = time.Since(d.At)

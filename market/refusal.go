@@ -10,22 +10,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tally counts an order's refusals, including those beyond the number that is recorded.
+// tally counts the refusals of an order. It also counts those that are not recorded because there
+// are too many.
 type tally struct {
 	kinds []kind
-	name  *bourse.Refusal // the first refusal because the machine's name is taken
-	end   *bourse.Refusal // the first refused claim that every other worker would refuse too
+	name  *bourse.Refusal // the first refusal because the app already has a machine with the name
+	end   *bourse.Refusal // the first refusal of a claim that would be the same for every other worker
 }
 
-// kind groups the refusals with the same reason and resource.
+// kind contains the refusals with the same reason and the same resource.
 type kind struct {
 	reason bourse.RefusalReason
-	about  string         // the resource or label
-	count  int            // of refusals
-	best   bourse.Refusal // for a resource, the one with the most free; otherwise the first
+	about  string         // the resource or label; "": none
+	count  int            // number of refusals
+	best   bourse.Refusal // for a resource, the refusal with the most free capacity; otherwise the first one
 }
 
-// maxKinds is the maximum number of kinds in a tally, whatever workers send.
+// maxKinds is the maximum number of kinds in a tally, whatever refusals workers send.
 const maxKinds = 32
 
 func (t *tally) add(r bourse.Refusal) {
@@ -51,8 +52,9 @@ func (t *tally) count(r bourse.Refusal) {
 	}
 }
 
-// claimed adds the refusal of a claim. A worker that has tried knows more than one that was only asked: if the image
-// or the program does not exist, no other worker will find it.
+// claimed adds the refusal of a claim. A worker that was claimed knows more than one that was only
+// asked. If it reports that the image or the program does not exist, no other worker will find it
+// either.
 func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
 	t.add(r)
 	if t.end == nil && (r.Reason == bourse.RefusedNoImage || r.Reason == bourse.RefusedProgram && order.Config.ImageKind() == bourse.RegistryImage) {
@@ -60,8 +62,8 @@ func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
 	}
 }
 
-// final returns the error of a refusal that applies to all workers, or nil. A machine's name is unique in its app, so
-// no other worker may use it either.
+// final returns an error if one of the refusals applies to all workers, and otherwise nil. A
+// machine's name is such a case, because it must be unique in the app.
 func (t *tally) final(order *bourse.Order) error {
 	switch {
 	case t.name != nil:
@@ -74,7 +76,7 @@ func (t *tally) final(order *bourse.Order) error {
 	return nil
 }
 
-// err returns the error of an order that no worker filled.
+// err returns the error for an order that no worker has filled.
 func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 	const insufficient = "insufficient resources available to fulfill request: "
 	known := 0
@@ -100,14 +102,14 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 	case !t.anyAnswer():
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker answered%s", t.summary(rounds))
 	case slices.ContainsFunc(kinds, func(k kind) bool { return k.unanswered() }):
-		// A worker that did not answer may have room, so the code is not insufficient_capacity.
+		// A worker that did not answer may have capacity, so the code is not insufficient_capacity.
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker that answered can fulfill the request, and not all answered%s", t.summary(rounds))
 	case kinds[0].reason == bourse.RefusedRegistry:
 		return bourse.Errorf(bourse.CodeUnavailable, "%s%s", cut(kinds[0].best.Detail, maxDetail), t.besides(kinds[0], rounds))
 	case kinds[0].reason == bourse.RefusedProgram && len(kinds) == 1:
 		return bourse.Errorf(bourse.CodeInvalid, "%s%s", cut(kinds[0].best.Detail, maxDetail), t.besides(kinds[0], rounds))
 	case kinds[0].reason == bourse.RefusedResource:
-		// Clients of the Machines API match on this phrase.
+		// Clients of the Machines API search for this phrase.
 		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"could not reserve resource for %s: insufficient %s available to fulfill request%s",
 			kindName(order), resourceName(kinds[0].about), t.summary(rounds))
 	}
@@ -115,24 +117,25 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 }
 
 func kindName(order *bourse.Order) string {
-	if order.Kind() == bourse.KindHold { // a machine will take it
+	if order.Kind() == bourse.KindHold { // the capacity is meant for a machine
 		return string(bourse.KindMachine)
 	}
 	return string(order.Kind())
 }
 
-// anyAnswer reports whether any worker itself refused.
+// anyAnswer reports whether any worker has answered with a refusal of its own.
 func (t *tally) anyAnswer() bool {
 	return slices.ContainsFunc(t.kinds, func(k kind) bool { return !k.unanswered() })
 }
 
-// unanswered reports whether k says nothing about the order itself.
+// unanswered reports whether the refusals mean only that workers did not answer.
 func (k *kind) unanswered() bool {
 	return k.reason == bourse.RefusedNoAnswer || k.reason == bourse.RefusedLost
 }
 
-// sorted returns the kinds, most useful first: shortages of a resource, then other refusals, then silence. Within a
-// class, the most frequent kinds come first, then the resources that people check first.
+// sorted returns the kinds, most useful first: problems with a registry, shortages of resources,
+// other refusals, and last missing answers. Within each of these classes, more frequent kinds come
+// first. Among equally frequent ones, those about the resources that people check first come first.
 func (t *tally) sorted() []kind {
 	out := slices.Clone(t.kinds)
 	slices.SortStableFunc(out, func(a, b kind) int {
@@ -146,10 +149,10 @@ func (t *tally) sorted() []kind {
 	return out
 }
 
-// class returns the rank of k's reason, 0 for the most useful.
+// class returns the class of k in the order that sorted uses. 0 is the most useful class.
 func (k *kind) class() int {
 	switch {
-	case k.reason == bourse.RefusedRegistry: // a worker had room and tried
+	case k.reason == bourse.RefusedRegistry: // a worker had capacity and tried to pull the image
 		return 0
 	case k.reason == bourse.RefusedResource:
 		return 1
@@ -167,7 +170,7 @@ func familiarity(resource string) int {
 	return i
 }
 
-// resourceName returns the Machines API's name of a resource.
+// resourceName returns the name that the Machines API has for a resource.
 func resourceName(resource string) string {
 	switch r := bourse.Resource(resource); {
 	case r == bourse.ResourceCPU:
@@ -180,16 +183,17 @@ func resourceName(resource string) string {
 	return resource
 }
 
-// Limits of a message.
+// Limits for a message.
 const (
-	maxShown  = 6   // kinds, and rounds
-	maxReason = 160 // bytes of a worker's message
+	maxShown  = 6   // number of kinds, and of rounds
+	maxReason = 160 // length of a worker's message, in bytes
 )
 
-// summary lists in parentheses which workers were asked and why they refused. It is empty if none was asked.
+// summary returns a text in parentheses that tells which workers were asked and why they refused.
+// If no worker was asked, it returns "".
 func (t *tally) summary(rounds []bourse.Round) string { return summary(rounds, t.sorted()) }
 
-// besides returns the summary without the kind told, which the message already contains.
+// besides is like summary, but omits the kind told, which the message already contains.
 func (t *tally) besides(told kind, rounds []bourse.Round) string {
 	return summary(rounds, slices.DeleteFunc(t.sorted(), func(k kind) bool { return k.reason == told.reason && k.about == told.about }))
 }
@@ -227,7 +231,7 @@ func more(parts []string, n int) []string {
 	return append(parts, fmt.Sprintf("and %d more", n))
 }
 
-// String describes k in a few words and names one of its workers.
+// String describes the refusals in a few words, and names one of the workers.
 func (k *kind) String() string {
 	switch k.reason {
 	case bourse.RefusedResource:
@@ -242,7 +246,7 @@ func (k *kind) String() string {
 	}
 }
 
-// detail returns the worker's own message.
+// detail returns the message of a worker.
 func (k *kind) detail() string {
 	s := ""
 	switch {
@@ -284,7 +288,7 @@ func join(choice bourse.Choice) string {
 	return b.String()
 }
 
-// cut shortens s to at most n bytes of valid UTF-8.
+// cut shortens s to at most n bytes, and appends an ellipsis if it does. The result is valid UTF-8.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return strings.ToValidUTF8(s, "")

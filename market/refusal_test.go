@@ -12,8 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// TestInvariant10NoIsAnAnswer: a refusal takes one round, is recorded with
-// worker, resource, wanted and free, and its message says what was short.
+// TestInvariant10NoIsAnAnswer checks that a refusal takes only one round, and is recorded with the
+// worker, the resource, and the wanted and free amounts. The message must tell which resource was
+// short.
 func TestInvariant10NoIsAnAnswer(t *testing.T) {
 	const phrase = "insufficient resources available to fulfill request: could not reserve resource for machine: insufficient %s available to fulfill request"
 	amounts := func(cpu, memory, gpus int64) bourse.Amounts {
@@ -136,8 +137,9 @@ func TestSilenceIsUnavailable(t *testing.T) {
 	}
 }
 
-// One silent worker does not hide the answers of the others, but it may have what they
-// lack: the order is not refused as insufficient.
+// TestSilentWorkerIsMentioned checks that a worker that does not answer does not hide the answers
+// of the other workers. It may have the capacity that they lack, so the order is not refused as
+// insufficient.
 func TestSilentWorkerIsMentioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(3, bourse.Amounts{{Resource: "cpu", Amount: 9000}, {Resource: "memory", Amount: 1}})
@@ -157,8 +159,8 @@ func TestSilentWorkerIsMentioned(t *testing.T) {
 	})
 }
 
-// A busy worker is passed over, and is no reason to cancel the
-// order there or to report that there is no capacity.
+// TestBusyWorkerIsNotInsufficient checks that a worker that is overloaded is skipped. The order is
+// not canceled there, and the error does not report a lack of capacity.
 func TestBusyWorkerIsNotInsufficient(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		c := floor(n, room(5))
@@ -180,7 +182,8 @@ func TestBusyWorkerIsNotInsufficient(t *testing.T) {
 	}
 }
 
-// A machine's name is one in its app: a worker that has it ends the order.
+// TestTakenNameEndsTheOrder checks that a worker that already has a machine with the order's name
+// ends the order, because the name must be unique in the app.
 func TestTakenNameEndsTheOrder(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		c := floor(n, room(5))
@@ -200,8 +203,8 @@ func TestTakenNameEndsTheOrder(t *testing.T) {
 	}
 }
 
-// However many workers send however much, the record and the message stay
-// small, and count them all.
+// TestRecordIsBounded checks that the decision and the message stay small, however many workers
+// send long refusals, and that all refusals are counted.
 func TestRecordIsBounded(t *testing.T) {
 	c := floor(300, room(0))
 	for i := range 300 {

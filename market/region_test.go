@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestInvariant3RegionIsLaw: the directory is wrong about the regions of
-// workers, and some workers lie about theirs. Machines are in the regions that
-// their orders name all the same, and in the first choice that has capacity.
+// TestInvariant3RegionIsLaw uses a directory that is wrong about the regions of some workers, and
+// workers that lie about their regions. Machines must still be in the regions that their orders
+// name, and in the first choice that has capacity.
 func TestInvariant3RegionIsLaw(t *testing.T) {
 	all := []bourse.Region{"gru", "mad", "nrt"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -38,7 +38,7 @@ func TestInvariant3RegionIsLaw(t *testing.T) {
 		o.Named = rapid.Bool().Draw(t, "named")
 		a := place(t.Context(), broker(c, nil), o)
 
-		want := bourse.Region("") // the first choice with capacity on a worker that the directory has right
+		want := bourse.Region("") // the first choice that has capacity on a worker whose region is right in the directory
 		for _, choice := range o.Regions {
 			if slices.ContainsFunc(specs, func(s Spec) bool {
 				return s.Region == choice[0] && s.Hint == s.Region && s.Total.Of(bourse.ResourceMemory) > 0
@@ -58,7 +58,8 @@ func TestInvariant3RegionIsLaw(t *testing.T) {
 	})
 }
 
-// A worker may even fill an order outside its regions; it is undone.
+// TestFillOutsideTheRegionIsUndone checks that, if a worker fills an order outside of the order's
+// regions, the fill is undone.
 func TestFillOutsideTheRegionIsUndone(t *testing.T) {
 	c := newCluster(
 		Spec{ID: "a", Region: "gru", Total: room(1)},

@@ -10,19 +10,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Reserve fills all of the orders or none. They must be orders for capacity of one reservation, validated and
-// normalized. The first order's deadline applies to the whole, up to half of the holds' TTL, so that the first hold
-// still exists when the last one is created. The returned holds have the index of their orders. The errors are those
-// of Place, and the decision is that of the order that was not filled.
+// Reserve fills either all of the orders or none. The orders must request capacity for the same
+// reservation, and must have been validated and normalized. The deadline of the first order applies
+// to all of them together. It is limited to half of the holds' TTL, so that the first hold still
+// exists when the last one is created. The returned holds are in the order of orders. The errors
+// are those of Place. The decision is about the order that was not filled.
 //
-// The orders are placed one after the other like any other order, larger ones first. If one is not filled, all holds
-// are released by the same cancellations as for orders (see claim.go). If a cancellation cannot be delivered, its
-// worker finds it in the CancellationStore, and the hold expires in any case.
+// The orders are placed one after the other, larger ones first, in the same way as any other order.
+// If one of them is not filled, Reserve releases all holds by canceling their orders (see
+// claim.go). If a cancellation cannot be delivered, the worker finds it in the CancellationStore.
+// The hold also expires in any case.
 //
-// If the caller chose the reservation's key, Reserve continues even after the caller has left, and a repetition finds
-// the holds (see once.go). After a refusal the key cannot be used again: its workers refuse it. Two brokers that
-// receive one key at the same moment create one set of holds. If one of them fails, it releases the holds of both,
-// and the other's caller may receive holds that no longer exist.
+// If the caller chose the key of the reservation, Reserve continues even after the caller has left,
+// and a repetition finds the holds (see once.go). After a refusal, the key cannot be used again,
+// because its workers refuse it. If two brokers receive the same key at the same moment, they
+// create one set of holds. If one of them fails, it releases the holds of both, and the caller of
+// the other broker may receive holds that no longer exist.
 func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	began, first := time.Now(), &orders[0]
 	if err := ctx.Err(); err != nil {
@@ -45,7 +48,7 @@ func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse
 		return f.holds, f.decision, f.err
 	}
 	defer x.inflight.finish(f)
-	// The only fields that cancelAll and reserve need: the id to cancel by and the deadline.
+	// cancelAll and reserve need only the ID that is canceled, and the deadline.
 	t := &trade{x: x, order: &bourse.Order{ID: all}, deadline: began.Add(within)}
 	f.holds, f.decision, f.err = t.reserve(work, orders)
 	return f.holds, f.decision, f.err
@@ -71,8 +74,8 @@ func (t *trade) reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Ho
 	return holds, bourse.Decision{}, nil
 }
 
-// largestFirst returns the indexes in which to place orders: a small order must not take the only place where a large
-// one fits.
+// largestFirst returns the indexes of orders in the order in which they must be placed. Large
+// orders come first, because a small order must not take the only place in which a large one fits.
 func largestFirst(orders []bourse.Order) []int {
 	index := make([]int, len(orders))
 	for i := range index {
@@ -85,8 +88,9 @@ func largestFirst(orders []bourse.Order) []int {
 	return index
 }
 
-// holders returns each worker that has a hold, as the directory knows it now. A worker that the directory no longer
-// knows is named by its id only; it finds the cancellation in the CancellationStore.
+// holders returns the workers that have holds, as the directory knows them now. If the directory no
+// longer knows a worker, the result contains only its ID; the worker then finds the cancellation in
+// the CancellationStore.
 func (t *trade) holders(holds []bourse.Hold) []*bourse.Member {
 	var out []*bourse.Member
 	for i := range holds {
@@ -109,14 +113,14 @@ func (x *Exchange) member(id bourse.WorkerID, stands bourse.Region) *bourse.Memb
 	return &bourse.Member{ID: id, Role: bourse.RoleWorker, Region: stands}
 }
 
-// reserved reports whether m may hold capacity for the order's reservation. It is true for every worker if the order
-// has none.
+// reserved reports whether m may have capacity for the order's reservation. If the order has no
+// reservation, it returns true for every worker.
 func reserved(order *bourse.Order, m *bourse.Member) bool {
 	return order.Reservation == "" || slices.Contains(order.Reservation.Workers(), m.Tag)
 }
 
-// heldFirst moves the workers that hold everything that the order takes to the front, in their order. Free capacity
-// is for other orders.
+// heldFirst moves to the front the workers whose holds cover everything that the order takes. Free
+// capacity should be left for other orders. The sort is stable.
 func heldFirst(ranked []Ranked, quotes []bourse.Quote) {
 	slices.SortStableFunc(ranked, func(a, b Ranked) int {
 		switch x, y := quotes[a.Quote].Held, quotes[b.Quote].Held; {

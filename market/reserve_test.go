@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// batch makes the orders of a reservation, one per size in MiB.
+// batch returns the orders of a reservation, one for each size in MiB.
 func batch(key bourse.ReservationKey, named bool, sizes ...bourse.MiB) []bourse.Order {
 	orders := make([]bourse.Order, len(sizes))
 	for i, size := range sizes {
@@ -57,7 +57,7 @@ func TestReserveHoldsAll(t *testing.T) {
 	}
 }
 
-// All or nothing: one worker is short, and nothing stays held.
+// TestReserveIsAllOrNothing checks that, if one worker lacks capacity, nothing stays held.
 func TestReserveIsAllOrNothing(t *testing.T) {
 	c := floor(2, room(2))
 	x := broker(c, nil)
@@ -74,7 +74,8 @@ func TestReserveIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// A small order does not take the only place where a large one fits.
+// TestReserveBeginsWithTheLargest checks that a small order does not take the only place in which a
+// large one fits.
 func TestReserveBeginsWithTheLargest(t *testing.T) {
 	c := newCluster(
 		Spec{ID: "large", Region: "gru", Total: room(4)},
@@ -88,8 +89,8 @@ func TestReserveBeginsWithTheLargest(t *testing.T) {
 	}
 }
 
-// A repetition, with the same broker or another, at the same time or later,
-// finds the same holds and makes no more.
+// TestReserveOnce checks that a repetition, through the same broker or another one, at the same
+// time or later, finds the same holds and creates no others.
 func TestReserveOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(4, room(4))
@@ -100,7 +101,7 @@ func TestReserveOnce(t *testing.T) {
 		for i := range got {
 			wg.Go(func() {
 				via := x
-				if i >= 4 { // later
+				if i >= 4 { // the last repetitions are made later
 					time.Sleep(time.Minute)
 					via = y
 				}
@@ -125,8 +126,9 @@ func TestReserveOnce(t *testing.T) {
 	})
 }
 
-// A caller who leaves: what he cannot name is released; what he can is there
-// when he is back.
+// TestReserveWhenTheCallerLeaves checks what happens to the holds if the caller leaves. They are
+// released if the caller does not know the reservation's key. If the caller has chosen the key, a
+// repetition finds the holds.
 func TestReserveWhenTheCallerLeaves(t *testing.T) {
 	for named, want := range map[bool]int64{false: 0, true: 3 * 256} {
 		synctest.Test(t, func(t *testing.T) {
@@ -159,8 +161,9 @@ func TestReserveWhenTheCallerLeaves(t *testing.T) {
 	}
 }
 
-// With any faults of the network: a caller that succeeds has all holds, one that fails
-// none once what was lost is delivered, and every caller is answered in time.
+// TestReserveInABadNetwork makes the network have arbitrary faults. A caller that succeeds must
+// have all holds. If it fails, there must be none once the lost messages have been delivered. Every
+// caller must be answered in time.
 func TestReserveInABadNetwork(t *testing.T) {
 	yes, no := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -197,9 +200,9 @@ func TestReserveInABadNetwork(t *testing.T) {
 	t.Logf("%d were told yes, %d no", yes, no)
 }
 
-// A worker that the release of a hold did not reach finds it in the
-// view, even if the broker has ended. Until it has, a repetition does not
-// count that hold.
+// TestAReleaseThatWasNotDelivered checks that a worker that did not receive the release of a hold
+// finds it in the view, even if the broker has ended. Until then, a repetition does not count that
+// hold.
 func TestAReleaseThatWasNotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -227,10 +230,10 @@ func TestAReleaseThatWasNotDelivered(t *testing.T) {
 	})
 }
 
-// A machine that names a reservation goes to a worker that holds for it, and
-// first to one that holds enough.
+// TestPlaceFromAReservation checks that an order that names a reservation goes only to workers that
+// have holds for it.
 func TestPlaceFromAReservation(t *testing.T) {
-	c := floor(40, room(2)) // enough for a sample to be taken
+	c := floor(40, room(2)) // so many workers that normally a sample would be asked
 	x := broker(c, nil)
 	key := bourse.NewReservationKey()
 	holds, _, err := x.Reserve(t.Context(), batch(key, false, 512))
@@ -240,7 +243,7 @@ func TestPlaceFromAReservation(t *testing.T) {
 	o := order("gru")
 	o.Reservation = key.At([]bourse.WorkerTag{holds[0].Tag, 0xffffff})
 	a := place(t.Context(), x, o)
-	if a.err == nil { // this floor's workers have no machines take from holds: it is full
+	if a.err == nil { // the fake workers do not let machines use holds, so the claimed worker is full
 		t.Fatalf("filled by %s", a.fill.Machine.Worker)
 	}
 	if asked := a.decision.Rounds[0]; asked.Candidates != 1 || asked.Claims[0].Worker != holds[0].Worker {
@@ -265,11 +268,12 @@ func TestPlaceFromAReservation(t *testing.T) {
 	}
 }
 
-// Two choices, a reservation of workers in both, and in none: only those are
-// asked, each in its choice.
+// TestReservationsNarrowEachChoice checks that only the workers of the reservation are asked, each
+// of them in its own choice. The reservation has workers in both choices, in one of them, or in
+// none.
 func TestReservationsNarrowEachChoice(t *testing.T) {
 	c := newCluster(
-		Spec{ID: "a", Region: "gru", Total: room(2)}, // tag 1, and so on
+		Spec{ID: "a", Region: "gru", Total: room(2)}, // its tag is 1, that of the next worker 2, and so on
 		Spec{ID: "b", Region: "gru", Total: room(2)},
 		Spec{ID: "c", Region: "mad", Total: room(2)},
 		Spec{ID: "d", Region: "nrt", Total: room(2)},
@@ -293,8 +297,8 @@ func TestReservationsNarrowEachChoice(t *testing.T) {
 	}
 }
 
-// A worker that answers a reserve with a machine, or with another's hold, is
-// not believed, and what it has is undone.
+// TestReserveDoesNotBelieveNonsense checks that a worker is not believed that answers with a
+// machine, or with a hold for another order. What it has recorded must be undone.
 func TestReserveDoesNotBelieveNonsense(t *testing.T) {
 	for name, lie := range map[string]func(*bourse.Fill){
 		"a machine": func(f *bourse.Fill) {

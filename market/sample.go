@@ -6,10 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// sample moves d random members to the front, each at most once; the rest follows. For each place it draws two
-// members and takes the one with the better hint: the power of two choices (Mitzenmacher 2001), which keeps brokers
-// with the same stale hint from all asking the same workers. If d is greater than the number of members, all are
-// taken.
+// sample moves d random members to the front, each at most once, followed by the remaining members.
+// For each place it draws two members and takes the one with the better hint (the power of two
+// choices, Mitzenmacher 2001). This keeps brokers that have the same outdated hint from all asking
+// the same workers. If there are fewer than d members, it takes all of them.
 func sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand) {
 	for i := range min(d, len(members)-1) {
 		a, b := i+rng.IntN(len(members)-i), i+rng.IntN(len(members)-i)
@@ -20,7 +20,8 @@ func sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand
 	}
 }
 
-// room rates the hint: 2 if everything needed is free, 1 if that is unknown, 0 if something is short.
+// room rates a hint: 2 if everything that is needed is free, 1 if that is unknown, and 0 if some
+// resource is short.
 func room(free, needs bourse.Amounts) int {
 	if len(free) == 0 {
 		return 1
@@ -33,8 +34,8 @@ func room(free, needs bourse.Amounts) int {
 	return 2
 }
 
-// needs returns the amounts that an order takes from a worker, as far as a hint can contain them. CPU is omitted,
-// because the amount depends on the worker's overcommit.
+// needs returns the amounts that an order takes from a worker, as far as a hint contains them. It
+// omits the CPU, because that amount depends on the worker's overcommit.
 func needs(order *bourse.Order) bourse.Amounts {
 	var out bourse.Amounts
 	if v := order.Volume; v != nil {

@@ -19,8 +19,8 @@ func members(n int) []bourse.Member {
 	return out
 }
 
-// A sample and the rest are all members, each once, so that widening asks
-// every member and none twice.
+// TestSampleLosesAndRepeatsNobody checks that the sample and the rest together contain each member
+// once. If the rest is asked after the sample, every member is asked, and none is asked twice.
 func TestSampleLosesAndRepeatsNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := members(rapid.IntRange(0, 50).Draw(t, "members"))
@@ -42,7 +42,8 @@ func TestSampleLosesAndRepeatsNobody(t *testing.T) {
 	})
 }
 
-// Every member is drawn now and then, and those with capacity more often.
+// TestSampleLeansOnTheHint checks that every member is drawn occasionally, and that members with
+// capacity are drawn more often.
 func TestSampleLeansOnTheHint(t *testing.T) {
 	need := bourse.Amounts{{Resource: bourse.ResourceMemory, Amount: 256}}
 	drawn := map[bool]int{}
@@ -62,7 +63,7 @@ func TestSampleLeansOnTheHint(t *testing.T) {
 	if len(each) != 40 {
 		t.Errorf("%d of 40 were ever drawn", len(each))
 	}
-	// Of two draws the better is taken: three quarters have capacity.
+	// The better one of two members is taken, so three quarters of those taken have capacity.
 	if share := float64(drawn[true]) / 8000; share < 0.7 || share > 0.8 {
 		t.Errorf("%.2f of the drawn have room, want about 0.75", share)
 	}

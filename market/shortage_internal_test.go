@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The message of an order that no worker fills names every resource that is short
-// anywhere, however few of them a worker puts first.
+// TestTheMessageNamesEveryShortage checks that the message of an order that no worker fills names
+// every resource that is short on any worker, even if no refusal names it first.
 func TestTheMessageNamesEveryShortage(t *testing.T) {
 	var refusals tally
 	for _, worker := range []bourse.WorkerID{"a", "b"} {
@@ -24,7 +24,7 @@ func TestTheMessageNamesEveryShortage(t *testing.T) {
 			t.Errorf("%v does not say %q", err, want)
 		}
 	}
-	// A worker that names a thousand is cut short.
+	// If a worker names a thousand resources, the list is shortened.
 	long := sanitize(&bourse.Refusal{Also: make([]bourse.Shortage, 1000)}, &bourse.Member{ID: "a", Region: "gru"})
 	if len(long.Also) != maxAlso {
 		t.Errorf("%d are kept, want %d", len(long.Also), maxAlso)

@@ -9,23 +9,27 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A task differs from a machine in that it cannot be undone: a machine that was started twice can be destroyed, but
-// work that was done twice is done. So a claim of a task with an unknown outcome ends the order. No other worker is
-// claimed, and a repetition with the same id returns the outcome. Nor is the task canceled: a running worker has seen
-// the connection break and stops the task itself, and a worker whose daemon was restarted continues a program that is
+// Unlike a machine, a task cannot be undone. A machine that was started twice can be destroyed, but
+// work that was done twice stays done. If the outcome of a claim of a task is unknown, the order
+// therefore ends. No other worker is claimed, and a repetition with the same ID returns the
+// outcome. The task is not canceled either: a worker that is running notices the broken connection
+// and stops the task itself, and a worker whose daemon was restarted continues a program that is
 // still running.
 
-// errUnknownTask returns the error of a task that a worker may have started. If the caller chose the order's id, a
-// repetition may even overtake the claim: both go to one worker (sortByHash), which runs the task once. One case
-// remains open: a claim whose connection was lost is still in progress when a repetition has asked all workers, and
-// the repetition is then claimed at another worker, because the broker chose the id or because the first worker
-// refuses at that moment.
+// errUnknownTask returns the error for a task that a worker may have started. If the caller chose
+// the order's ID, a repetition may even overtake the claim: both go to the same worker (see
+// sortByHash), which runs the task once.
+//
+// One problem remains. A claim whose connection was lost may still be in progress when a repetition
+// has asked all workers. The repetition may then be claimed on another worker, either because the
+// broker chose the ID, or because the first worker refuses at that moment.
 func errUnknownTask(order *bourse.Order, at *bourse.Member) error {
 	return bourse.Errorf(bourse.CodeTimeout,
 		"the answer of worker %s was lost; it may have started the task: repeat it with order id %s to learn the outcome", at.ID, order.ID)
 }
 
-// rejoin repeats the claim of a task at the worker that has it. The worker answers with the task's outcome.
+// rejoin repeats the claim of a task on the worker that already has the task. The worker answers
+// with the task's outcome.
 func (t *trade) rejoin(ctx context.Context, members []bourse.Member, has *bourse.Fill) (*bourse.Fill, error) {
 	i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == has.Sale().Worker })
 	if fill := t.claimBatch(ctx, []*bourse.Member{&members[i]}, false); fill != nil {
@@ -38,8 +42,9 @@ func (t *trade) rejoin(ctx context.Context, members []bourse.Member, has *bourse
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s has order %s but did not return its outcome: repeat it", members[i].ID, t.order.ID)
 }
 
-// sortByHash sorts ranked quotes by a hash of the order's id and the worker's (rendezvous hashing). Brokers that receive
-// a task at the same moment then claim it at the same worker, which runs it once.
+// sortByHash sorts the ranked quotes by a hash of the order's ID and the worker's ID (rendezvous
+// hashing). If several brokers receive the same task at the same moment, they claim it on the same
+// worker, which runs it once.
 func sortByHash(order bourse.OrderID, quotes []bourse.Quote, ranked []Ranked) {
 	weight := func(r Ranked) uint64 {
 		h := fnv.New64a()

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// task makes an order for work in gru, of the task "inc".
+// task returns an order in gru for a task called inc.
 func task() bourse.Order {
 	return bourse.Order{
 		ID: bourse.NewOrderID(), App: bourse.App{Name: "shop"}, Regions: []bourse.Choice{{"gru"}},
@@ -21,7 +21,8 @@ func task() bourse.Order {
 	}
 }
 
-// shops are n workers in gru, of which the first two have places for a task.
+// shops returns a cluster of n workers in gru. The first two of them have the given number of
+// places for a task.
 func shops(n int, places int64) *Cluster {
 	c := make([]Spec, n)
 	for i := range c {
@@ -33,8 +34,9 @@ func shops(n int, places int64) *Cluster {
 	return newCluster(c...)
 }
 
-// A task like the last is claimed at once, however many came before: what it
-// takes is back when it is answered. Workers that do not serve it are left out.
+// TestATaskIsNotAskedAbout checks that a task like an earlier one is claimed without asking,
+// however many there were: when a task is answered, its resources are free again. Workers that do
+// not serve the task are not claimed.
 func TestATaskIsNotAskedAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := shops(4, 2)
@@ -51,7 +53,8 @@ func TestATaskIsNotAskedAbout(t *testing.T) {
 	})
 }
 
-// The payload is sent only to the worker that is claimed, and the decision does not have it.
+// TestThePayloadTravelsOnce checks that the payload is sent only to the worker that is claimed, and
+// that the decision does not contain it.
 func TestThePayloadTravelsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := shops(2, 2)
@@ -64,8 +67,8 @@ func TestThePayloadTravelsOnce(t *testing.T) {
 	})
 }
 
-// Invariant 7 of tasks: a claim without an answer ends the order, even if elsewhere
-// there is capacity, and a repetition returns what became of it.
+// TestInvariant7ATaskIsNotBegunTwice checks that a claim without an answer ends the order of a
+// task, even if another worker has capacity. A repetition returns the outcome.
 func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 	for name, fault := range map[string]Fault{
 		"the answer is lost":  {LoseReply: true, Reset: true},
@@ -92,7 +95,7 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 						t.Errorf("%d claims in %s", claims, a.took)
 					}
 					c.Break(nil)
-					if !named { // see errUnknownTask: only the caller's own id is always claimed at one worker
+					if !named { // see errUnknownTask: the repetition may go to another worker
 						c.Quiet()
 					}
 					o.Named = true
@@ -110,7 +113,8 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 	}
 }
 
-// A worker that does not answer may have begun an order of the caller's own id.
+// TestATaskIsNotBegunBehindASilentWorker checks that a task is not started if its ID was chosen by
+// the caller and a worker that does not answer may already have started it.
 func TestATaskIsNotBegunBehindASilentWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := shops(3, 2)
@@ -126,7 +130,8 @@ func TestATaskIsNotBegunBehindASilentWorker(t *testing.T) {
 	})
 }
 
-// Two brokers are brought one order at once: they claim it at one worker.
+// TestTwoBrokersRunATaskOnce checks that two brokers that receive the same order at the same time
+// claim it on the same worker.
 func TestTwoBrokersRunATaskOnce(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -153,7 +158,8 @@ func TestTwoBrokersRunATaskOnce(t *testing.T) {
 	}
 }
 
-// No worker serves it, or none has a place: the error names each refusal.
+// TestNobodyTakesATask checks the error if no worker serves a task, or if none has a place for it.
+// The error must contain each refusal.
 func TestNobodyTakesATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := shops(3, 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// trade is one order being placed or quoted. One goroutine works on it.
+// trade is one order that is being placed or quoted. Only one goroutine uses it.
 type trade struct {
 	x         *Exchange
 	order     *bourse.Order
@@ -22,13 +22,13 @@ type trade struct {
 
 	decision bourse.Decision
 	refusals tally
-	canceled []bourse.WorkerID              // where the order was or will be canceled
-	unknown  error                          // set if a worker may have started the task or filled the order: no other worker may
-	claim    bourse.Claim                   // sent to workers; set by the first claim
-	at       *atomic.Pointer[bourse.Member] // where to store the worker being claimed; may be nil
+	canceled []bourse.WorkerID              // workers on which the order was or will be canceled
+	unknown  error                          // set if a worker may have filled the order, so that no other worker may
+	claim    bourse.Claim                   // the claim that is sent to workers; set by the first claim
+	at       *atomic.Pointer[bourse.Member] // receives the worker that is being claimed; may be nil
 
-	since uint64 // the last choice when its quotes were requested; see recentPicks
-	pick  *pick  // its own choice; nil before it is ranked, and if its kind is not spread
+	since uint64 // number of the latest choice when the quotes were requested; see recentPicks
+	pick  *pick  // the choice of this order; nil before the ranking, and for kinds of orders that are not spread
 }
 
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
@@ -38,8 +38,8 @@ func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 	}
 }
 
-// place returns a fill or an error, and both nil only if quoteOnly is set. ctx ends when the caller leaves or the
-// soft deadline passes.
+// place returns a fill or an error. Only if quoteOnly is set, both may be nil. ctx ends when the
+// caller leaves or the soft deadline passes.
 func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	try := t.eachChoice
 	if t.order.Named {
@@ -58,10 +58,10 @@ func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	return nil, t.errNoWorker()
 }
 
-// errQuoted ends a trade that only wanted a quote.
+// errQuoted ends a trade from which only a quote was wanted.
 var errQuoted = errors.New("quoted")
 
-// eachChoice tries the choices in the caller's order of preference (invariant 3).
+// eachChoice tries the choices of regions in the caller's order of preference (invariant 3).
 func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 	for _, choice := range t.order.Regions {
 		if fill, err := t.choice(ctx, choice); fill != nil || err != nil {
@@ -71,11 +71,11 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 	return nil, nil
 }
 
-// choice asks all candidates of a choice. If there are many, it asks a sample, and the rest only if all of the sample
-// refused.
+// choice tries to fill the order on the candidates of one choice. If there are many, it asks only a
+// sample of them at first. It asks the rest only if all workers in the sample have refused.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
 	members, _ := candidates(t.order, t.x.cfg.Directory.Candidates, choice)
-	if len(t.canceled) > 0 { // the hint may have changed and list a worker again, which must not fill the order
+	if len(t.canceled) > 0 { // the hint may have changed and may list such a worker again, but it must not fill the order
 		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.canceled, m.ID) })
 	}
 	known := len(members)
@@ -96,8 +96,9 @@ func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill,
 	return nil, nil
 }
 
-// round claims the order among members, all of one choice: at the best one by cached quotes, or otherwise at the
-// willing ones in rank order.
+// round claims the order on members, which all belong to the same choice. It first tries the best
+// one according to cached quotes. After that, it requests quotes and tries the willing members,
+// best first.
 func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, error) {
 	if err := t.ended(ctx); err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 	if fill != nil {
 		return fill, nil
 	}
-	if err := t.ended(ctx); err != nil { // a claim may have taken a long time
+	if err := t.ended(ctx); err != nil { // the claim may have taken a long time
 		return nil, err
 	}
 	round.Asked = len(members)
@@ -115,8 +116,8 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 		return nil, nil
 	}
 	if len(members) == 1 && !t.quoteOnly && !t.asksAboutImage() {
-		// There is nothing to choose, and a claim is checked against the ledger anyway: a quote would cost a round
-		// trip without changing the result.
+		// There is nothing to choose, and the worker checks a claim against its ledger anyway. A
+		// quote would cost a round trip without changing the result.
 		return t.claims(ctx, members, []Ranked{{}})
 	}
 	t.since = t.x.recentPicks.now()
@@ -129,8 +130,8 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 	return t.trade(ctx, members, quotes)
 }
 
-// trade continues with the vetted quotes of the current round, which have the same index as members: it records
-// refusals, ranks and claims.
+// trade continues with the quotes of the current round, which have been vetted and are in the order
+// of members. It records refusals, ranks the quotes, and claims.
 func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) (*bourse.Fill, error) {
 	for i := range quotes {
 		if r := quotes[i].Refusal; r != nil {
@@ -154,8 +155,9 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 	return t.claims(ctx, members, ranked)
 }
 
-// rank ranks the quotes of members, which have the same index. Workers that other orders chose since the quotes were
-// requested, or within slack before, count as having one more machine.
+// rank ranks the quotes of members, which are in the same order. A worker that was chosen by other
+// orders, after the quotes were requested or within slack before, counts as having one more machine
+// for each of them.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.x.cfg.Curves)
@@ -191,7 +193,8 @@ func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.
 	return ranked
 }
 
-// discountReplaced removes the machine that the order replaces from the machine counts by which the order is spread.
+// discountReplaced subtracts the machine that the order replaces from its worker's number of
+// machines, by which the order is spread.
 func (t *trade) discountReplaced(members []bourse.Member, quotes []bourse.Quote) {
 	former := bourse.MachineID(t.order.Config.Metadata[bourse.MetadataReplaces])
 	if former.Validate() != nil {
@@ -204,7 +207,7 @@ func (t *trade) discountReplaced(members []bourse.Member, quotes []bourse.Quote)
 	}
 }
 
-// endPick records that the order was filled at a worker, "" for none.
+// endPick records on which worker the order was filled. at is "" if it was not filled.
 func (t *trade) endPick(at bourse.WorkerID) {
 	if t.pick != nil {
 		t.x.recentPicks.end(t.pick, at)
@@ -212,8 +215,8 @@ func (t *trade) endPick(at bourse.WorkerID) {
 	}
 }
 
-// standbysLast moves to the end, in their order, the workers that run a primary of the order's standby machine: the standby
-// would be lost together with it.
+// standbysLast moves to the end the workers that run a primary machine of the order's standby,
+// because the standby would be lost together with that machine. The sort is stable.
 func standbysLast(order *bourse.Order, members []bourse.Member, ranked []Ranked) {
 	has := func(r Ranked) int {
 		if slices.ContainsFunc(order.Config.Standbys, func(id bourse.MachineID) bool { return id.Tag() == members[r.Quote].Tag }) {
@@ -224,7 +227,8 @@ func standbysLast(order *bourse.Order, members []bourse.Member, ranked []Ranked)
 	slices.SortStableFunc(ranked, func(a, b Ranked) int { return has(a) - has(b) })
 }
 
-// ended returns the error of an order whose caller has left or whose time is up.
+// ended returns an error if the order must not continue, because its caller has left, its time is
+// up, or a worker may have filled it. Otherwise it returns nil.
 func (t *trade) ended(ctx context.Context) error {
 	switch err := ctx.Err(); {
 	case t.unknown != nil && !errors.Is(err, context.Canceled):
@@ -238,7 +242,7 @@ func (t *trade) ended(ctx context.Context) error {
 	}
 }
 
-// errLeft returns the error of a call whose caller has left.
+// errLeft returns the error for a call whose caller has left.
 func errLeft(cause error) error {
 	return bourse.Errorf(bourse.CodeCanceled, "the caller left before the order was filled: %w", cause)
 }

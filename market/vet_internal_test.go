@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestVetFills shows that a quote counts as a fill only when it is one of the
-// order, and has what the order asks for; else all of it is dropped.
+// TestVetFills checks that a quote counts as a fill only if it belongs to the order and has what
+// the order asks for. Otherwise all of its contents are dropped.
 func TestVetFills(t *testing.T) {
 	const id, worker = bourse.OrderID("01JD3V7K7Y5C5ZQ7W1R2M3N4P6"), bourse.WorkerID("w1")
 	fills := map[string]func(*bourse.Quote, bourse.OrderID){

@@ -10,12 +10,12 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// seller fills orders for volumes.
+// seller is a Trader that fills orders for volumes.
 type seller struct {
 	market.Trader
 	at    time.Time
-	sold  map[bourse.WorkerID]bourse.Volume // fills known when asked
-	other bool                              // fills in another order's name
+	sold  map[bourse.WorkerID]bourse.Volume // volumes that have already filled the order, which quotes report
+	other bool                              // fills contain the ID of another order
 }
 
 func (s seller) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
@@ -69,7 +69,8 @@ func TestAVolumeOfAnotherOrderIsUndone(t *testing.T) {
 	}
 }
 
-// A repeated order finds the oldest of its volumes, and the others are undone.
+// TestARepeatedOrderFindsItsVolume checks that a repeated order finds the oldest of its volumes,
+// and that the others are undone.
 func TestARepeatedOrderFindsItsVolume(t *testing.T) {
 	c := floor(3, room(1))
 	now := time.Now()

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// watched keeps what went over a link last.
+// watched is a link that stores the latest order and claim that were sent over it.
 type watched struct {
 	*Link
 	asked   *bourse.Order
