@@ -19,37 +19,38 @@ import (
 // App is a namespace for machines.
 type App struct {
 	Name      AppName    `json:"name"`
-	ID        string     `json:"id"`             // ULID; refers to the app in machines, volumes, orders and holds
-	Life      int        `json:"life,omitempty"` // generation of the name: one more than that of the deleted app it replaces
+	ID        string     `json:"id"`             // a ULID; machines, volumes, orders and holds refer to the app by this ID
+	Life      int        `json:"life,omitempty"` // generation of the name; if the app replaces a deleted one, one more than that app's
 	Org       string     `json:"org"`
 	Network   string     `json:"network,omitempty"`
 	CreatedAt time.Time  `json:"created_at"`
-	DeletedAt *time.Time `json:"deleted_at,omitempty"` // set: a tombstone
-	// Proof is the record with a broker's signature, which makes a worker's copy
-	// trustworthy.
+	DeletedAt *time.Time `json:"deleted_at,omitempty"` // if set, the record is a tombstone
+	// Proof is the record with a broker's signature. It allows others to trust a worker's copy of
+	// the record.
 	Proof []byte `json:"proof,omitempty"`
 }
 
-// AppRef identifies the app of a record.
+// AppRef identifies the app to which a record belongs.
 type AppRef struct {
 	Name AppName
 	ID   string
 }
 
-// Ref returns the reference to the app.
+// Ref returns a reference to the app.
 func (a *App) Ref() AppRef { return AppRef{a.Name, a.ID} }
 
-// NewAppID returns a new id for an app. It is random, so nobody can create an app whose
-// id, or whose marks in order ids, equal those of another.
+// NewAppID returns a new ID for an app. It is random. Therefore nobody can create an app with the
+// ID of another app, or one whose order IDs have the same checksums as those of another app.
 func NewAppID() string {
 	var id ulid.ULID
-	_ = id.SetTime(ulid.Now()) // fails past the year 10889 only
+	_ = id.SetTime(ulid.Now()) // fails only after the year 10889
 	_, _ = rand.Read(id[6:])   // crypto/rand never fails
 	return id.String()
 }
 
-// Owns reports whether the app owns a record with an app's name and id that was created
-// at a time. A record without an id belongs to the app that had the name at that time.
+// Owns reports whether a record belongs to the app. name and id are the app's name and ID in the
+// record, and made is the time when the record was created. A record without an ID belongs to the
+// app that had the name at that time.
 func (a *App) Owns(name AppName, id string, made time.Time) bool {
 	switch {
 	case name != a.Name:
@@ -60,22 +61,22 @@ func (a *App) Owns(name AppName, id string, made time.Time) bool {
 	return a.Life == 0 || !made.Before(a.CreatedAt)
 }
 
-// OwnedBy reports whether the machine belongs to an app.
+// OwnedBy reports whether the machine belongs to app a.
 func (m *Machine) OwnedBy(a *App) bool { return a.Owns(m.App, m.AppID, m.CreatedAt) }
 
-// OwnedBy reports whether the volume belongs to an app.
+// OwnedBy reports whether the volume belongs to app a.
 func (v *Volume) OwnedBy(a *App) bool { return a.Owns(v.App, v.AppID, v.CreatedAt) }
 
-// OwnedBy reports whether the hold belongs to an app.
+// OwnedBy reports whether the hold belongs to app a.
 func (h *Hold) OwnedBy(a *App) bool { return a.Owns(h.App, h.AppID, h.CreatedAt) }
 
-// OwnedBy reports whether the decision is about an order of an app.
+// OwnedBy reports whether the decision is about an order of app a.
 func (d *Decision) OwnedBy(a *App) bool { return a.Owns(d.App, d.AppID, d.At) }
 
-// Merge merges two copies of an app's record. The later generation of the name wins, then
-// the app that was created first, then the smaller id, then the first deletion. This is a
-// total order and Merge returns its maximum, so the result does not depend on the order
-// in which copies are merged.
+// Merge merges two copies of an app's record by returning one of them. It prefers the later
+// generation of the name, then the app that was created first, then the smaller ID, then the first
+// deletion. This is a total order, and Merge returns its maximum. The result therefore does not
+// depend on the order in which copies are merged.
 func (a App) Merge(b App) App {
 	if cmp.Or(
 		cmp.Compare(b.Life, a.Life),
@@ -88,7 +89,7 @@ func (a App) Merge(b App) App {
 	return b
 }
 
-// compareDeletions compares times of deletion; nil is later than any time.
+// compareDeletions compares two times of deletion. nil is later than any time.
 func compareDeletions(a, b *time.Time) int {
 	switch {
 	case a == nil && b == nil:
@@ -101,14 +102,14 @@ func compareDeletions(a, b *time.Time) int {
 	return a.Compare(*b)
 }
 
-// DefaultAppName is the name of the app that exists without being created.
+// DefaultAppName is the name of the app that exists without having been created.
 const DefaultAppName = AppName("default")
 
-// DefaultOrg is the organization of apps that name none.
+// DefaultOrg is the organization of an app for which none is specified.
 const DefaultOrg = "personal"
 
-// DefaultApp returns the default app's record, given the previous record of its name: a
-// zero App or a tombstone. The result is the same at every server.
+// DefaultApp returns the record of the default app. before is the previous record with the app's
+// name, which is a zero App or a tombstone. The result is the same on every server.
 func DefaultApp(before App) App {
 	app := App{Name: DefaultAppName, Org: DefaultOrg, CreatedAt: time.UnixMilli(0).UTC()}
 	if before.DeletedAt != nil {
@@ -118,7 +119,7 @@ func DefaultApp(before App) App {
 	return app
 }
 
-// IDOf returns an id in the form of a ULID that is a hash of texts.
+// IDOf returns a hash of the texts, in the form of a ULID.
 func IDOf(texts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
 	var id ulid.ULID
@@ -126,18 +127,18 @@ func IDOf(texts ...string) string {
 	return id.String()
 }
 
-// AppKeys contains the keys of one app's secrets, of AppKeySize bytes each. Package seal
-// derives them from a broker's keys and decrypts values with them. A broker sends them to
-// the workers that run the app's machines.
+// AppKeys contains the keys for the secrets of one app. Each key has AppKeySize bytes. Package seal
+// derives them from a broker's keys, and decrypts values with them. A broker sends them to the
+// workers that run the app's machines.
 type AppKeys []byte
 
-// AppKeySize is the length of one key, and MaxAppKeys the largest number of keys.
+// AppKeySize is the length of a key in bytes, and MaxAppKeys the maximum number of keys.
 const (
 	AppKeySize = 32
 	MaxAppKeys = 64
 )
 
-// Validate returns CodeInvalid for incomplete keys, and for too many.
+// Validate returns CodeInvalid if a key is incomplete or if there are too many keys.
 func (k AppKeys) Validate() error {
 	if len(k)%AppKeySize != 0 || len(k) > MaxAppKeys*AppKeySize {
 		return Errorf(CodeInvalid, "%d bytes are not the keys of an app's secrets", len(k))
@@ -147,19 +148,19 @@ func (k AppKeys) Validate() error {
 
 const hiddenKeys = "(keys)"
 
-// Format implements fmt.Formatter. It hides the keys.
+// Format implements fmt.Formatter. It does not print the keys.
 func (k AppKeys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hiddenKeys) }
 
-// LogValue implements slog.LogValuer. It hides the keys.
+// LogValue implements slog.LogValuer. It does not log the keys.
 func (k AppKeys) LogValue() slog.Value { return slog.StringValue(hiddenKeys) }
 
-// MarshalJSON implements json.Marshaler. It hides the keys. Servers send and store them
-// as CBOR.
+// MarshalJSON implements json.Marshaler. It does not encode the keys. Servers send and store them
+// as CBOR instead.
 func (k AppKeys) MarshalJSON() ([]byte, error) { return []byte(`"` + hiddenKeys + `"`), nil }
 
-// PrivateAddress returns a machine's address in its app's private network: fdaa, 32 bits
-// of the network, 32 of the host, 32 of the machine, and 2. It is a pure function, so
-// addresses need no allocation.
+// PrivateAddress returns the address of a machine in its app's private network. The address
+// consists of fdaa, 32 bits for the network, 32 for the host, 32 for the machine, and 2.
+// PrivateAddress is a pure function, so addresses need no allocation.
 func PrivateAddress(network string, id MachineID) netip.Addr {
 	if id.Validate() != nil {
 		return netip.Addr{}
@@ -175,7 +176,7 @@ func PrivateAddress(network string, id MachineID) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// NetworkPrefix returns the prefix of a private network, a /48.
+// NetworkPrefix returns the prefix of a private network, which is a /48.
 func NetworkPrefix(network string) netip.Prefix {
 	sum := sha256.Sum256([]byte(network))
 	b := [16]byte{0: 0xfd, 1: 0xaa}
@@ -187,19 +188,19 @@ func NetworkPrefix(network string) netip.Prefix {
 // organization, so that no app can join another organization's network by its name.
 func (a *App) PrivateNetwork() string { return a.Org + "/" + a.Network }
 
-// Placement states that a broker placed an order of an app on a worker. The broker that
-// claims the worker's quote signs it, so a worker cannot forge one. The worker stores the
-// signed form with the machine or volume and includes it in every copy of that record. A
-// record without a valid placement belongs to no app.
+// Placement states that a broker has placed an order of an app on a worker. The broker that claims
+// the order signs it, so a worker cannot forge it. The worker stores the signed form with the
+// machine or volume, and includes it in every copy of that record. A record without a valid
+// placement belongs to no app.
 type Placement struct {
 	Order  OrderID  `cbor:"1,keyasint"`
-	Kind   Kind     `cbor:"2,keyasint"` // KindMachine, KindTask (its machine) or KindVolume
+	Kind   Kind     `cbor:"2,keyasint"` // KindMachine, KindVolume, or KindTask for the machine of a task
 	App    AppName  `cbor:"3,keyasint"`
 	AppID  string   `cbor:"4,keyasint"`
 	Worker WorkerID `cbor:"5,keyasint"`
 }
 
-// Placement returns the placement of the order on a worker.
+// Placement returns a placement of the order on a worker.
 func (o *Order) Placement(worker WorkerID) Placement {
 	return Placement{Order: o.ID, Kind: o.Kind(), App: o.App.Name, AppID: o.App.ID, Worker: worker}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// anyCopy draws a worker's copy of an app's record. What an id was made with
-// never changes; its deletion may be told with several times.
+// anyCopy draws a worker's copy of an app's record. Copies with the same ID differ only in the
+// deletion, which may have been recorded with different times.
 func anyCopy() *rapid.Generator[bourse.App] {
 	return rapid.Custom(func(t *rapid.T) bourse.App {
 		n := rapid.IntRange(0, 3).Draw(t, "id")
@@ -74,8 +74,8 @@ func TestMergeByRules(t *testing.T) {
 	}
 }
 
-// A machine's address tells network, worker and machine, and no two machines
-// of a network share one.
+// TestPrivateAddress checks that a machine's address follows from the network, the worker and the
+// machine, and that no two machines of a network have the same address.
 func TestPrivateAddress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		network := rapid.String().Draw(t, "network")

@@ -10,8 +10,8 @@ import (
 
 const module = "github.com/bourse-dev/bourse"
 
-// floors maps directories to their level. A package without an entry has the level of
-// the nearest directory above it that has one. Imports point down only.
+// floors maps directories to their levels. A package that has no entry has the level of the nearest
+// parent directory with an entry. A package may import only packages of the same or a lower level.
 var floors = map[string]int{
 	".":                       1,
 	"fsm":                     1,
@@ -49,7 +49,8 @@ var floors = map[string]int{
 	"test":                    5,
 }
 
-// roles may not import one another: what a broker needs of a worker is package fabric.
+// roles must not import one another. What a broker needs to know of workers, for example, is in
+// package fabric.
 var roles = []string{"broker", "deploy", "gateway", "proxy", "worker"}
 
 func TestImportsPointDown(t *testing.T) {
@@ -84,7 +85,7 @@ func floor(dir string) int {
 	return floors["."]
 }
 
-// role returns the role that a package belongs to, "" for none.
+// role returns the role to which a package belongs, or "" if it belongs to none.
 func role(dir string) string {
 	first, _, _ := strings.Cut(dir, "/")
 	if slices.Contains(roles, first) {

@@ -18,8 +18,8 @@ const compatibility = "docs/compatibility.md"
 
 var update = flag.Bool("update", false, "write docs/compatibility.md instead of comparing with it")
 
-// TestCompatibility: the document's parts about fields, states and calls are what
-// the program acts by. go test -run TestCompatibility -update . writes them.
+// TestCompatibility checks that the tables of fields, states and calls in docs/compatibility.md
+// match the program. To update them, run go test -run TestCompatibility -update .
 func TestCompatibility(t *testing.T) {
 	raw, err := os.ReadFile(compatibility)
 	if err != nil {
@@ -45,7 +45,7 @@ func TestCompatibility(t *testing.T) {
 	}
 }
 
-// statesDiagram draws a machine's life.
+// statesDiagram returns a diagram of a machine's states and transitions.
 func statesDiagram() string {
 	var b strings.Builder
 	b.WriteString("```mermaid\nstateDiagram-v2\n")
@@ -60,7 +60,7 @@ func statesDiagram() string {
 	return b.String()
 }
 
-// callsTable writes what becomes of each call in each state, and the texts of the
+// callsTable returns a table with the answer to each call in each state, and the texts of the
 // refusals.
 func callsTable() string {
 	var b strings.Builder
@@ -88,7 +88,7 @@ func callsTable() string {
 	return b.String()
 }
 
-// fieldsTable writes a line for each group of members that are treated alike.
+// fieldsTable returns a table with one line for each group of members that are treated alike.
 func fieldsTable() string {
 	var b strings.Builder
 	b.WriteString("| member | `host` | `pull` | other images | why |\n|---|---|---|---|---|\n")

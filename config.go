@@ -11,41 +11,41 @@ import (
 	"time"
 )
 
-// ImageHost is the image of a machine that is a process of the host. Its command is a
-// program on the host.
+// ImageHost is the image of a machine that is a process on the host. Its command is a program on
+// the host.
 const ImageHost = "host"
 
-// ImagePull is the image of a machine that a poller runs. Its worker is a gateway, which
-// passes the command to a poller.
+// ImagePull is the image of a machine that a poller runs. The machine's worker is a gateway, which
+// passes the command on to a poller.
 const ImagePull = "pull"
 
-// Config describes a machine, in the JSON of the Machines API. Members that Bourse
-// supports have typed fields; all others are stored and returned unchanged. [Fields] lists
-// how each member is handled.
+// Config describes a machine, in the JSON format of the Machines API. Members that Bourse supports
+// have fields with types. All other members are stored and returned unchanged. [Fields] lists how
+// each member is treated.
 type Config struct {
 	Image        string            `json:"image"`           // required
-	Guest        *Guest            `json:"guest,omitempty"` // filled in by Normalize
-	Size         string            `json:"size,omitempty"`  // preset instead of Guest; cleared by Normalize
+	Guest        *Guest            `json:"guest,omitempty"` // set by Normalize if it is nil
+	Size         string            `json:"size,omitempty"`  // name of a preset, used instead of Guest; cleared by Normalize
 	Env          map[string]string `json:"env,omitempty"`
 	Init         Init              `json:"init"`
-	Metadata     map[string]string `json:"metadata,omitempty"` // changes without a new version
+	Metadata     map[string]string `json:"metadata,omitempty"` // may change without a new version of the machine
 	Restart      *Restart          `json:"restart,omitempty"`
-	AutoDestroy  bool              `json:"auto_destroy,omitempty"` // destroy when it ends for good
+	AutoDestroy  bool              `json:"auto_destroy,omitempty"` // destroy the machine when it has ended for good
 	StopConfig   *StopConfig       `json:"stop_config,omitempty"`
 	Requirements Requirements      `json:"requirements,omitempty"`
 	Mounts       []Mount           `json:"mounts,omitempty"`
 	Files        []File            `json:"files,omitempty"`
 	Rootfs       *Rootfs           `json:"rootfs,omitempty"`
-	Runtime      string            `json:"runtime,omitempty"` // ours: containerd's name of the runtime; default the worker's
-	Task         *TaskConfig       `json:"task,omitempty"`    // ours: the task that the machine stays warm for
+	Runtime      string            `json:"runtime,omitempty"` // added by Bourse: containerd's name of the runtime; default: the worker's
+	Task         *TaskConfig       `json:"task,omitempty"`    // added by Bourse: the task for which the machine stays warm
 	Kept
 	Schedule Schedule    `json:"schedule,omitempty"`
-	Standbys []MachineID `json:"standbys,omitempty"` // the machines that it stands by for
+	Standbys []MachineID `json:"standbys,omitempty"` // primary machines that this machine backs up
 	DNS      *DNS        `json:"dns,omitempty"`
 }
 
-// Kept is the part of a Config that is stored and returned without interpretation.
-// Package workload defines the structure of its fields.
+// Kept contains the parts of a Config that are stored and returned without being interpreted.
+// Package workload defines the structure of these fields.
 type Kept struct {
 	Services   json.RawMessage `json:"services,omitempty"`
 	Checks     json.RawMessage `json:"checks,omitempty"`
@@ -55,23 +55,24 @@ type Kept struct {
 	Metrics    json.RawMessage `json:"metrics,omitempty"`
 	Statics    json.RawMessage `json:"statics,omitempty"`
 
-	// Rest is a JSON object of the members that have no field in Config, at every depth,
-	// with sorted keys; nil for none. MarshalJSON puts each back into its place.
+	// Rest is a JSON object of the members, at every depth, that have no field in Config. Its keys
+	// are sorted. It is nil if there are no such members. MarshalJSON puts each of them back into
+	// its place.
 	Rest json.RawMessage `json:"-" cbor:"rest,omitempty"`
 }
 
-// Init describes a machine's program. For image "host" the command is Exec, or
-// Entrypoint followed by Cmd if Exec is empty.
+// Init describes a machine's program. For image "host", the command is Exec. If Exec is empty, it
+// is Entrypoint followed by Cmd.
 type Init struct {
 	Exec       []string `json:"exec,omitempty"`
 	Entrypoint []string `json:"entrypoint,omitempty"`
 	Cmd        []string `json:"cmd,omitempty"`
 	TTY        bool     `json:"tty,omitempty"`
-	User       string   `json:"user,omitempty"`        // name or uid, optionally ":group"; ours, for image host
-	WorkingDir string   `json:"working_dir,omitempty"` // absolute; default the machine's own directory
+	User       string   `json:"user,omitempty"`        // name or uid, optionally ":group"; added by Bourse for image host
+	WorkingDir string   `json:"working_dir,omitempty"` // absolute path; default: the machine's own directory
 }
 
-// Command returns the whole command line, or nothing if none is given.
+// Command returns the whole command line. It is empty if none is specified.
 func (i Init) Command() []string {
 	if len(i.Exec) > 0 {
 		return i.Exec
@@ -79,15 +80,15 @@ func (i Init) Command() []string {
 	return slices.Concat(i.Entrypoint, i.Cmd)
 }
 
-// MetadataReplaces is the metadata key that names the machine that this one replaces. The
-// ranking does not count the replaced machine when it spreads an app's machines.
+// MetadataReplaces is the key under which a machine's metadata names the machine that it replaces.
+// When an app's machines are spread, the ranking does not count the replaced machine.
 const MetadataReplaces = "bourse_replaces"
 
-// MaxStandbys is the largest number of machines that one machine may stand by for.
+// MaxStandbys is the maximum number of primary machines that one standby may back up.
 const MaxStandbys = 16
 
-// ValidateStandbys returns CodeInvalid for more than MaxStandbys ids, and for a malformed
-// id.
+// ValidateStandbys returns CodeInvalid if there are more than MaxStandbys IDs, or if an ID is
+// malformed.
 func ValidateStandbys(ids []MachineID) error {
 	if len(ids) > MaxStandbys {
 		return Errorf(CodeInvalid, "invalid config.standbys: %d machines, at most %d", len(ids), MaxStandbys)
@@ -100,10 +101,10 @@ func ValidateStandbys(ids []MachineID) error {
 	return nil
 }
 
-// RestartPolicy defines when a worker restarts a machine whose program has exited.
+// RestartPolicy defines in which cases a worker restarts a machine whose program has exited.
 type RestartPolicy string
 
-// The policies of the Machines API. The empty one means on-failure.
+// Restart policies of the Machines API. An empty policy means on-failure.
 const (
 	RestartNo        RestartPolicy = "no"
 	RestartAlways    RestartPolicy = "always"
@@ -113,16 +114,16 @@ const (
 // Restart is a machine's restart policy.
 type Restart struct {
 	Policy     RestartPolicy `json:"policy,omitempty"`      // default on-failure
-	MaxRetries int           `json:"max_retries,omitempty"` // within 5 minutes; default 10
+	MaxRetries int           `json:"max_retries,omitempty"` // maximum number of restarts within 5 minutes; default 10
 }
 
 // StopConfig defines how a machine is stopped.
 type StopConfig struct {
-	Signal  Signal   `json:"signal,omitempty"`  // default SIGINT
-	Timeout Duration `json:"timeout,omitempty"` // then SIGKILL; default 5 s, at most 300 s
+	Signal  Signal   `json:"signal,omitempty"`  // signal that is sent first; default SIGINT
+	Timeout Duration `json:"timeout,omitempty"` // time until SIGKILL is sent; default 5 s, at most 300 s
 }
 
-// Defaults and bounds of a config.
+// Defaults and limits of a config.
 const (
 	DefaultMaxRetries  = 10
 	RestartWindow      = 5 * time.Minute
@@ -130,11 +131,11 @@ const (
 	DefaultStopTimeout = 5 * time.Second
 	MaxStopTimeout     = 300 * time.Second
 
-	maxConfigEntries = 1024    // of env, metadata, and words of a command
-	maxConfigString  = 1 << 17 // bytes of one string: what one exec argument may have
+	maxConfigEntries = 1024    // entries of env or metadata, or words of a command
+	maxConfigString  = 1 << 17 // bytes of one string; the maximum for one argument of exec
 )
 
-// RestartPolicy returns the policy with its defaults filled in.
+// RestartPolicy returns the restart policy, with defaults filled in.
 func (c *Config) RestartPolicy() Restart {
 	r := Restart{}
 	if c.Restart != nil {
@@ -149,7 +150,7 @@ func (c *Config) RestartPolicy() Restart {
 	return r
 }
 
-// Stop returns the stop signal and timeout with their defaults filled in.
+// Stop returns the stop signal and the timeout, with defaults filled in.
 func (c *Config) Stop() (Signal, time.Duration) {
 	signal, timeout := DefaultStopSignal, DefaultStopTimeout
 	if c.StopConfig != nil {
@@ -163,8 +164,8 @@ func (c *Config) Stop() (Signal, time.Duration) {
 	return signal, timeout
 }
 
-// Normalize fills in the guest, which replies must contain. It returns CodeInvalid for a
-// config that cannot run. It is called once, when a request arrives.
+// Normalize fills in the guest, which must be part of every reply. If a machine with the config
+// could not run, it returns CodeInvalid. It is called once, when a request arrives.
 func (c *Config) Normalize() error {
 	if c.Size != "" {
 		if c.Guest != nil {
@@ -276,10 +277,10 @@ func validateStrings(what string, list []string) error {
 	return nil
 }
 
-// Command is a command line. Its JSON is a list of words, or a string for "sh -c".
+// Command is a command line. In JSON, it is a list of words, or a string for "sh -c".
 type Command []string
 
-// UnmarshalJSON reads a list of words or a string. An empty one is CodeInvalid.
+// UnmarshalJSON decodes a list of words or a string. If it is empty, it returns CodeInvalid.
 func (c *Command) UnmarshalJSON(b []byte) error {
 	var text string
 	var words []string
@@ -298,20 +299,21 @@ func (c *Command) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Public returns c without the parts in which tenants put secrets, which only the
-// machine's worker may store: the environment, files, and additional programs, which have
-// environments too.
+// Public returns c without the parts that may contain secrets, and that only the machine's worker
+// may store. These are the environment, files, and additional programs, which have environments of
+// their own.
 func (c Config) Public() Config {
 	c.Env, c.Files = nil, nil
 	c.Processes, c.Containers = nil, nil
 	return c
 }
 
-// envPort is the only environment variable that a quote depends on: with it, a machine
+// envPort is the only environment variable on which a quote depends. If it is set, the machine
 // needs no port of the host.
 const envPort = "PORT"
 
-// asked returns the part of c that a quote needs, without the program and its input.
+// asked returns the parts of c that are needed for a quote. They include neither the program nor
+// its input.
 func (c Config) asked() Config {
 	_, port := c.Env[envPort]
 	out := c.Public()
@@ -321,21 +323,21 @@ func (c Config) asked() Config {
 		out.Env = map[string]string{envPort: ""}
 	}
 	if c.ImageKind() != RegistryImage && c.Image != "" {
-		out.Init.Exec = []string{"true"} // placeholder: such an image requires a command
+		out.Init.Exec = []string{"true"} // a placeholder, because such an image requires a command
 	}
 	return out
 }
 
-// MaxConfigBytes limits a config's JSON without the contents of files, which have a limit
-// of their own. Each worker keeps its machines' configs in memory and on disk, and every
-// server stores their metadata.
+// MaxConfigBytes is the maximum size of a config's JSON, without the contents of files, which have
+// a limit of their own. The size is limited because each worker keeps the configs of its machines
+// in memory and on disk, and every server stores their metadata.
 const MaxConfigBytes = 256 << 10
 
-// maxConfigDepth limits the nesting of a config's JSON. The view accepts no deeper values,
-// and no known member has more than 9 levels.
+// maxConfigDepth is the maximum nesting depth of a config's JSON. The view accepts no deeper
+// values, and no known member is nested more than 9 levels deep.
 const maxConfigDepth = 32
 
-// validateSize returns CodeInvalid if the config is too large.
+// validateSize returns CodeInvalid if the config is too large or nested too deeply.
 func (c *Config) validateSize() error {
 	bare := *c
 	bare.Files = nil

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// config is a valid one, as a client writes it.
+// config returns a valid config, as a client would send it.
 func config() bourse.Config {
 	return bourse.Config{Image: "host", Init: bourse.Init{Exec: []string{"./server"}}}
 }
@@ -41,7 +41,8 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// A caller's guest is not written to: two orders may share it.
+// TestNormalizeLeavesTheGivenGuestAlone checks that Normalize does not modify the guest that the
+// caller has passed, because two orders may share it.
 func TestNormalizeLeavesTheGivenGuestAlone(t *testing.T) {
 	given := bourse.Guest{CPUs: 2}
 	c := config()
@@ -131,8 +132,8 @@ func TestInitCommand(t *testing.T) {
 	}
 }
 
-// A config that Normalize takes is whole, stays as it is when normalized
-// again, and survives its own JSON.
+// FuzzConfig checks that a config that Normalize has accepted is complete, does not change if it is
+// normalized again, and can be encoded and decoded.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"image":"host","init":{"exec":["./server"]}}`))
 	f.Add([]byte(`{"image":"host","size":"shared-cpu-2x","init":{"cmd":["a"]},"restart":{"policy":"always"},"stop_config":{"signal":15,"timeout":"3s"}}`))
@@ -183,7 +184,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// FuzzCommand: what is read can be executed.
+// FuzzCommand checks that every command that can be decoded can be executed.
 func FuzzCommand(f *testing.F) {
 	for _, text := range []string{`"a"`, `["a","b"]`, `null`, `[]`} {
 		f.Add([]byte(text))
@@ -234,7 +235,7 @@ func TestRestartAgain(t *testing.T) {
 
 const secret = "hunter2"
 
-// secretConfig has a secret in every place that is a tenant's own.
+// secretConfig returns a config that contains a secret in every part that only the tenant may know.
 func secretConfig(image string) bourse.Config {
 	return bourse.Config{
 		Image: image, Guest: &bourse.Guest{MemoryMB: 64}, Env: map[string]string{"PASSWORD": secret, "PORT": secret},
@@ -248,8 +249,8 @@ func secretConfig(image string) bourse.Config {
 	}
 }
 
-// A quote is asked for without environment, files, command and payload, and is
-// still an order that workers judge as they will judge its claim.
+// TestQuotesCarryNoSecrets checks that a request for a quote contains neither environment nor
+// files, command and payload. Workers must still judge it in the same way as the later claim.
 func TestQuotesCarryNoSecrets(t *testing.T) {
 	for _, image := range []string{bourse.ImageHost, "nginx"} {
 		order := bourse.Order{
@@ -278,7 +279,8 @@ func TestQuotesCarryNoSecrets(t *testing.T) {
 	}
 }
 
-// What every server may hold of a config has no environment.
+// TestAPublicConfigHasNoEnvironment checks that the part of a config that every server may store
+// contains no environment.
 func TestAPublicConfigHasNoEnvironment(t *testing.T) {
 	config := secretConfig("nginx")
 	config.Init = bourse.Init{}
@@ -289,8 +291,8 @@ func TestAPublicConfigHasNoEnvironment(t *testing.T) {
 	}
 }
 
-// A config is bounded as a whole, wherever its bytes are; before, a thousand
-// strings of 128 KiB each were a config. Files are apart.
+// TestConfigIsBoundedAsAWhole checks that the total size of a config is limited, whichever of its
+// parts are large. Files are not included.
 func TestConfigIsBoundedAsAWhole(t *testing.T) {
 	part := strings.Repeat("x", 64<<10)
 	many := func(n int, size int) map[string]string {

@@ -1,47 +1,47 @@
-// Package bourse is the vocabulary of an exchange for compute.
+// Package bourse defines the vocabulary of an exchange for compute.
 //
-// A request for a machine is an [Order]. Every worker answers for itself with
-// a [Quote]; a stateless broker ranks the quotes and fills the order on one
-// worker, inside the caller's request, or says at once why no worker could.
+// An [Order] requests a machine. Each worker decides about its own capacity, and answers with a
+// [Quote]. A stateless broker ranks the quotes and fills the order on one worker, within the
+// caller's request. If no worker can fill the order, the broker replies at once with the reasons.
 // There is no central scheduler, no consensus and no pending state.
 //
 // # Words
 //
-//   - region: a short code, a product listed on the exchange; strict
-//   - worker: one host and the daemon on it, sole owner of its machines and capacity
-//   - machine: what is placed; one id for life, a new instance id for each version
+//   - region: a short code that the exchange lists; an order is filled only in the regions that it names
+//   - worker: a host and the daemon on it, which is the only owner of its machines and capacity
+//   - machine: the object that an order places; its id never changes, and each version has an instance id
 //   - guest: the size of a machine
 //   - standby: a machine that starts when the worker of its primary machine is lost
-//   - app: a name space for machines
-//   - task: work on a payload, answered within the request, by a machine that stays warm for it or by one of its own
-//   - order, quote, refusal, claim, fill: the trade, in this order
-//   - reservation: capacity held on one or several workers for a time, for several orders or none
-//   - hold: one worker's part of it, for one order
-//   - ledger: a worker's account of what is committed and held, per resource
-//   - view: everyone's hint about everyone; never the truth
+//   - app: a namespace for machines
+//   - task: work on a payload, answered within the request, by a machine that stays warm for it or by a machine of its own
+//   - order, quote, refusal, claim, fill: the steps of a trade, in this order
+//   - reservation: capacity that one or several workers hold for a limited time, for either all of its orders or none
+//   - hold: one worker's part of a reservation, for one order
+//   - ledger: a worker's account of the amounts that are committed and held, for each resource
+//   - view: the copy of the whole cluster's data that each server has; only a hint, which may be out of date
 //   - broker: the stateless API server
-//   - run: a durable sequence of steps, such as a machine's start, that continues after a crash
+//   - run: a durable sequence of steps, such as the start of a machine, that continues after a crash
 //   - site: a server as the author of rows in the view
 //   - member: a server that takes part in the membership, by gossip
-//   - tag: the number that begins the ids of a worker's machines, derived from the worker's name
+//   - tag: the number with which the ids of a worker's machines begin, derived from the worker's name
 //   - supervisor, keeper: processes that outlive the worker's daemon and hold its machines and their output
-//   - poller: a client that asks a worker for work; a worker with pollers is a gateway, and a job is a machine that a poller runs
+//   - poller: a client that asks a worker for work; a worker with pollers is a gateway, and a machine that a poller runs is a job
 //
 // # Invariants
 //
-//  1. Own truth. Only a worker changes its machines' state, and its own disk is the only place that counts.
-//  2. No pending. Every order ends filled or refused before its deadline.
-//  3. Region is law. A machine never lands outside the regions its order names, in their order of preference.
-//  4. Never oversold. For each resource of a worker, used is at most capacity times overcommit, at every instant.
-//  5. Intent before effect. Nothing runs or stays on a host without a durable record written first.
-//  6. A bounce is invisible. kill -9 of the worker daemon and a restart stop no machine and lose no exit code, event or log line.
-//  7. Once. A claim is idempotent by order id; an unknown outcome is canceled before another fill counts.
-//  8. The view is a hint. Stale or empty, it costs time or a refusal, never a wrong placement.
+//  1. Own truth. Only a worker changes the state of its machines, and the record on its own disk is the only one that counts.
+//  2. No pending. Every order is filled or refused before its deadline.
+//  3. Region is law. A machine is never placed outside of the regions that its order names, which are tried in order of preference.
+//  4. Never oversold. At any time, the used amount of each resource of a worker is at most its capacity times its overcommit.
+//  5. Intent before effect. Nothing runs or stays on a host without a durable record that was written before.
+//  6. A bounce is invisible. If the worker's daemon is killed with kill -9 and restarted, no machine stops, and no exit code, event or log line is lost.
+//  7. Once. Claims are idempotent by order id. A claim with an unknown outcome is canceled before another fill counts.
+//  8. The view is a hint. If it is out of date or empty, this costs time or leads to a refusal, but never to a wrong placement.
 //  9. Brokers keep nothing that matters.
 //  10. No is an answer. A refusal names the worker, the resource, what was wanted and what was free.
 //
 // # Packages
 //
-// Packages of a higher level import those of a lower one only; arch_test.go lists the levels. docs/ARCHITECTURE.md follows
-// an order, a request and a deploy through the packages.
+// Each package has a level, listed in arch_test.go, and imports only packages of the same or a lower level.
+// docs/ARCHITECTURE.md follows an order, a request and a deploy through the packages.
 package bourse

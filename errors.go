@@ -8,32 +8,32 @@ import (
 	"strings"
 )
 
-// Code classifies an error by what the caller of the failed operation may do. The set
-// is closed: every boundary takes its statuses from one table.
+// Code classifies an error by what the caller of the failed operation may do next. There are no
+// other codes than those below. All APIs derive their statuses from the same table.
 type Code string
 
-// The error codes.
+// Error codes, with what the caller may do.
 const (
 	CodeInvalid            Code = "invalid"               // fix the request
 	CodeUnauthorized       Code = "unauthorized"          // authenticate
 	CodeForbidden          Code = "forbidden"             // use other credentials
 	CodeNotFound           Code = "not_found"             // check the name
 	CodeAlreadyExists      Code = "already_exists"        // use the existing object
-	CodeConflict           Code = "conflict"              // lease held or version changed: read again
+	CodeConflict           Code = "conflict"              // the lease is held or the version has changed: read again
 	CodeFailedPrecondition Code = "failed_precondition"   // put the object into the required state first
 	CodeInsufficient       Code = "insufficient_capacity" // choose another region or size, or wait
-	CodeRateLimited        Code = "rate_limited"          // nothing happened: wait
-	CodeUnavailable        Code = "unavailable"           // nothing happened: retry with backoff
-	CodeTimeout            Code = "timeout"               // outcome unknown: ask, or repeat with the same id
-	CodeCanceled           Code = "canceled"              // the caller disconnected
-	CodeInternal           Code = "internal"              // report it
+	CodeRateLimited        Code = "rate_limited"          // the call had no effect: wait
+	CodeUnavailable        Code = "unavailable"           // the call had no effect: retry with backoff
+	CodeTimeout            Code = "timeout"               // the outcome is unknown: ask, or repeat with the same ID
+	CodeCanceled           Code = "canceled"              // nothing: the caller has disconnected
+	CodeInternal           Code = "internal"              // report the error
 )
 
-// statusCanceled is the HTTP status that proxies log when a caller disconnects before
-// the reply. It appears only in logs and tests.
+// statusCanceled is the HTTP status that proxies log if a caller disconnects before the reply. It
+// occurs only in logs and tests.
 const statusCanceled = 499
 
-// codes lists every code with its HTTP status and the exit status of the command line.
+// codes contains each code with its HTTP status and the exit status of the command line.
 var codes = []struct {
 	code       Code
 	http, exit int
@@ -62,11 +62,11 @@ func Codes() []Code {
 	return out
 }
 
-// Status returns the HTTP status of a code, 500 for an unknown one. Codes share
-// statuses (409), so the code in a reply's body decides. The Machines API uses another
-// status in three cases: 422 for an app's name that is taken, 409 for a machine that no
-// longer fits on its own worker, and 412 for a lack of capacity for a volume, or for a
-// machine that mounts one.
+// Status returns the HTTP status for a code, or 500 if the code is unknown. Several codes have the
+// status 409, so clients should use the code in the body of the reply. The Machines API requires
+// other statuses in three cases: 422 if the name of an app is taken, 409 if a machine no longer
+// fits on its own worker, and 412 for a lack of capacity for a volume or for a machine that mounts
+// one.
 func (c Code) Status() int {
 	for i := range codes {
 		if codes[i].code == c {
@@ -76,8 +76,8 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
-// ExitStatus returns the exit status of a command that fails with a code, 1 for an
-// unknown one.
+// ExitStatus returns the exit status of a command that fails with a code, or 1 if the code is
+// unknown.
 func (c Code) ExitStatus() int {
 	for i := range codes {
 		if codes[i].code == c {
@@ -87,16 +87,16 @@ func (c Code) ExitStatus() int {
 	return 1
 }
 
-// Error is the error type of every boundary. Message is safe to show to the caller.
-// Err is the cause, for the log, and may be nil.
+// Error is the type of all errors that a package or server returns to its callers. Message may be
+// shown to the caller. Err is the cause. It is meant for the log, and may be nil.
 type Error struct {
 	Code    Code
 	Message string
 	Err     error
 }
 
-// Error returns the message, followed by the cause unless the message already
-// contains it.
+// Error returns the message. If the message does not contain the text of the cause, that text is
+// appended.
 func (e *Error) Error() string {
 	if e.Err == nil || strings.Contains(e.Message, e.Err.Error()) {
 		return e.Message
@@ -104,19 +104,19 @@ func (e *Error) Error() string {
 	return e.Message + ": " + e.Err.Error()
 }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf returns an Error with the formatted message. The operand of a %w verb becomes
-// its cause.
+// Errorf returns an Error with a formatted message. The operand of a %w verb becomes the error's
+// cause.
 func Errorf(code Code, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// CodeOf returns the code of the first Error in err's chain. Without one it returns
-// CodeTimeout or CodeCanceled for a context's error and CodeInternal for any other. It
-// returns "" for nil.
+// CodeOf returns the code of the first Error in err's chain. If there is none, it returns
+// CodeTimeout or CodeCanceled for the error of a context, and CodeInternal for any other error. If
+// err is nil, it returns "".
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -133,8 +133,8 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// MessageOf returns the text of err that is safe to show to a caller. It hides the text
-// of errors without a code.
+// MessageOf returns the text of err that may be shown to a caller. If err has no code, its text is
+// hidden.
 func MessageOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Message

@@ -43,8 +43,8 @@ func TestCodesAreAllDifferent(t *testing.T) {
 	}
 }
 
-// The cause of an internal error stays in the log, and the text does not say
-// a cause twice.
+// TestMessages checks that the cause of an internal error stays in the log, and that a text does
+// not contain the same cause twice.
 func TestMessages(t *testing.T) {
 	wrapped := bourse.Errorf(bourse.CodeUnavailable, "store: %w", io.EOF)
 	if !errors.Is(wrapped, io.EOF) || wrapped.Error() != "store: EOF" {

@@ -8,24 +8,23 @@ import (
 	"strings"
 )
 
-// Treatment is the way in which a member of a machine request is handled.
+// Treatment tells what happens to a member of a request for a machine.
 type Treatment string
 
-// The treatments. A member is refused if ignoring it would lose data or give a false
-// sense of security.
+// Treatments. A member is refused if ignoring it could lose data or give a false sense of security.
 const (
 	ActedOn  Treatment = "acted on"
-	JustKept Treatment = "kept"    // stored and given back, and nothing else
-	Refused  Treatment = "refused" // CodeInvalid, before anything is stored
+	JustKept Treatment = "kept"    // the member is stored and returned, but has no other effect
+	Refused  Treatment = "refused" // the request fails with CodeInvalid, before anything is stored
 )
 
-// Field defines the treatment of members of a machine request, by the kind of the image.
+// Field defines how members of a request for a machine are treated, for each kind of image.
 type Field struct {
-	Path              string // from the body down, config.guest.cpus: [] is each item of a list, * each name of a map
-	Below             string // the members below Path that are treated like it, separated by spaces; empty if Path itself is the member
+	Path              string // such as config.guest.cpus; [] is each item of a list, * each name of a map
+	Below             string // members below Path to which this entry applies, separated by spaces; empty if it applies to Path itself
 	Host, Pull, Image Treatment
-	Reason            string   // why it is not supported everywhere
-	Idle              []string // values without an effect, in addition to empty ones
+	Reason            string   // why the members are not supported for every kind of image
+	Idle              []string // values that have no effect, in addition to empty ones
 }
 
 // By returns the treatment for a kind of image.
@@ -40,17 +39,16 @@ func (f *Field) By(kind ImageKind) Treatment {
 	return f.Image
 }
 
-// Err returns the error for a refused field: CodeInvalid.
+// Err returns the error for a member that is refused, with CodeInvalid.
 func (f *Field) Err() error {
 	return Errorf(CodeInvalid, "invalid %s: %s", f.Name(), f.Reason)
 }
 
-// FieldOf returns the table's entry for a member, or nil. As in encoding/json, names are
-// case-insensitive.
+// FieldOf returns the entry for a member, or nil if there is none. Names are case-insensitive, as
+// in encoding/json.
 func FieldOf(path string) *Field { return fieldsByPath[strings.ToLower(path)] }
 
-// Opens reports whether the members below path have entries of their own for this kind of
-// image.
+// Opens reports whether the members below path have entries of their own for this kind of image.
 func (f *Field) Opens(path string, kind ImageKind) bool {
 	return f.Below != "" && f.By(kind) == ActedOn && strings.EqualFold(f.Path, path)
 }
@@ -60,7 +58,7 @@ func (f *Field) Name() string { return strings.TrimRight(f.Path, "[].*") }
 
 // Warning reports that a member of a request has no effect.
 type Warning struct {
-	Field   string `json:"field"` // config.guest.kernel_args
+	Field   string `json:"field"` // such as config.guest.kernel_args
 	Message string `json:"message"`
 }
 
@@ -79,8 +77,8 @@ var fieldsByPath = func() map[string]*Field {
 	return out
 }()
 
-// Fields returns the table of a machine request's members, in the order of
-// docs/compatibility.md, which is generated from it.
+// Fields returns the entries for all members of a request for a machine. They are in the order of
+// docs/compatibility.md, which is generated from them.
 func Fields() []Field { return slices.Clone(fields) }
 
 var fields = slices.Concat(
@@ -168,10 +166,10 @@ const (
 
 const notPersisted = "a machine's root file system is made from its image at each start: what must last is kept on a volume"
 
-// neverPersisted lists the values that mean that nothing persists.
+// neverPersisted contains the values that mean that nothing is persisted.
 var neverPersisted = []string{"never", "none", "1"}
 
-// alike returns fields with the same treatment for every kind of image.
+// alike returns fields for several paths. Their treatment does not depend on the kind of image.
 func alike(t Treatment, reason string, paths ...string) []Field {
 	return byImage(t, t, t, reason, paths...)
 }
@@ -184,21 +182,21 @@ func byImage(host, pull, image Treatment, reason string, paths ...string) []Fiel
 	return out
 }
 
-// keptWhole is a member that is kept with all below it.
+// keptWhole returns a field for a member that is stored together with all members below it.
 func keptWhole(reason, path, below string) []Field {
 	return []Field{{Path: path, Below: below, Host: JustKept, Pull: JustKept, Image: JustKept, Reason: reason}}
 }
 
-// bareConfig is a Config without its methods.
+// bareConfig is a Config without methods.
 type bareConfig Config
 
-// UnmarshalJSON reads a config and stores the members that have no field in Rest, so that
-// a client that reads, modifies and sends back a config loses none.
+// UnmarshalJSON decodes a config. Members that have no field are stored in Rest. Therefore a client
+// that reads, modifies and sends back a config does not lose any members.
 func (c *Config) UnmarshalJSON(raw []byte) error {
 	c.Rest = nil
 	strict := json.NewDecoder(bytes.NewReader(raw))
 	strict.DisallowUnknownFields()
-	if strict.Decode((*bareConfig)(c)) == nil { // most configs have only known members
+	if strict.Decode((*bareConfig)(c)) == nil { // this succeeds for most configs, because they have only known members
 		return nil
 	}
 	if err := json.Unmarshal(raw, (*bareConfig)(c)); err != nil {
@@ -211,7 +209,7 @@ func (c *Config) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// MarshalJSON writes a config with the members in Rest.
+// MarshalJSON encodes a config, including the members in Rest.
 func (c Config) MarshalJSON() ([]byte, error) {
 	raw, err := encodePlain(bareConfig(c))
 	if err != nil || len(c.Rest) == 0 {
@@ -228,7 +226,7 @@ func (c Config) MarshalJSON() ([]byte, error) {
 	return encodePlain(whole)
 }
 
-// encodePlain encodes v without escaping HTML, so that stored members are returned
+// encodePlain encodes v without escaping HTML, so that members that were stored are returned
 // unchanged.
 func encodePlain(v any) ([]byte, error) {
 	var buf bytes.Buffer
@@ -238,28 +236,26 @@ func encodePlain(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-// decodeNumbers decodes JSON without changing the form of numbers.
+// decodeNumbers decodes JSON, but leaves numbers as they are.
 func decodeNumbers(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	return d.Decode(into)
 }
 
-// Unread returns the members of raw, a JSON value that was decoded into v, that
-// v's type has no fields for: a map of such members, a list in which nil stands
-// for an item that has none, and nil if there are none. A type that decodes
-// itself is taken to read everything.
+// Unread returns the members of raw for which the type of v has no fields. raw is a JSON value that
+// was decoded into v. The result is a map of such members, or a list in which nil stands for an
+// item without any. If there are no such members, it is nil. A type with its own UnmarshalJSON is
+// assumed to read everything.
 func Unread(raw []byte, v any) any { return unread(raw, reflect.TypeOf(v)) }
 
-// unread returns the part of raw, a JSON value of type t, that t has no fields
-// for: an object of such members, a list in which null stands for an item that has
-// none, and nil for nothing.
+// unread is like Unread, for a JSON value of type t.
 func unread(raw []byte, t reflect.Type) any {
 	switch t = target(t); {
 	case t == nil:
 	case t.Kind() == reflect.Struct:
 		var members map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &members) // it has already been decoded as a t
+		_ = json.Unmarshal(raw, &members) // cannot fail, because raw was already decoded as a t
 		out := map[string]any{}
 		for name, value := range members {
 			field, known := fieldOf(t, name)
@@ -290,8 +286,8 @@ func unread(raw []byte, t reflect.Type) any {
 	return nil
 }
 
-// restore adds the result of unread to whole, the JSON value of a t. It omits members of
-// values that no longer exist.
+// restore adds the result of unread to whole, which is the JSON value of a t. If a value no longer
+// exists, its members are omitted.
 func restore(whole, rest any, t reflect.Type) {
 	t = target(t)
 	switch rest := rest.(type) {
@@ -320,7 +316,8 @@ func restore(whole, rest any, t reflect.Type) {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// target returns the type that t points to, or nil if it has its own UnmarshalJSON.
+// target returns t, or the type to which t points. If that type has its own UnmarshalJSON, it
+// returns nil.
 func target(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -331,7 +328,8 @@ func target(t reflect.Type) reflect.Type {
 	return t
 }
 
-// fieldOf returns the field into which encoding/json reads a member with this name.
+// fieldOf returns the field into which encoding/json decodes a member with the given name. It
+// returns false if there is none.
 func fieldOf(t reflect.Type, name string) (reflect.StructField, bool) {
 	var folded reflect.StructField
 	for _, f := range reflect.VisibleFields(t) {

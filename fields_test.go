@@ -16,8 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// A client's new release may send a member that no line of the table has: taking
-// that release means to decide what becomes of it.
+// TestFieldsNameEveryMemberThatClientsSend checks that Fields has an entry for every member that
+// clients send. A new release of a client may send new members; before it is used here, somebody
+// has to decide how they are treated.
 func TestFieldsNameEveryMemberThatClientsSend(t *testing.T) {
 	for _, path := range members(reflect.TypeFor[fly.LaunchMachineInput](), "") {
 		if !named(path) {
@@ -42,23 +43,23 @@ func TestFieldsNameEveryMemberThatClientsSend(t *testing.T) {
 	}
 }
 
-// added is what Bourse adds to a request beside its config, and what is kept as
-// a whole of which the lines are about parts.
+// added contains the members that Bourse adds to a request outside of its config. It also contains
+// a member that is stored as a whole, although only parts of it have entries.
 var added = []string{"deadline", "race", "first_try", "reservation", "config.dns"}
 
-// elsewhere are the lines about what other packages read, of what a config keeps:
-// network and workload.
+// elsewhere contains the entries about parts of a config that are only stored by package bourse,
+// but read by other packages, namely network and workload.
 var elsewhere = []string{
 	"config.dns.options[]", "config.services[]", "config.services[].checks[]", "config.checks.*", "config.processes[]",
 }
 
-// whole are the lines that are about all that is below them.
+// whole contains the entries that apply to everything below them.
 var whole = []string{
 	"config.env", "config.metadata", "config.requirements", "config.task", "config.dns.dns_forward_rules",
 	"config.containers", "config.volumes",
 }
 
-// named reports whether the table has a line about a member.
+// named reports whether there is an entry for a member.
 func named(path string) bool {
 	return slices.ContainsFunc(bourse.Fields(), func(f bourse.Field) bool {
 		switch {
@@ -72,7 +73,7 @@ func named(path string) bool {
 	})
 }
 
-// members returns the paths of what a value of type t has in JSON.
+// members returns the paths of all members in the JSON form of type t.
 func members(t reflect.Type, path string) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -97,7 +98,7 @@ func members(t reflect.Type, path string) []string {
 	return out
 }
 
-// deep reports whether a type has members.
+// deep reports whether the JSON form of a type has members.
 func deep(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -114,7 +115,7 @@ func TestReview(t *testing.T) {
 	)
 	for name, tt := range map[string]struct {
 		body string
-		want string // the warnings, or the error
+		want string // expected warnings or error
 	}{
 		"nothing":          {`"image":"nginx"`, ""},
 		"empty members":    {`"image":"nginx","schedule":"","standbys":[],"processes":null,"containers":[],"dns":{},"metrics":null,"disable_machine_autostart":false`, ""},
@@ -175,7 +176,8 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// Any number of members that no one knows is a bounded number of warnings.
+// TestWarningsAreBounded checks that the number of warnings is limited, however many unknown
+// members a request has.
 func TestWarningsAreBounded(t *testing.T) {
 	var body strings.Builder
 	body.WriteString(`{"image":"nginx"`)
@@ -210,8 +212,9 @@ func BenchmarkReview(b *testing.B) {
 	}
 }
 
-// What Bourse has no field for is given back where it came from, at every depth,
-// through the records and the view too.
+// TestConfigKeepsWhatItDoesNotKnow checks that a member for which Bourse has no field is returned
+// in the place where it was, at every depth. This must also be true if the config was stored in the
+// meantime.
 func TestConfigKeepsWhatItDoesNotKnow(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":    `{"image":"host","init":{"exec":["true"]},"services":[{"internal_port":8080,"shade":1}],"checks":{"up":{"type":"tcp"}}}`,
@@ -258,8 +261,9 @@ func anyOf(t *testing.T, text string) any {
 	return v
 }
 
-// What is kept goes with the value that it belongs to: what others may not see
-// does not come back through it, and an order for quotes has none of it.
+// TestWhatIsKeptGoesWithItsValue checks that an unknown member is removed together with the value
+// to which it belongs. If a value is removed because it is not public, its unknown members must not
+// be returned. A request for a quote must contain no unknown members.
 func TestWhatIsKeptGoesWithItsValue(t *testing.T) {
 	var c bourse.Config
 	text := `{"image":"nginx","env":{"A":"b"},"files":[{"guest_path":"/a","note":"hunter2"}],"FILES":[],"color":"red"}`
@@ -294,8 +298,8 @@ func TestConfigsNestOnlySoDeep(t *testing.T) {
 	}
 }
 
-// A config that is read keeps its meaning when it is written and read again,
-// whatever it has.
+// FuzzConfigRest checks that a config, whatever it contains, does not change its meaning if it is
+// encoded and decoded again.
 func FuzzConfigRest(f *testing.F) {
 	for _, seed := range []string{
 		`{"image":"a","IMAGE":"b","color":1}`, `{"guest":{"x":1},"Guest":{"y":2}}`, `{"files":[null,{"a":1}]}`, `{"mounts":[{"a":{"b":[{}]}}]}`,

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every listener of the program is behind admission's gate: HTTP is served in
-// one place, which is called in one place.
+// TestEveryListenerIsBehindTheGate checks that every listener of the program is behind admission's
+// gate. HTTP is served in only one place in the source code, which is called in only one place.
 func TestEveryListenerIsBehindTheGate(t *testing.T) {
 	serving := regexp.MustCompile(`http\.Server\{|new\(http\.Server\)|var \w+ http\.Server\b|http\.Serve(TLS)?\(|http\.ListenAndServe|\bdirect\.Serve\(`)
 	allowed := map[string]string{
@@ -34,7 +34,7 @@ func TestEveryListenerIsBehindTheGate(t *testing.T) {
 		}
 		text, err := os.ReadFile(name)
 		if err != nil {
-			continue // removed, and not yet committed
+			continue // the file was removed, but the removal was not committed
 		}
 		if found := serving.Find(text); found != nil {
 			t.Errorf("%s has %s: serve with the server's own serve, behind the gate (cmd/bourse/network.go)", name, found)

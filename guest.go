@@ -10,33 +10,35 @@ import (
 	"strings"
 )
 
-// CPUKind distinguishes shares of cores that other machines use too from dedicated cores.
+// CPUKind is the kind of a machine's CPUs: shares of cores that other machines also use, or
+// dedicated cores.
 type CPUKind string
 
-// The CPU kinds of the Machines API.
+// CPU kinds of the Machines API.
 const (
 	CPUShared      CPUKind = "shared"
 	CPUPerformance CPUKind = "performance"
 )
 
-// Guest is the size of a machine, in the form of the Machines API. A zero field means its
+// Guest is the size of a machine, in the form of the Machines API. A zero field stands for its
 // default.
 type Guest struct {
 	CPUKind  CPUKind `json:"cpu_kind,omitempty"`  // default shared
 	CPUs     int64   `json:"cpus,omitempty"`      // default 1; at most MaxCPUs
-	MemoryMB MiB     `json:"memory_mb,omitempty"` // default 256 per shared, 2048 per performance cpu
+	MemoryMB MiB     `json:"memory_mb,omitempty"` // default: 256 for each shared CPU, 2048 for each performance CPU
 	GPUs     int64   `json:"gpus,omitempty"`
-	GPUKind  string  `json:"gpu_kind,omitempty"` // required with GPUs
+	GPUKind  string  `json:"gpu_kind,omitempty"` // required if GPUs is set
 }
 
-// Limits of a guest. They exceed every host, but sums over hosts do not overflow.
+// Limits of a guest. They are larger than any host, but so small that sums of many guests do not
+// overflow.
 const (
 	MaxCPUs   = 4096
 	MaxMemory = MiB(64 << 20) // 64 TiB
 	MaxGPUs   = 1024
 )
 
-// WithDefaults returns g with its defaults filled in. It does not validate.
+// WithDefaults returns g with defaults filled in. It does not validate the other fields.
 func (g Guest) WithDefaults() Guest {
 	if g.CPUKind == "" {
 		g.CPUKind = CPUShared
@@ -60,8 +62,8 @@ func memoryPerCPU(k CPUKind) MiB {
 	return 256
 }
 
-// Validate returns CodeInvalid if a field is out of range. Memory may have any size from
-// 1 MiB, because a host process needs no steps of 256 MiB.
+// Validate returns CodeInvalid if a field is out of range. Memory may have any size of at least 1
+// MiB, because a host process does not need steps of 256 MiB.
 func (g Guest) Validate() error {
 	switch {
 	case g.CPUKind != CPUShared && g.CPUKind != CPUPerformance:
@@ -80,13 +82,13 @@ func (g Guest) Validate() error {
 	return nil
 }
 
-// presets lists the CPU counts of the Machines API's sizes.
+// presets contains the numbers of CPUs that the sizes of the Machines API have.
 var presets = map[CPUKind][]int64{
 	CPUShared:      {1, 2, 4, 6, 8},
 	CPUPerformance: {1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64, 128},
 }
 
-// ParseSize reads a preset such as "shared-cpu-2x" or "performance-4x".
+// ParseSize parses the name of a preset, such as "shared-cpu-2x" or "performance-4x".
 func ParseSize(s string) (Guest, error) {
 	for prefix, kind := range map[string]CPUKind{"shared-cpu-": CPUShared, "performance-": CPUPerformance} {
 		rest, ok := strings.CutPrefix(s, prefix)
@@ -107,9 +109,10 @@ func ParseSize(s string) (Guest, error) {
 	return Guest{}, Errorf(CodeInvalid, "invalid size %s: use one such as shared-cpu-2x or performance-1x", Quoted(s))
 }
 
-// Takes returns the resources that a running machine of this size takes from a worker
-// that sells overcommit shared vCPUs per core (at least 1; NaN means 1). Fractions of a
-// milliCPU are rounded up, so that many small machines cannot oversell. g must be valid.
+// Takes returns the resources that a running machine of this size takes from a worker. overcommit
+// is the number of shared vCPUs that the worker sells for each core. It is at least 1, and NaN
+// means 1. Fractions of a milliCPU are rounded up, so that many small machines cannot oversell a
+// core. g must be valid.
 func (g Guest) Takes(overcommit float64) Amounts {
 	cpu := g.CPUs * 1000
 	if g.CPUKind == CPUShared && overcommit > 1 {
@@ -125,8 +128,8 @@ func (g Guest) Takes(overcommit float64) Amounts {
 // Mount attaches a volume to a machine.
 type Mount struct {
 	Volume                 VolumeID `json:"volume,omitempty"`
-	Path                   string   `json:"path"`           // absolute, in the machine
-	Name                   string   `json:"name,omitempty"` // the volume's; filled in by the worker
+	Path                   string   `json:"path"`           // absolute path in the machine
+	Name                   string   `json:"name,omitempty"` // name of the volume; set by the worker
 	SizeGB                 int64    `json:"size_gb,omitempty"`
 	Encrypted              bool     `json:"encrypted,omitempty"`
 	ExtendThresholdPercent int      `json:"extend_threshold_percent,omitempty"`
@@ -136,22 +139,22 @@ type Mount struct {
 
 // File is a file that is written into a machine before its program starts.
 type File struct {
-	GuestPath  string `json:"guest_path"`            // absolute
-	RawValue   []byte `json:"raw_value,omitempty"`   // base64 in JSON
-	SecretName string `json:"secret_name,omitempty"` // instead of RawValue: its value is this one, in base64
+	GuestPath  string `json:"guest_path"`            // absolute path
+	RawValue   []byte `json:"raw_value,omitempty"`   // contents; base64 in JSON
+	SecretName string `json:"secret_name,omitempty"` // name of a secret, used instead of RawValue; its value is the contents in base64
 	Mode       uint32 `json:"mode,omitempty"`        // permission bits; default 0644
 }
 
 // Rootfs configures a container's root file system.
 type Rootfs struct {
-	SizeGB   int64 `json:"size_gb,omitempty"`   // most that the machine may write to it; 0: what the worker allows
-	ReadOnly bool  `json:"read_only,omitempty"` // ours
+	SizeGB   int64 `json:"size_gb,omitempty"`   // maximum amount that the machine may write to it; 0: the worker's limit
+	ReadOnly bool  `json:"read_only,omitempty"` // added by Bourse
 }
 
 const (
 	maxMounts    = 1
 	maxFiles     = 64
-	maxFileBytes = 1 << 20 // of all files together
+	maxFileBytes = 1 << 20 // bytes of all files together
 )
 
 func (c *Config) validateStorage() error {
@@ -200,8 +203,7 @@ func (c *Config) validateStorage() error {
 	return nil
 }
 
-// validateGuestPath returns CodeInvalid unless p is an absolute, clean path below the
-// root.
+// validateGuestPath returns CodeInvalid unless p is a clean, absolute path below the root.
 func validateGuestPath(what, p string) error {
 	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || len(p) > 4096 || strings.ContainsRune(p, 0) {
 		return Errorf(CodeInvalid, "invalid config.%s path %s: use an absolute path below /, without . and ..", what, Quoted(p))
@@ -209,24 +211,24 @@ func validateGuestPath(what, p string) error {
 	return nil
 }
 
-// DNS is a config's dns section, as in the Machines API.
+// DNS is the section dns of a config, as in the Machines API.
 type DNS struct {
 	SkipRegistration bool             `json:"skip_registration,omitempty"`
 	Nameservers      []string         `json:"nameservers,omitempty"`
 	Searches         []string         `json:"searches,omitempty"`
 	Options          []DNSOption      `json:"options,omitempty"`
-	ForwardRules     []DNSForwardRule `json:"dns_forward_rules,omitempty"` // not acted on
+	ForwardRules     []DNSForwardRule `json:"dns_forward_rules,omitempty"` // stored, but has no effect
 	Hostname         string           `json:"hostname,omitempty"`
 	HostnameFQDN     string           `json:"hostname_fqdn,omitempty"`
 }
 
-// DNSOption is an option of resolv.conf(5).
+// DNSOption is an option in resolv.conf(5).
 type DNSOption struct {
 	Name  string `json:"name,omitempty"`
 	Value string `json:"value,omitempty"`
 }
 
-// DNSForwardRule forwards queries for names below a domain to another server.
+// DNSForwardRule forwards queries for names below a domain to other servers.
 type DNSForwardRule struct {
 	Basename string `json:"basename,omitempty"`
 	Addr     string `json:"addr,omitempty"`
@@ -237,7 +239,7 @@ var (
 	optionPattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 )
 
-// Limits of resolv.conf(5) and the kernel.
+// Limits from resolv.conf(5) and from the kernel.
 const (
 	maxNameservers = 3
 	maxSearches    = 32
@@ -246,8 +248,7 @@ const (
 	maxHostname    = 64
 )
 
-// Validate returns CodeInvalid for values that would break a machine's resolv.conf or
-// hosts file.
+// Validate returns CodeInvalid if a value would make a machine's resolv.conf or hosts file invalid.
 func (d *DNS) Validate() error {
 	if d == nil {
 		return nil

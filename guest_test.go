@@ -78,9 +78,9 @@ func anyGuest() *rapid.Generator[bourse.Guest] {
 	})
 }
 
-// What a valid guest takes is a valid list of positive amounts, whatever the
-// operator's overcommit is; more guest never takes less, and more overcommit
-// never takes more. All shares of a core together are never more than it.
+// TestGuestTakes checks that a valid guest takes a valid list of positive amounts, whatever the
+// operator's overcommit is. A larger guest never takes less, and a larger overcommit never makes a
+// guest take more. All shares of a core together must not exceed the core.
 func TestGuestTakes(t *testing.T) {
 	overcommits := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, 1, 8}))
 	rapid.Check(t, func(t *rapid.T) {

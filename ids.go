@@ -17,36 +17,37 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// AppName names an app: 1 to 63 of a-z, 0-9 and "-", beginning and ending
-// with a letter or digit, so that it can be a DNS label.
+// AppName is the name of an app. It has 1 to 63 of the characters a-z, 0-9 and "-", and begins and
+// ends with a letter or digit, so that it can be a DNS label.
 type AppName string
 
-// WorkerID names a worker in its cluster, in the same alphabet as AppName. It is
-// chosen at the worker's first start and stored there.
+// WorkerID is the name of a worker in its cluster. It has the same form as an AppName. It is chosen
+// at the worker's first start, and stored there.
 type WorkerID string
 
-// WorkerTag is a 24-bit number that begins the ids of a worker's machines, so that an
-// id is also an address. 0 means that none has been chosen yet.
+// WorkerTag is a 24-bit number with which the IDs of a worker's machines begin. Because of it, an
+// ID also serves as an address. 0 means that no tag has been chosen yet.
 type WorkerTag uint32
 
-// MachineID is 14 lower-case hex digits: 6 of the worker's tag, 8 random ones.
+// MachineID identifies a machine. It consists of 14 lower-case hex digits: 6 for the worker's tag,
+// and 8 random ones.
 type MachineID string
 
-// The ids below are ULIDs (26 characters, Crockford base 32, ordered by time).
+// The following IDs are ULIDs (26 characters of Crockford base 32, ordered by time).
 type (
-	// InstanceID names one version of a machine.
+	// InstanceID identifies one version of a machine.
 	InstanceID string
-	// OrderID names an order and is its idempotency key.
+	// OrderID identifies an order, and is its idempotency key.
 	OrderID string
-	// EventID names one event of a machine.
+	// EventID identifies one event of a machine.
 	EventID string
 )
 
 var machinePattern = regexp.MustCompile(`^[0-9a-f]{14}$`)
 
-// isLabel reports whether s is 1 to 63 of a-z, 0-9 and "-", and begins and ends
-// with a letter or digit. It is called several times per order, for which a regular
-// expression would be too slow.
+// isLabel reports whether s has 1 to 63 of the characters a-z, 0-9 and "-", and begins and ends
+// with a letter or digit. It is called several times for each order, and a regular expression would
+// be too slow for that.
 func isLabel(s string) bool {
 	for i := range len(s) {
 		inside := i > 0 && i < len(s)-1
@@ -61,10 +62,10 @@ func isLetter(c byte) bool { return 'a' <= c && c <= 'z' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// Validate reports CodeInvalid unless n has the shape of an app name.
+// Validate returns CodeInvalid unless n has the form of an app name.
 func (n AppName) Validate() error { return validateLabel("app name", string(n)) }
 
-// Validate reports CodeInvalid unless w has the shape of a worker id.
+// Validate returns CodeInvalid unless w has the form of a worker ID.
 func (w WorkerID) Validate() error { return validateLabel("worker id", string(w)) }
 
 func validateLabel(what, s string) error {
@@ -74,14 +75,14 @@ func validateLabel(what, s string) error {
 	return nil
 }
 
-// ValidateMachineName reports CodeInvalid unless s can name a machine in its
-// app: the alphabet of an app name.
+// ValidateMachineName returns CodeInvalid unless s can be the name of a machine. It must have the
+// form of an app name.
 func ValidateMachineName(s string) error { return validateLabel("machine name", s) }
 
-// String returns the six hex digits that begin the ids of the tag's machines.
+// String returns the six hex digits with which the IDs of the tag's machines begin.
 func (t WorkerTag) String() string { return fmt.Sprintf("%06x", uint32(t)&0xffffff) }
 
-// Validate reports CodeInvalid unless m has the shape of a machine id.
+// Validate returns CodeInvalid unless m has the form of a machine ID.
 func (m MachineID) Validate() error {
 	if !machinePattern.MatchString(string(m)) {
 		return Errorf(CodeInvalid, "machine id %s: want 14 hex digits", Quoted(string(m)))
@@ -89,7 +90,7 @@ func (m MachineID) Validate() error {
 	return nil
 }
 
-// Tag returns the tag of the worker that owns m, 0 when m is malformed.
+// Tag returns the tag of the worker that owns the machine, or 0 if m is malformed.
 func (m MachineID) Tag() WorkerTag {
 	if m.Validate() != nil {
 		return 0
@@ -101,21 +102,20 @@ func (m MachineID) Tag() WorkerTag {
 	return WorkerTag(n)
 }
 
-// NewMachineID returns a new id that leads to the worker with this tag.
+// NewMachineID returns a new ID for a machine of the worker with the given tag.
 func NewMachineID(tag WorkerTag) MachineID {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // crypto/rand never fails
 	return MachineID(tag.String() + hex.EncodeToString(b[:]))
 }
 
-// NewOrderID returns a new order id that contains the current time.
+// NewOrderID returns a new order ID, which contains the current time.
 func NewOrderID() OrderID { return OrderID(ulid.Make().String()) }
 
-// NewInstanceID returns a new version id that contains the current time.
+// NewInstanceID returns a new version ID, which contains the current time.
 func NewInstanceID() InstanceID { return InstanceID(ulid.Make().String()) }
 
-// Time returns the time at which the version was created, or the zero time if the id is
-// malformed.
+// Time returns the time at which the version was created, or the zero time if the ID is malformed.
 func (id InstanceID) Time() time.Time {
 	u, err := ulid.ParseStrict(string(id))
 	if err != nil {
@@ -124,7 +124,7 @@ func (id InstanceID) Time() time.Time {
 	return u.Timestamp()
 }
 
-// Validate reports CodeInvalid unless o is a ULID.
+// Validate returns CodeInvalid unless o is a ULID.
 func (o OrderID) Validate() error {
 	if _, err := ulid.ParseStrict(string(o)); err != nil {
 		return Errorf(CodeInvalid, "order id %s: want a ULID (26 characters)", Quoted(string(o)))
@@ -132,18 +132,18 @@ func (o OrderID) Validate() error {
 	return nil
 }
 
-// EventIDAt returns the event id of an effect that happened at a known time. The same
-// time and seed give the same id, so an effect whose record was lost in a crash is
-// recorded again under the id with which it was first acknowledged.
+// EventIDAt returns the ID of an event that happened at a known time. The same time and seed lead
+// to the same ID. If a crash prevents an event from being recorded, it is later recorded with the
+// same ID with which it was first acknowledged.
 func EventIDAt(at time.Time, seed [10]byte) EventID {
 	var id ulid.ULID
-	_ = id.SetTime(uint64(max(0, at.UnixMilli()))) // fails past the year 10889 only
-	_ = id.SetEntropy(seed[:])                     // fails on a wrong length only
+	_ = id.SetTime(uint64(max(0, at.UnixMilli()))) // fails only after the year 10889
+	_ = id.SetEntropy(seed[:])                     // fails only if the length is wrong
 	return EventID(id.String())
 }
 
-// Quoted returns s for an error text: quoted, with control characters escaped, and cut
-// to 64 bytes.
+// Quoted returns s in the form in which error texts contain it: in quotation marks, with control
+// characters escaped, and shortened to 64 bytes.
 func Quoted(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -152,12 +152,12 @@ func Quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// TagChoices is the number of tags that a worker may choose from. There is more than
-// one, because two workers' ids may lead to the same tag.
+// TagChoices is the number of tags among which a worker may choose. There are several, because the
+// IDs of two workers may lead to the same tag.
 const TagChoices = 4
 
-// Tags returns the tags that the worker with this id may choose, in order of preference.
-// They are derived from the id, so a proof of the id also proves the tag.
+// Tags returns the tags among which the worker with this ID may choose, in order of preference.
+// They are derived from the ID, so a proof of the ID also proves the tag.
 func (w WorkerID) Tags() [TagChoices]WorkerTag {
 	var out [TagChoices]WorkerTag
 	for i := range out {
@@ -167,8 +167,8 @@ func (w WorkerID) Tags() [TagChoices]WorkerTag {
 	return out
 }
 
-// TagRank returns a tag's index in the worker's Tags, or TagChoices if it is not one of
-// them.
+// TagRank returns the index of a tag in the worker's Tags. If tag is not one of them, it returns
+// TagChoices.
 func (w WorkerID) TagRank(tag WorkerTag) int {
 	tags := w.Tags()
 	if i := slices.Index(tags[:], tag); i >= 0 {
@@ -177,15 +177,14 @@ func (w WorkerID) TagRank(tag WorkerTag) int {
 	return TagChoices
 }
 
-// Duration is a time.Duration that is encoded in JSON as a Go string ("1m30s"). It is
-// decoded from a string or a number of nanoseconds, because clients of the Machines API
-// send both.
+// Duration is a time.Duration that is encoded in JSON as a Go string ("1m30s"). It is decoded from
+// such a string or from a number of nanoseconds, because clients of the Machines API send both.
 type Duration time.Duration
 
-// MarshalJSON writes the Go form.
+// MarshalJSON encodes the duration as a Go string.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
-// UnmarshalJSON reads a Go duration string or nanoseconds.
+// UnmarshalJSON decodes a Go string or a number of nanoseconds.
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var s string
 	if json.Unmarshal(b, &s) == nil {
@@ -208,17 +207,16 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Signal is the name of a signal, such as "SIGTERM". Its JSON may also be a number.
+// Signal is the name of a signal, such as "SIGTERM". In JSON, it may also be a number.
 type Signal string
 
-// signalNumbers holds the signals that may be sent to a machine, by their
-// numbers on Linux.
+// signalNumbers contains the signals that may be sent to a machine, with their numbers on Linux.
 var signalNumbers = map[Signal]int{
 	"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGABRT": 6, "SIGKILL": 9, "SIGUSR1": 10, "SIGUSR2": 12,
 	"SIGALRM": 14, "SIGTERM": 15, "SIGCONT": 18, "SIGSTOP": 19, "SIGTSTP": 20, "SIGWINCH": 28,
 }
 
-// ParseSignal reads "SIGTERM", "term" or "15".
+// ParseSignal parses a signal in a form such as "SIGTERM", "term" or "15".
 func ParseSignal(s string) (Signal, error) {
 	name := Signal(strings.ToUpper(s))
 	if n, err := strconv.Atoi(s); err == nil {
@@ -234,7 +232,7 @@ func ParseSignal(s string) (Signal, error) {
 	return name, name.Validate()
 }
 
-// Validate reports CodeInvalid unless s is a known signal's name.
+// Validate returns CodeInvalid unless s is the name of a known signal.
 func (s Signal) Validate() error {
 	if _, ok := signalNumbers[s]; !ok {
 		return Errorf(CodeInvalid, "invalid signal %s: use a name such as SIGTERM", Quoted(string(s)))
@@ -242,10 +240,10 @@ func (s Signal) Validate() error {
 	return nil
 }
 
-// Number returns the signal's number on Linux, 0 for an unknown one.
+// Number returns the number of the signal on Linux, or 0 if the signal is unknown.
 func (s Signal) Number() int { return signalNumbers[s] }
 
-// UnmarshalJSON reads a name or a number.
+// UnmarshalJSON decodes a name or a number.
 func (s *Signal) UnmarshalJSON(b []byte) error {
 	var text string
 	if json.Unmarshal(b, &text) != nil {
@@ -267,14 +265,14 @@ func (s *Signal) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Requirement is a condition of an order beyond its size: a label's value, or an amount
-// of a countable.
+// Requirement is a condition that an order has in addition to its size. It is either the value of a
+// label or an amount of a countable.
 type Requirement struct {
-	Label string // set when it is text
-	Count int64  // set when it is a number; 1 or more
+	Label string // value of a label; "" for an amount
+	Count int64  // amount, 1 or more; 0 for a label
 }
 
-// MarshalJSON writes the text or the number.
+// MarshalJSON encodes the label's value or the amount.
 func (r Requirement) MarshalJSON() ([]byte, error) {
 	if r.Count != 0 {
 		return json.Marshal(r.Count)
@@ -282,7 +280,7 @@ func (r Requirement) MarshalJSON() ([]byte, error) {
 	return json.Marshal(r.Label)
 }
 
-// UnmarshalJSON reads a string or a whole number of at least 1.
+// UnmarshalJSON decodes a string, or a whole number of at least 1.
 func (r *Requirement) UnmarshalJSON(b []byte) error {
 	*r = Requirement{}
 	if string(b) != "null" && json.Unmarshal(b, &r.Label) == nil {
@@ -302,16 +300,16 @@ func (r Requirement) String() string {
 	return r.Label
 }
 
-// Requirements maps names to conditions: a text must equal the worker's label of that
-// name, and a number is taken from its countable of that name. A worker refuses an order
-// with a name that it does not know.
+// Requirements contains conditions by name. If a condition is a text, the worker's label of that
+// name must have this value. If it is a number, the amount is taken from the worker's countable of
+// that name. If a worker does not know a name, it refuses the order.
 type Requirements map[string]Requirement
 
-// LabelWorker is a label of every worker whose value is the worker's own name. An order
+// LabelWorker is a label that every worker has. Its value is the worker's own name, so an order
 // that requires it can be filled only by that worker.
 const LabelWorker = "worker"
 
-// On returns r with the requirement of a particular worker.
+// On returns r with the additional requirement that the order is filled by the given worker.
 func (r Requirements) On(worker WorkerID) Requirements {
 	out := maps.Clone(r)
 	if out == nil {
@@ -321,7 +319,7 @@ func (r Requirements) On(worker WorkerID) Requirements {
 	return out
 }
 
-// Validate reports CodeInvalid for names or values that no worker can have.
+// Validate returns CodeInvalid if there is a name or value that no worker can have.
 func (r Requirements) Validate() error {
 	if len(r) > maxConfigEntries {
 		return Errorf(CodeInvalid, "invalid config.requirements: %d entries, at most %d", len(r), maxConfigEntries)
@@ -340,8 +338,8 @@ func (r Requirements) Validate() error {
 	return nil
 }
 
-// ValidateRequirementName reports CodeInvalid unless s can name a label or a
-// countable: parts as in an app name, joined by dots.
+// ValidateRequirementName returns CodeInvalid unless s can be the name of a label or a countable.
+// Such a name consists of parts in the form of an app name, joined by dots.
 func ValidateRequirementName(s string) error {
 	for part := range strings.SplitSeq(s, ".") {
 		if !isLabel(part) || len(s) > 128 {
@@ -353,23 +351,23 @@ func ValidateRequirementName(s string) error {
 
 var _ fmt.Stringer = Requirement{}
 
-// An id that a caller chooses for an order is valid only within the order's app: the
-// order's actual id is derived from both. It consists of the chosen id's timestamp, a
-// five-byte hash of the app and the chosen id, and a five-byte checksum of the app and
-// the preceding bytes. The checksum identifies ids that are already derived, so deriving
-// twice has no effect. A client that knows the id of another app's order cannot refer to
-// that order.
+// If a caller chooses an ID for an order, the ID is valid only within the order's app. The actual
+// ID of the order is derived from both: it consists of the timestamp of the chosen ID, a five-byte
+// hash of the app and the chosen ID, and a five-byte checksum of the app and the preceding bytes.
+// The checksum shows that an ID is already derived, so deriving it again has no effect. A client
+// that knows the ID of another app's order therefore cannot refer to that order.
 
 // markBytes is the length of the checksum at the end of a derived id.
 const markBytes = 5
 
-// In returns the actual id of an order in the app with this id, for the id that its
-// caller chose. It returns "" if o is malformed. It is idempotent.
+// In returns the actual ID of an order in the app with the given ID. o is the ID that the order's
+// caller has chosen, or an ID that In has returned for the same app. If o is malformed, In returns
+// "".
 func (o OrderID) In(app string) OrderID { return OrderID(idIn("order", string(o), app)) }
 
-// In returns the actual key of a reservation whose first order is in the app with this
-// id, for the key that its caller chose. It returns "" if k is malformed. It is
-// idempotent.
+// In returns the actual key of a reservation whose first order is in the app with the given ID. k
+// is the key that the caller has chosen, or a key that In has returned for the same app. If k is
+// malformed, In returns "".
 func (k ReservationKey) In(app string) ReservationKey {
 	return ReservationKey(idIn("reservation", string(k), app))
 }
@@ -390,7 +388,7 @@ func idIn(what, chosen, app string) string {
 	return id.String()
 }
 
-// mark replaces the end of id with the checksum.
+// mark replaces the end of id with the checksum for an app.
 func mark(id *ulid.ULID, what, app string) {
 	body := id[:len(id)-markBytes]
 	sum := sumOf("mark of "+what, app, string(body))

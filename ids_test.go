@@ -30,7 +30,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A machine's id is the address of its worker.
+// TestMachineIDRoutesToItsWorker checks that a machine's ID leads to its worker.
 func TestMachineIDRoutesToItsWorker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tag := bourse.WorkerTag(rapid.Uint32Range(0, 1<<24-1).Draw(t, "tag"))
@@ -57,7 +57,8 @@ func TestOrderID(t *testing.T) {
 	}
 }
 
-// An effect that is told again after a crash has the id it had before.
+// TestEventIDAt checks that an event that is reported again after a crash has the same ID as
+// before.
 func TestEventIDAt(t *testing.T) {
 	at, seed := time.UnixMilli(1_700_000_000_000), [10]byte{1, 2, 3}
 	a := bourse.EventIDAt(at, seed)
@@ -88,8 +89,8 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-// Names and regions are what the regular expressions say, which are easier to
-// believe.
+// TestShapes compares the checks of names and regions with regular expressions, which are easier to
+// understand.
 func TestShapes(t *testing.T) {
 	label, region := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`), regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -106,8 +107,8 @@ func TestShapes(t *testing.T) {
 	})
 }
 
-// TestTagsFollowFromTheID: the tags of a worker are its own, in every release;
-// machines' ids are made of them.
+// TestTagsFollowFromTheID checks that the tags of a worker are the same in every release, because
+// the IDs of machines contain them.
 func TestTagsFollowFromTheID(t *testing.T) {
 	if got, want := bourse.WorkerID("gru-1").Tags(), ([bourse.TagChoices]bourse.WorkerTag{0xdb18dd, 0x5183c1, 0xe57824, 0x5006d4}); got != want {
 		t.Errorf("the tags of gru-1 are %06x, want %06x for ever", got, want)
@@ -207,8 +208,9 @@ func TestRequirementsValidate(t *testing.T) {
 	}
 }
 
-// One id that two apps choose is two orders, and each app finds its own again
-// by the id that it chose and by the one that it was answered with.
+// TestOrderIDsMeanSomethingOnlyWithinTheirApp checks that, if two apps choose the same ID, there
+// are two different orders. Each app must find its own order, both by the chosen ID and by the ID
+// that it received.
 func TestOrderIDsMeanSomethingOnlyWithinTheirApp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var id ulid.ULID

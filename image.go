@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// ImageRef contains the parts of an image's name. Clients join them as
-// registry/repository:tag@digest and expect that image to run.
+// ImageRef contains the parts of an image's name. Clients join them in the form
+// registry/repository:tag@digest, and expect that this image can be run.
 type ImageRef struct {
 	Registry   string            `json:"registry"`
 	Repository string            `json:"repository"`
 	Tag        string            `json:"tag,omitempty"`
-	Digest     string            `json:"digest,omitempty"` // "sha256:…"; empty: not resolved
+	Digest     string            `json:"digest,omitempty"` // "sha256:…"; empty: the name was not resolved
 	Labels     map[string]string `json:"labels,omitempty"`
 }
 
-// The default registry and tag.
+// Default registry and tag.
 const (
 	DefaultRegistry = "registry-1.docker.io"
 	DefaultTag      = "latest"
 )
 
-// ImageKind is the kind of an image. It equals the name of the worker's driver that runs
-// it.
+// ImageKind is the kind of an image. It is the same as the name of the worker's driver that runs
+// the image.
 type ImageKind string
 
-// The kinds of images.
+// Kinds of images.
 const (
-	HostImage     ImageKind = "process"   // ImageHost: a command of the host
-	RegistryImage ImageKind = "container" // of a registry: pulled, and unpacked
+	HostImage     ImageKind = "process"   // ImageHost: a command on the host
+	RegistryImage ImageKind = "container" // an image in a registry, which is pulled and unpacked
 	PollerImage   ImageKind = "pull"      // ImagePull: a job that a poller runs
 )
 
-// KindOfImage returns the kind of an image by its name: RegistryImage for all except
-// ImageHost and ImagePull.
+// KindOfImage determines the kind of an image from its name. It is RegistryImage for all images
+// except ImageHost and ImagePull.
 func KindOfImage(image string) ImageKind {
 	switch image {
 	case ImageHost:
@@ -47,16 +47,16 @@ func KindOfImage(image string) ImageKind {
 // ImageKind returns the kind of c's image.
 func (c *Config) ImageKind() ImageKind { return KindOfImage(c.Image) }
 
-// ParseImageRef parses an image's name. Names without a registry belong to the Docker
-// Hub. The images "host" and "pull" have no registry, so a client that joins
-// registry/repository:tag sends "/host:latest".
+// ParseImageRef parses the name of an image. A name without a registry belongs to Docker Hub. The
+// images "host" and "pull" have no registry, so a client that joins registry/repository:tag sends
+// "/host:latest".
 func ParseImageRef(image string) ImageRef {
 	if KindOfImage(image) != RegistryImage {
 		return ImageRef{Repository: image, Tag: DefaultTag}
 	}
 	name, digest, _ := strings.Cut(image, "@")
 	ref := ImageRef{Registry: DefaultRegistry, Repository: name, Digest: digest}
-	// The part before the first slash is a registry when it looks like a host.
+	// The part before the first slash is a registry if it looks like a host name.
 	if first, rest, ok := strings.Cut(name, "/"); ok && (strings.ContainsAny(first, ".:") || first == "localhost") {
 		ref.Registry, ref.Repository = first, rest
 	}
@@ -87,21 +87,21 @@ func (r ImageRef) String() string {
 	return s
 }
 
-// Image describes an image on a worker, or one that is being pulled.
+// Image describes an image on a worker. The image may still be in the process of being pulled.
 type Image struct {
-	Ref    ImageRef      `json:"ref"`              // with its digest: the manifest of the worker's platform is found by it
-	Bytes  int64         `json:"bytes"`            // compressed, of all its layers and its config
-	Disk   int64         `json:"disk,omitempty"`   // bytes that it takes on the worker's disk; layers that others have too count in each
-	Pull   *PullProgress `json:"pull,omitempty"`   // nil: it is complete
-	UsedAt time.Time     `json:"used_at,omitzero"` // when a machine was last started from it, or it was pulled
-	InUse  bool          `json:"in_use,omitempty"` // a machine has it; it is not evicted
+	Ref    ImageRef      `json:"ref"`              // the image's name; its digest leads to the manifest for the worker's platform
+	Bytes  int64         `json:"bytes"`            // compressed size of the config and all layers
+	Disk   int64         `json:"disk,omitempty"`   // bytes on the worker's disk; layers shared with other images are included
+	Pull   *PullProgress `json:"pull,omitempty"`   // progress of the pull; nil: the image is complete
+	UsedAt time.Time     `json:"used_at,omitzero"` // when a machine was last started from the image, or when it was pulled
+	InUse  bool          `json:"in_use,omitempty"` // a machine uses the image, so it is not evicted
 }
 
-// PullProgress is the progress of a pull.
+// PullProgress describes the progress of a pull.
 type PullProgress struct {
-	Status string `json:"status"`          // "resolving", "pulling", "unpacking", "done", "failed"
-	Bytes  int64  `json:"bytes"`           // here already
-	Total  int64  `json:"total"`           // 0: not known yet
-	Code   Code   `json:"code,omitempty"`  // of one that failed
-	Error  string `json:"error,omitempty"` // likewise: why
+	Status string `json:"status"`          // "resolving", "pulling", "unpacking", "done" or "failed"
+	Bytes  int64  `json:"bytes"`           // bytes that the worker has so far
+	Total  int64  `json:"total"`           // total number of bytes; 0: not known yet
+	Code   Code   `json:"code,omitempty"`  // why the pull failed; "": it has not
+	Error  string `json:"error,omitempty"` // why the pull failed, as text
 }

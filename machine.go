@@ -11,31 +11,31 @@ import (
 // State is a machine's state.
 type State string
 
-// The states of the Machines API that a worker's machine can be in.
+// States of the Machines API in which a worker's machine can be.
 const (
-	StateCreated    State = "created"    // recorded, not yet started or prepared
+	StateCreated    State = "created"    // recorded, but not yet started or prepared
 	StateStarting   State = "starting"   // its start is in progress
 	StateStarted    State = "started"    // its program runs
-	StateStopping   State = "stopping"   // asked to end
-	StateStopped    State = "stopped"    // ended; keeps its disk, not its cpus and memory
+	StateStopping   State = "stopping"   // its program was asked to end
+	StateStopped    State = "stopped"    // ended; it still takes its disk, but no CPUs and memory
 	StateSuspending State = "suspending" // its program is being frozen
-	StateSuspended  State = "suspended"  // its program is frozen; keeps all that it takes
-	StateRestarting State = "restarting" // ended, waits for its next start
-	StateReplacing  State = "replacing"  // its version ends, and the next one takes its place
+	StateSuspended  State = "suspended"  // its program is frozen; it still takes all of its resources
+	StateRestarting State = "restarting" // ended, and waiting for its next start
+	StateReplacing  State = "replacing"  // its version is ending, and will be replaced by the next one
 	StateFailed     State = "failed"     // could not be started
-	StateDestroying State = "destroying" // its remains on the host are being removed
-	StateDestroyed  State = "destroyed"  // removed; its record is kept temporarily
+	StateDestroying State = "destroying" // what remains of it on the host is being removed
+	StateDestroyed  State = "destroyed"  // removed, but its record is kept temporarily
 )
 
 // transitions maps each state of a machine to the states that may follow it.
 var transitions = map[State][]State{
-	"":              {StateCreated, StateStarting}, // starting: recorded by an order that launches at once
+	"":              {StateCreated, StateStarting}, // starting: an order that launches the machine immediately
 	StateCreated:    {StateStarting, StateStopped, StateFailed, StateDestroying},
 	StateStarting:   {StateStarted, StateStopping, StateSuspended, StateStopped, StateRestarting, StateFailed, StateDestroying},
 	StateStarted:    {StateStopping, StateSuspending, StateStopped, StateRestarting, StateReplacing, StateFailed, StateDestroying},
 	StateStopping:   {StateStopped, StateRestarting, StateDestroying},
-	StateSuspending: {StateSuspended, StateStarted, StateStopping, StateStopped, StateRestarting, StateDestroying}, // started: it could not be frozen
-	StateSuspended:  {StateStarting, StateStopping, StateStopped, StateReplacing, StateDestroying},                 // stopped: its program was lost
+	StateSuspending: {StateSuspended, StateStarted, StateStopping, StateStopped, StateRestarting, StateDestroying}, // started: the machine could not be frozen
+	StateSuspended:  {StateStarting, StateStopping, StateStopped, StateReplacing, StateDestroying},                 // stopped: the machine's program was lost
 	StateStopped:    {StateStarting, StateDestroying},
 	StateRestarting: {StateStarting, StateStopping, StateStopped, StateReplacing, StateFailed, StateDestroying},
 	StateReplacing:  {StateStarting, StateStopped, StateFailed, StateDestroying},
@@ -44,7 +44,7 @@ var transitions = map[State][]State{
 	StateDestroyed:  {},
 }
 
-// States lists every state in the order of a machine's life.
+// States returns all states, in the order of a machine's life.
 func States() []State {
 	return []State{
 		StateCreated, StateStarting, StateStarted, StateSuspending, StateSuspended, StateStopping, StateStopped,
@@ -66,84 +66,84 @@ func (s State) Settled() bool {
 	return false
 }
 
-// Machine is a worker's record of one of its machines. Only that worker changes it; all
-// others have copies.
+// Machine is a worker's record of one of its machines. Only that worker changes the record. All
+// other servers have copies.
 type Machine struct {
 	ID          MachineID     `json:"id"`
 	Name        string        `json:"name"`
 	App         AppName       `json:"app"`
-	AppID       string        `json:"app_id,omitempty"` // of the app that it belongs to; see [App.Owns]
+	AppID       string        `json:"app_id,omitempty"` // ID of the app to which the machine belongs; see [App.Owns]
 	Worker      WorkerID      `json:"worker"`
 	Region      Region        `json:"region"`
-	Order       OrderID       `json:"order"`               // the order that it fills
-	Placement   []byte        `json:"placement,omitempty"` // the broker's signed [Placement] of the order; nil in a cluster without certificates
-	Instance    InstanceID    `json:"instance"`            // its current version
+	Order       OrderID       `json:"order"`               // the order that the machine fills
+	Placement   []byte        `json:"placement,omitempty"` // the order's [Placement], signed by the broker; nil in a cluster without certificates
+	Instance    InstanceID    `json:"instance"`            // the machine's current version
 	State       State         `json:"state"`
 	Config      Config        `json:"config"`
-	Takes       Amounts       `json:"takes,omitempty"` // from the ledger, in its present state
+	Takes       Amounts       `json:"takes,omitempty"` // resources that the machine takes in its present state, from the worker's ledger
 	Cordoned    bool          `json:"cordoned,omitempty"`
-	Secrets     uint64        `json:"secrets,omitempty"`      // lowest version of its app's secrets with which it may start
-	SkipSecrets bool          `json:"skip_secrets,omitempty"` // it gets none
+	Secrets     uint64        `json:"secrets,omitempty"`      // minimum version of the app's secrets with which the machine may start
+	SkipSecrets bool          `json:"skip_secrets,omitempty"` // the machine receives no secrets
 	Lease       *Lease        `json:"lease,omitempty"`
 	Boot        Boot          `json:"boot"`
-	Image       *ImageRef     `json:"image,omitempty"`     // what config.image resolved to when this version was created; nil for image host
-	PrivateIP   netip.Addr    `json:"private_ip,omitzero"` // in its own network; zero: it uses the host's
-	Network     string        `json:"network,omitempty"`   // private network that PrivateIP is of
-	Checks      *CheckResults `json:"checks,omitempty"`    // of its latest start that was checked
-	Devices     []string      `json:"devices,omitempty"`   // qualified CDI names of the worker's devices that it uses
-	Next        *NextVersion  `json:"next,omitempty"`      // its version after the update in progress
-	Due         *Due          `json:"due,omitempty"`       // next start of its schedule
+	Image       *ImageRef     `json:"image,omitempty"`     // the image to which config.image was resolved for this version; nil for image host
+	PrivateIP   netip.Addr    `json:"private_ip,omitzero"` // address in the private network; zero: the machine uses the host's addresses
+	Network     string        `json:"network,omitempty"`   // private network to which PrivateIP belongs
+	Checks      *CheckResults `json:"checks,omitempty"`    // results since the latest start for which checks ran
+	Devices     []string      `json:"devices,omitempty"`   // qualified CDI names of the worker's devices that the machine uses
+	Next        *NextVersion  `json:"next,omitempty"`      // the next version, while an update is in progress
+	Due         *Due          `json:"due,omitempty"`       // the next start according to the schedule
 	CreatedAt   time.Time     `json:"created_at"`
 	UpdatedAt   time.Time     `json:"updated_at"`
-	LastEvents  []Event       `json:"events,omitempty"` // newest first; filled in on reading, from the worker's log
+	LastEvents  []Event       `json:"events,omitempty"` // newest first; added from the worker's log when the record is read
 }
 
-// NextVersion is a machine's version after the update in progress. Until the update ends,
-// the machine takes the larger amount of each resource.
+// NextVersion is the version that a machine will have after an update that is in progress. Until
+// the update ends, the machine takes the larger amount of each resource.
 type NextVersion struct {
 	Instance    InstanceID `json:"instance"`
 	Config      Config     `json:"config"`
-	Image       *ImageRef  `json:"image,omitempty"` // what its image means; nil until that is known
-	Takes       Amounts    `json:"takes,omitempty"` // from the ledger
+	Image       *ImageRef  `json:"image,omitempty"` // the image to which the config's image was resolved; nil until that is known
+	Takes       Amounts    `json:"takes,omitempty"` // resources that the version takes, from the worker's ledger
 	Launch      bool       `json:"launch,omitempty"`
-	Cordoned    bool       `json:"cordoned,omitempty"` // the machine from then on
-	Secrets     uint64     `json:"secrets,omitempty"`  // as the machine's; so is SkipSecrets
+	Cordoned    bool       `json:"cordoned,omitempty"` // the machine is cordoned from then on
+	Secrets     uint64     `json:"secrets,omitempty"`  // like Machine.Secrets; the same is true for SkipSecrets
 	SkipSecrets bool       `json:"skip_secrets,omitempty"`
-	Renew       bool       `json:"renew,omitempty"` // its program starts again for its secrets, whatever else is the same
+	Renew       bool       `json:"renew,omitempty"` // the program must be restarted because of its secrets, even if nothing else changes
 }
 
-// Version is one version of a machine, with the config that it was made with.
+// Version is one version of a machine, with its config.
 type Version struct {
 	Instance InstanceID `json:"instance"`
 	Config   Config     `json:"config"`
-	At       time.Time  `json:"at,omitzero"` // when it was replaced; zero for the current version
+	At       time.Time  `json:"at,omitzero"` // when the version was replaced; zero for the current version
 }
 
 // Boot describes a machine's latest start.
 type Boot struct {
-	Number    int         `json:"number"`              // counts starts; 0 before the first
-	PID       int         `json:"pid,omitempty"`       // on the worker's host; 0 when nothing runs
-	Port      int         `json:"port,omitempty"`      // what its $PORT says
-	Requested bool        `json:"requested,omitempty"` // its end was asked for
-	Frozen    bool        `json:"frozen,omitempty"`    // since it was suspended, until it has resumed
-	Exit      *Exit       `json:"exit,omitempty"`      // how it ended
-	StandsIn  MachineID   `json:"stands_in,omitempty"` // the lost machine that it replaces; "" if a caller started it
-	Restarts  []time.Time `json:"restarts,omitempty"`  // by policy, within the restart window
+	Number    int         `json:"number"`              // number of the start; 0 before the first one
+	PID       int         `json:"pid,omitempty"`       // process ID on the worker's host; 0 if no process is running
+	Port      int         `json:"port,omitempty"`      // value of the variable PORT in the environment
+	Requested bool        `json:"requested,omitempty"` // somebody has asked for the machine to end
+	Frozen    bool        `json:"frozen,omitempty"`    // the machine was suspended and has not been resumed
+	Exit      *Exit       `json:"exit,omitempty"`      // how the program ended; nil: it has not
+	StandsIn  MachineID   `json:"stands_in,omitempty"` // the lost machine that this standby replaces; "" if a caller started it
+	Restarts  []time.Time `json:"restarts,omitempty"`  // times of restarts by the restart policy, within the restart window
 }
 
 // Exit describes how a machine's program exited.
 type Exit struct {
-	Code      int       `json:"code"`             // 0 to 255; -1 if a signal killed it or the code is unknown
-	Signal    int       `json:"signal,omitempty"` // the signal that ended it, 0 for none
+	Code      int       `json:"code"`             // 0 to 255; -1 if a signal killed the program or the code is unknown
+	Signal    int       `json:"signal,omitempty"` // signal that killed the program; 0: none
 	OOMKilled bool      `json:"oom_killed,omitempty"`
-	Error     string    `json:"error,omitempty"` // why there is no code: it could not be started, or was lost
+	Error     string    `json:"error,omitempty"` // why there is no code: the program could not be started, or was lost
 	At        time.Time `json:"at"`
 }
 
-// Failed reports whether the on-failure policy restarts the machine.
+// Failed reports whether the program failed, so that the policy on-failure restarts the machine.
 func (e Exit) Failed() bool { return e.Code != 0 || e.Signal != 0 || e.Error != "" }
 
-// Lease prevents callers without its nonce from changing a machine.
+// Lease prevents callers that do not have its nonce from changing a machine.
 type Lease struct {
 	Nonce       string    `json:"nonce"`
 	Owner       string    `json:"owner"`
@@ -151,42 +151,42 @@ type Lease struct {
 	ExpiresAt   time.Time `json:"expires_at"`
 }
 
-// Expired reports whether the lease has run out by now. A nil lease has.
+// Expired reports whether the lease has expired at the time now. It returns true if l is nil.
 func (l *Lease) Expired(now time.Time) bool { return l == nil || !now.Before(l.ExpiresAt) }
 
-// EventType names what happened to a machine, in the Machines API's words.
+// EventType names what happened to a machine, with the names of the Machines API.
 type EventType string
 
-// The types of event.
+// Types of events.
 const (
 	EventLaunch   EventType = "launch"
-	EventPrepare  EventType = "prepare" // of a machine that is not launched: created to stopped
-	EventPull     EventType = "pull"    // its image is being pulled, or has been
-	EventCutOff   EventType = "cut_off" // its network disappeared from the host while it ran; a restart restores it
+	EventPrepare  EventType = "prepare" // a machine that is not launched was prepared: created to stopped
+	EventPull     EventType = "pull"    // the machine's image is being pulled, or was pulled
+	EventCutOff   EventType = "cut_off" // the network of the running machine disappeared from the host; a restart restores it
 	EventStart    EventType = "start"
 	EventStop     EventType = "stop"
 	EventSuspend  EventType = "suspend"
-	EventResume   EventType = "resume" // its suspended program continues
+	EventResume   EventType = "resume" // the suspended program continues
 	EventRestart  EventType = "restart"
-	EventUpdate   EventType = "update" // to replacing: its version ends; to any other state: the update is complete, or has failed
+	EventUpdate   EventType = "update" // to state replacing: the version ends; to any other state: the update is complete or has failed
 	EventExit     EventType = "exit"
 	EventDestroy  EventType = "destroy"
 	EventCordon   EventType = "cordon"
 	EventUncordon EventType = "uncordon"
 
-	EventExtend    EventType = "extend"     // its volume was full, and was extended or could not be
-	EventStandIn   EventType = "stand_in"   // started by its worker: a machine that it stands by for is lost
-	EventStandDown EventType = "stand_down" // stopped by its worker: it is no longer needed
+	EventExtend    EventType = "extend"     // the machine's volume was full, and was extended or could not be extended
+	EventStandIn   EventType = "stand_in"   // the worker has started the standby, because a primary machine is lost
+	EventStandDown EventType = "stand_down" // the worker has stopped the standby, because it is no longer needed
 )
 
-// Source is the originator of an event.
+// Source tells who caused an event.
 type Source string
 
-// The sources of events.
+// Sources of events.
 const (
 	SourceUser   Source = "user"
 	SourceWorker Source = "worker"
-	SourceClock  Source = "schedule" // the machine's own
+	SourceClock  Source = "schedule" // the machine's schedule
 )
 
 // Event is one entry of a machine's history.
@@ -194,21 +194,21 @@ type Event struct {
 	ID       EventID    `json:"id"`
 	Type     EventType  `json:"type"`
 	From     State      `json:"from,omitempty"`
-	State    State      `json:"state"` // after it
+	State    State      `json:"state"` // state after the event
 	Source   Source     `json:"source"`
 	Reason   string     `json:"reason,omitempty"` // the worker's reason, as text
-	By       string     `json:"by,omitempty"`     // the name of the token with which a user caused it
+	By       string     `json:"by,omitempty"`     // name of the token with which a user caused the event
 	At       time.Time  `json:"at"`
 	Instance InstanceID `json:"instance,omitempty"`
-	Exit     *ExitEvent `json:"exit,omitempty"` // of type exit
-	Pull     *PullEvent `json:"pull,omitempty"` // of type pull
+	Exit     *ExitEvent `json:"exit,omitempty"` // details of an event of type exit
+	Pull     *PullEvent `json:"pull,omitempty"` // details of an event of type pull
 }
 
-// PullEvent contains the details of a pull event. One is recorded when the pull begins,
-// and one when it ends.
+// PullEvent contains the details of a pull event. There is one pull event when the pull begins, and
+// one when it ends.
 type PullEvent struct {
 	Image string        `json:"image"` // registry/repository[:tag]@digest
-	Bytes int64         `json:"bytes"` // to be pulled as it begins, the image's size after it
+	Bytes int64         `json:"bytes"` // when the pull begins, the number of bytes to pull; when it ends, the size of the image
 	Took  time.Duration `json:"took,omitempty"`
 	Done  bool          `json:"done,omitempty"`
 }
@@ -224,14 +224,14 @@ type ExitEvent struct {
 // Call is an operation on a machine.
 type Call string
 
-// The calls whose answer depends on the machine's state.
+// Calls whose answer depends on the state of the machine.
 const (
 	CallStart    Call = "start"
 	CallStop     Call = "stop"
 	CallSuspend  Call = "suspend"
 	CallRestart  Call = "restart"
 	CallUpdate   Call = "update"
-	CallDestroy  Call = "destroy" // without force; with it, what runs is no reason to refuse
+	CallDestroy  Call = "destroy" // destroy without force; with force, it does not matter whether the machine is running
 	CallSignal   Call = "signal"
 	CallExec     Call = "exec"
 	CallUsage    Call = "usage"
@@ -240,22 +240,22 @@ const (
 	CallMetadata Call = "metadata"
 )
 
-// Answer is the effect of a call on a machine in a given state.
+// Answer tells what a call does to a machine in a given state.
 type Answer string
 
-// The answers to calls.
+// Answers to calls.
 const (
 	Goes    Answer = "go"
-	Already Answer = "already" // the machine is already in the desired state: success without an effect
+	Already Answer = "already" // success without an effect, because the machine is already in the desired state
 	Gone    Answer = "gone"    // CodeNotFound
-	Unable  Answer = "unable"  // CodeFailedPrecondition, with a text that clients look for parts of
+	Unable  Answer = "unable"  // CodeFailedPrecondition, with a text that clients search for
 )
 
-// rule defines the states in which a call is carried out, and those in which it has
-// nothing to do. In all others it is refused, with the state's text or the general one.
+// rule defines in which states a call is carried out, and in which states there is nothing to do.
+// In all other states, the call is refused, either with a text for the state or with a general one.
 type rule struct {
 	goes, already []State
-	unable        string // STATE stands for the state
+	unable        string // general text of a refusal; STATE stands for the state
 	of            map[State]string
 }
 
@@ -290,18 +290,18 @@ var calls = map[Call]rule{
 	CallMetadata: {goes: living},
 }
 
-// living contains all states except the last.
+// living contains all states except the last one.
 var living = States()[:len(States())-1]
 
-// Calls lists every call.
+// Calls returns all calls.
 func Calls() []Call {
 	return []Call{
 		CallStart, CallStop, CallSuspend, CallRestart, CallUpdate, CallDestroy, CallSignal, CallExec, CallUsage, CallLease, CallCordon, CallMetadata,
 	}
 }
 
-// On returns the effect of the call on a machine in state s, and the text of the refusal
-// if it is [Unable].
+// On returns what the call does to a machine in state s. If that is [Unable], it also returns the
+// text of the refusal.
 func (c Call) On(s State) (Answer, string) {
 	r := calls[c]
 	switch {
@@ -321,10 +321,10 @@ func (c Call) On(s State) (Answer, string) {
 // CheckState is the result of a health check.
 type CheckState string
 
-// The states of checks, in the words of the Machines API.
+// Results of checks, with the names of the Machines API.
 const (
 	CheckPassing  CheckState = "passing"
-	CheckWarning  CheckState = "warning"  // not known yet, or the machine does not run
+	CheckWarning  CheckState = "warning"  // the result is not known yet, or the machine is not running
 	CheckCritical CheckState = "critical" // the last probe failed
 )
 
@@ -332,41 +332,42 @@ const (
 type CheckStatus struct {
 	Name      string     `json:"name"`
 	Status    CheckState `json:"status"`
-	Output    string     `json:"output"`     // what the probe found, a short text
-	UpdatedAt time.Time  `json:"updated_at"` // when the status became what it is
+	Output    string     `json:"output"`     // short text about the result of the probe
+	UpdatedAt time.Time  `json:"updated_at"` // when the status last changed
 }
 
-// CheckResults contains the results of a machine's checks since one start.
+// CheckResults contains the results of a machine's checks since a start of the machine.
 type CheckResults struct {
-	Boot    int           `json:"boot"` // [Boot.Number] of that start
+	Boot    int           `json:"boot"` // the start's [Boot.Number]
 	Results []CheckStatus `json:"results"`
 }
 
-// Process describes one of a machine's processes, with the kernel's counters.
+// Process describes a process of a machine, with counters from the kernel.
 type Process struct {
-	PID       int64          `json:"pid"`   // as the machine's processes know it
-	STime     int64          `json:"stime"` // milliseconds of processor time in the kernel
-	RTime     int64          `json:"rtime"` // milliseconds since it began
-	CPU       int64          `json:"cpu"`   // milliseconds of processor time, all of it
-	RSS       int64          `json:"rss"`   // bytes of memory
+	PID       int64          `json:"pid"`   // process ID as processes in the machine see it
+	STime     int64          `json:"stime"` // processor time in the kernel, in milliseconds
+	RTime     int64          `json:"rtime"` // time since the process began, in milliseconds
+	CPU       int64          `json:"cpu"`   // processor time in total, in milliseconds
+	RSS       int64          `json:"rss"`   // memory in bytes
 	Command   string         `json:"command"`
-	Directory string         `json:"directory"`      // it works in; "" when that is not known
-	Listens   []ListenSocket `json:"listen_sockets"` // not null
+	Directory string         `json:"directory"`      // working directory; "": unknown
+	Listens   []ListenSocket `json:"listen_sockets"` // never null
 }
 
 // ListenSocket is a socket at which a process accepts connections or packets.
 type ListenSocket struct {
 	Proto   string `json:"proto"`   // "tcp" or "udp"
-	Address string `json:"address"` // 0.0.0.0:8080, [::]:8080
+	Address string `json:"address"` // such as 0.0.0.0:8080 or [::]:8080
 }
 
-// Backoff of restart policies: doubles from restartFirst to restartMost.
+// Limits for the backoff of restart policies, which doubles from restartFirst to restartMost.
 const (
 	restartFirst = 100 * time.Millisecond
 	restartMost  = 30 * time.Second
 )
 
-// RestartBackoff returns the delay before the n-th consecutive restart, with n from 1.
+// RestartBackoff returns the delay before the n-th consecutive restart. The first restart has n =
+// 1.
 func RestartBackoff(n int) time.Duration {
 	d := restartFirst
 	for range n - 1 {
@@ -377,7 +378,7 @@ func RestartBackoff(n int) time.Duration {
 	return d
 }
 
-// Validate reports CodeInvalid unless p is a policy, or empty.
+// Validate returns CodeInvalid unless p is empty or a known policy.
 func (p RestartPolicy) Validate() error {
 	switch p {
 	case "", RestartNo, RestartAlways, RestartOnFailure:
@@ -386,9 +387,9 @@ func (p RestartPolicy) Validate() error {
 	return Errorf(CodeInvalid, "invalid restart policy %s: use no, always or on-failure", Quoted(string(p)))
 }
 
-// Again reports whether a program is restarted after this exit, given the times of its
-// earlier restarts; recent contains those within the restart window. r must have its
-// defaults filled in.
+// Again reports whether a program must be restarted after it has exited. before contains the times
+// of its earlier restarts, and recent those within the restart window. Defaults must have been
+// filled in to r.
 func (r Restart) Again(exit Exit, before []time.Time) (again bool, recent []time.Time) {
 	for _, at := range before {
 		if exit.At.Sub(at) < RestartWindow {
@@ -412,7 +413,7 @@ func (r Restart) Again(exit Exit, before []time.Time) (again bool, recent []time
 // Schedule is the interval at which a stopped machine is started.
 type Schedule string
 
-// The schedules of the Machines API.
+// Schedules of the Machines API.
 const (
 	Hourly  Schedule = "hourly"
 	Daily   Schedule = "daily"
@@ -420,11 +421,11 @@ const (
 	Monthly Schedule = "monthly"
 )
 
-// scheduleSpread is the time over which the starts of machines that were created together
-// are spread.
+// scheduleSpread is the length of the interval over which the starts of machines with the same
+// creation time are spread.
 const scheduleSpread = 5 * time.Minute
 
-// Validate returns CodeInvalid for an unknown schedule. "" means none.
+// Validate returns CodeInvalid if the schedule is unknown. "" means that there is no schedule.
 func (s Schedule) Validate() error {
 	switch s {
 	case "", Hourly, Daily, Weekly, Monthly:
@@ -433,11 +434,12 @@ func (s Schedule) Validate() error {
 	return Errorf(CodeInvalid, "invalid config.schedule %s: use hourly, daily, weekly or monthly", Quoted(string(s)))
 }
 
-// Next returns the time of a machine's next start after another time: whole periods after
-// it was created, plus a delay that follows from its id. It is zero without a schedule.
+// Next returns the time of a machine's first scheduled start after the time after. Starts are whole
+// periods after the creation of the machine, plus a delay that depends on the machine's ID. If
+// there is no schedule, Next returns the zero time.
 func (s Schedule) Next(created time.Time, id MachineID, after time.Time) time.Time {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(id)) // never fails
+	_, _ = h.Write([]byte(id)) // writing to a hash never fails
 	base := created.UTC().Add(time.Duration(h.Sum64() % uint64(scheduleSpread)))
 	switch s {
 	case Hourly:
@@ -462,14 +464,15 @@ func periodAfter(base, after time.Time, period time.Duration) time.Time {
 	return base.Add(n * period)
 }
 
-// monthsAfter returns the same day n months later, or the last of that month.
+// monthsAfter returns the same day n months later. If that month has no such day, it returns the
+// last day of that month.
 func monthsAfter(base time.Time, n int) time.Time {
 	first := base.AddDate(0, n, 1-base.Day())
 	last := first.AddDate(0, 1, -1).Day()
 	return first.AddDate(0, 0, min(base.Day(), last)-1)
 }
 
-// Due is the next scheduled start of a machine, as its worker has recorded it.
+// Due describes the next scheduled start of a machine, as the machine's worker has recorded it.
 type Due struct {
 	Every Schedule  `json:"every"`
 	At    time.Time `json:"at"`

@@ -12,8 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The table of states is closed: every state can be reached from nothing,
-// every one but the last can end in it, and nothing follows the last.
+// TestStateTableIsClosed checks the table of transitions. Every state can be reached from the
+// beginning, and the last state can be reached from all other states. No state follows the last
+// one.
 func TestStateTableIsClosed(t *testing.T) {
 	states := bourse.States()
 	reach := func(from bourse.State) []bourse.State {
@@ -83,7 +84,8 @@ func TestExitFailed(t *testing.T) {
 	}
 }
 
-// Every pair of a call and a state has an answer, and each refusal a text.
+// TestEveryCallHasAnAnswerInEveryState checks that there is an answer for each combination of a
+// call and a state, and that each refusal has a text.
 func TestEveryCallHasAnAnswerInEveryState(t *testing.T) {
 	for _, call := range bourse.Calls() {
 		goes := false
@@ -104,7 +106,7 @@ func TestEveryCallHasAnAnswerInEveryState(t *testing.T) {
 	for _, c := range []struct {
 		call  bourse.Call
 		state bourse.State
-		want  string // the texts that clients look for
+		want  string // the text that clients search for
 	}{
 		{bourse.CallStart, bourse.StateCreated, "unable to start machine from current state: 'created'"},
 		{bourse.CallStart, bourse.StateStopping, "machine still active, refusing to start"},
@@ -117,8 +119,9 @@ func TestEveryCallHasAnAnswerInEveryState(t *testing.T) {
 	}
 }
 
-// Starts of a schedule are a period apart, from a period after the machine was
-// made, whenever it is asked for them.
+// TestScheduleNext checks that successive starts of a schedule are one period apart. The first
+// start must be one period after the creation of the machine, whatever the time is for which Next
+// is called.
 func TestScheduleNext(t *testing.T) {
 	periods := map[bourse.Schedule][2]time.Duration{
 		bourse.Hourly: {time.Hour, time.Hour}, bourse.Daily: {24 * time.Hour, 24 * time.Hour},
@@ -175,7 +178,7 @@ func TestStandbysOfAConfig(t *testing.T) {
 	}
 }
 
-// normalized decodes and normalizes a config with a member.
+// normalized decodes and normalizes a config that contains the given member.
 func normalized(member string) error {
 	var c bourse.Config
 	if err := json.Unmarshal([]byte(`{"image":"nginx",`+member+`}`), &c); err != nil {

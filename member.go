@@ -12,76 +12,80 @@ import (
 // Role is the role of a server in the cluster.
 type Role string
 
-// The roles.
+// Roles.
 const (
 	RoleWorker Role = "worker"
 	RoleBroker Role = "broker"
 	RoleProxy  Role = "proxy"
 )
 
-// ServerRoles returns the roles of a cluster's members.
+// ServerRoles returns the roles that members of a cluster can have.
 func ServerRoles() []Role { return []Role{RoleWorker, RoleBroker, RoleProxy} }
 
-// RoleScraper is the role of a client that may only read servers' metrics. It appears in
-// certificates and token files, and is not the role of a server.
+// RoleScraper is the role of a client that may only read the metrics of servers. It occurs in
+// certificates and token files. No server has this role.
 const RoleScraper Role = "scraper"
 
-// Member describes a server to the others. It is a hint, as old as the last gossip.
+// Member describes a server to other servers. It is a hint, and only as current as the latest
+// gossip.
 type Member struct {
-	ID      WorkerID  `json:"id"` // the server's name; a worker's id
+	ID      WorkerID  `json:"id"` // name of the server; for a worker, its ID
 	Role    Role      `json:"role"`
 	Region  Region    `json:"region,omitempty"`
-	Address string    `json:"address"`           // host:port of its API
-	Tag     WorkerTag `json:"tag,omitempty"`     // workers only
-	Free    Amounts   `json:"free,omitempty"`    // coarse; workers only
-	Leaving bool      `json:"leaving,omitempty"` // draining: takes no orders
+	Address string    `json:"address"`           // address of the server's API, as host:port
+	Tag     WorkerTag `json:"tag,omitempty"`     // for workers only
+	Free    Amounts   `json:"free,omitempty"`    // approximate amounts of free resources; for workers only
+	Leaving bool      `json:"leaving,omitempty"` // the worker is draining and accepts no orders
 }
 
-// Facts describes a worker, as reported by itself.
+// Facts describes a worker. The worker itself reports it.
 type Facts struct {
 	Worker   WorkerID          `json:"worker"`
 	Tag      WorkerTag         `json:"tag"`
 	Region   Region            `json:"region"`
 	Version  string            `json:"version"`
-	Labels   map[string]string `json:"labels,omitempty"` // arch, os, limit.memory … and the operator's own
+	Labels   map[string]string `json:"labels,omitempty"` // such as arch, os and limit.memory, and the operator's own
 	Accounts []Account         `json:"accounts"`
 	Machines map[State]int     `json:"machines"`
 	Drivers  []string          `json:"drivers"`
 	Load     float64           `json:"load"`
-	Cordon   *Cordon           `json:"cordon,omitempty"` // nil: it takes orders
+	Cordon   *Cordon           `json:"cordon,omitempty"` // nil: the worker accepts orders
 }
 
-// Cordon makes a worker refuse every new order. Its machines continue, and may be
+// Cordon makes a worker refuse all new orders. Its existing machines continue to run, and may be
 // started, updated and extended.
 type Cordon struct {
 	At time.Time `json:"at"`
-	By string    `json:"by,omitempty"` // the name of the token that asked
+	By string    `json:"by,omitempty"` // name of the token with which the worker was cordoned
 }
 
-// Absence describes a worker of the cluster that is unreachable. It may be dead or
-// disconnected, or may return with all its machines.
+// Absence describes a worker of the cluster that cannot be reached. It may be dead or disconnected,
+// and it may return with all of its machines.
 type Absence struct {
-	// Member is its last known description; Leaving means that it left cleanly.
+	// Member is the last known description of the worker. If Leaving is set, the worker has left
+	// cleanly.
 	Member
-	// Since is the time from which it was absent. Orders begun later were not filled there.
+	// Since is the time since which the worker has been absent. It cannot have filled orders that
+	// began later.
 	Since time.Time
-	// LostAfter is the longest absence before it counts as lost; 0 means LostAfter.
+	// LostAfter is how long the worker must be absent before it counts as lost. 0 means the
+	// constant LostAfter.
 	LostAfter time.Duration
-	// Forgotten means that an operator has removed it from the cluster.
+	// Forgotten is set if an operator has removed the worker from the cluster.
 	Forgotten bool
 }
 
-// LostAfter is the default time of absence after which a worker counts as lost for good.
-// It is longer than clients repeat a request, and shorter than the time for which a
-// cancellation waits for a worker to return.
+// LostAfter is how long, by default, a worker must be absent before it counts as lost for good.
+// This is longer than clients repeat a request, and shorter than the time for which a cancellation
+// waits for a worker to return.
 const LostAfter = 24 * time.Hour
 
-// MaxLostAfter is the largest value that an operator may choose. A cancellation waits a
-// day longer.
+// MaxLostAfter is the maximum that an operator may choose instead of LostAfter. A cancellation
+// waits one day longer.
 const MaxLostAfter = 6 * 24 * time.Hour
 
-// MaxSkew is the largest difference between a client's clock and ours with which the time
-// in an order's id is still used.
+// MaxSkew is the maximum difference between the clocks of a client and this server. If the
+// difference is larger, the time in an order's ID is not used.
 const MaxSkew = 5 * time.Second
 
 // Lost reports whether the worker counts as lost for good.
@@ -89,14 +93,15 @@ func (a *Absence) Lost(now time.Time) bool {
 	return a.Forgotten || now.Sub(a.Since) > cmp.Or(a.LostAfter, LostAfter)
 }
 
-// MayHaveFilled reports whether the worker may have filled an order before it became
-// absent. It cannot have if the time in the order's id is later than the absence.
+// MayHaveFilled reports whether the worker may have filled an order before it became absent. It
+// cannot have filled the order if the time in the order's ID is later than the beginning of the
+// absence.
 func (a *Absence) MayHaveFilled(id OrderID, now time.Time) bool {
 	born := id.Time()
 	return !born.After(a.Since.Add(MaxSkew)) || born.After(now.Add(MaxSkew))
 }
 
-// Time returns the time in the id, or the zero time if it is malformed.
+// Time returns the time in the ID, or the zero time if the ID is malformed.
 func (o OrderID) Time() time.Time {
 	id, err := ulid.ParseStrict(string(o))
 	if err != nil {
@@ -105,11 +110,11 @@ func (o OrderID) Time() time.Time {
 	return ulid.Time(id.Time())
 }
 
-// Region is a short code such as "gru": 1 to 32 of a-z, 0-9 and "-", beginning with a
-// letter. An order for a region is filled only there.
+// Region is a short code such as "gru". It has 1 to 32 of the characters a-z, 0-9 and "-", and
+// begins with a letter. An order for a region is filled only there.
 type Region string
 
-// wellFormed reports whether r has the shape of a code or an alias.
+// wellFormed reports whether r has the form of a region code or an alias.
 func (r Region) wellFormed() bool {
 	for i := range len(r) {
 		if !isLetter(r[i]) && (i == 0 || !isDigit(r[i]) && r[i] != '-') {
@@ -119,7 +124,7 @@ func (r Region) wellFormed() bool {
 	return r != "" && len(r) <= 32
 }
 
-// Validate returns CodeInvalid unless r is a well-formed region code and not an alias.
+// Validate returns CodeInvalid unless r has the form of a region code and is not an alias.
 func (r Region) Validate() error {
 	if !r.wellFormed() {
 		return Errorf(CodeInvalid, "region %s: want a short code such as gru", Quoted(string(r)))
@@ -130,11 +135,11 @@ func (r Region) Validate() error {
 	return nil
 }
 
-// RegionAny is the alias for every region of the exchange.
+// RegionAny is the alias for all regions of the exchange.
 const RegionAny Region = "any"
 
-// aliases maps parts of the world to their well-known regions. Regions with an operator's
-// own names are selected by their code or by "any".
+// aliases contains the well-known regions of parts of the world. A region with a name that the
+// operator has chosen can be selected only by its code or with "any".
 var aliases = map[Region][]Region{
 	"eu":   {"ams", "arn", "cdg", "fra", "lhr", "mad", "otp", "waw"},
 	"na":   {"atl", "bos", "den", "dfw", "ewr", "iad", "lax", "mia", "ord", "phx", "qro", "sea", "sjc", "yul", "yyz"},
@@ -146,17 +151,18 @@ var aliases = map[Region][]Region{
 
 func isAlias(r Region) bool { return r == RegionAny || aliases[r] != nil }
 
-// maxRegions bounds a region expression before it is resolved.
+// maxRegions is the maximum number of entries in a region expression, before it is resolved.
 const maxRegions = 64
 
-// Choice is one entry of a region expression: regions that are tried together, before the
-// next entry.
+// Choice is one entry of a region expression. It consists of regions that are tried together,
+// before those of the next entry.
 type Choice []Region
 
-// ParseRegions resolves a region expression, a comma-separated list of codes and aliases
-// in order of preference ("lhr,eu" or "any"), to the exchange's current regions. An alias
-// becomes one choice of all its existing regions that were not named before. The empty
-// expression means "any". It returns CodeInvalid for an unknown code.
+// ParseRegions resolves a region expression to the current regions of the exchange. A region
+// expression is a comma-separated list of codes and aliases in order of preference, such as
+// "lhr,eu" or "any". An alias becomes one choice, which contains all of its existing regions except
+// those that were named before it. An empty expression means "any". If a code is unknown,
+// ParseRegions returns CodeInvalid.
 func ParseRegions(expression string, known []Region) ([]Choice, error) {
 	if strings.TrimSpace(expression) == "" {
 		expression = string(RegionAny)

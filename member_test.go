@@ -12,8 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// An absent worker may have filled every order but those that were made after
-// it went; an id that is not of its time says nothing.
+// TestMayHaveFilled checks that an absent worker may have filled every order except those that were
+// created after it became absent. If the time in an order's ID cannot be right, the worker may have
+// filled the order.
 func TestMayHaveFilled(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	lost := bourse.Absence{Since: now.Add(-time.Minute)}
@@ -23,7 +24,7 @@ func TestMayHaveFilled(t *testing.T) {
 	}{
 		"before":            {now.Add(-time.Hour), true},
 		"the same moment":   {lost.Since, true},
-		"a little later":    {lost.Since.Add(bourse.MaxSkew), true}, // clocks differ
+		"a little later":    {lost.Since.Add(bourse.MaxSkew), true}, // the clocks may differ
 		"later":             {lost.Since.Add(bourse.MaxSkew + time.Millisecond), false},
 		"just now":          {now, false},
 		"a little ahead":    {now.Add(bourse.MaxSkew), false},
@@ -42,7 +43,7 @@ func TestMayHaveFilled(t *testing.T) {
 	}
 }
 
-// codeIs fails unless err has the code; "" means no error.
+// codeIs fails the test unless err has the code want. "" means no error.
 func codeIs(t testing.TB, err error, want bourse.Code) {
 	t.Helper()
 	if got := bourse.CodeOf(err); got != want {
@@ -63,7 +64,7 @@ func TestParseRegions(t *testing.T) {
 		"eu":              {{"ams", "lhr", "mad"}},
 		"lhr,eu":          {{"lhr"}, {"ams", "mad"}},
 		"eu,lhr":          {{"ams", "lhr", "mad"}},
-		"us,sa":           {{"gru"}}, // an alias of which nothing exists is passed over
+		"us,sa":           {{"gru"}}, // an alias without existing regions is skipped
 		"rack-1":          {{"rack-1"}},
 		"any,gru":         {known},
 		"mad,sa,eu,any":   {{"mad"}, {"gru"}, {"ams", "lhr"}, {"rack-1"}},

@@ -2,57 +2,57 @@ package bourse
 
 import "time"
 
-// Order is a request for one machine, one volume, one task, or capacity to be held.
+// Order requests a machine, a volume, the result of a task, or capacity that is held.
 type Order struct {
 	ID      OrderID      `json:"id"`
-	App     App          `json:"app"`              // the worker that fills the order stores the app's record too
-	Name    string       `json:"name,omitempty"`   // of the machine; "" lets the worker choose one
+	App     App          `json:"app"`              // the order's app; the worker that fills the order stores the app's record as well
+	Name    string       `json:"name,omitempty"`   // name of the machine; "": the worker chooses one
 	Regions []Choice     `json:"regions"`          // in order of preference
-	Config  Config       `json:"config"`           // normalized; of a machine
-	Volume  *VolumeOrder `json:"volume,omitempty"` // set for an order of a volume, whose Config is empty
-	Task    *TaskOrder   `json:"task,omitempty"`   // set for a task; a warm task's Config contains only requirements
-	Hold    *HoldOrder   `json:"hold,omitempty"`   // set for an order of capacity to be held
-	// Reservation is the reservation whose capacity the machine takes over. Only workers
-	// that hold capacity for it fill the order.
+	Config  Config       `json:"config"`           // normalized config of the machine
+	Volume  *VolumeOrder `json:"volume,omitempty"` // set if the order is for a volume; Config is empty then
+	Task    *TaskOrder   `json:"task,omitempty"`   // set if the order is for a task; if the task is warm, Config contains only requirements
+	Hold    *HoldOrder   `json:"hold,omitempty"`   // set if the order is for capacity that is held
+	// Reservation is the reservation whose capacity the machine takes over. Only workers that hold
+	// capacity for it can fill the order.
 	Reservation ReservationID `json:"reservation,omitempty"`
-	// AppKeys decrypt the app's secrets. They are sent with the claim and not with the
-	// order, because workers that are only asked for a quote receive the order too.
+	// AppKeys decrypt the app's secrets. They are sent with the claim and not with the order,
+	// because the order is also sent to workers that are only asked for a quote.
 	AppKeys AppKeys `json:"-"`
 	Options
 }
 
-// Options are the caller's options for an order.
+// Options contains the caller's options for an order.
 type Options struct {
-	SkipLaunch  bool     `json:"skip_launch,omitempty"`  // prepare, do not start
-	Cordoned    bool     `json:"cordoned,omitempty"`     // no service registration
-	Secrets     uint64   `json:"secrets,omitempty"`      // lowest version of the app's secrets that its machine must have
-	SkipSecrets bool     `json:"skip_secrets,omitempty"` // its machine gets none
-	LeaseTTL    int64    `json:"lease_ttl,omitempty"`    // seconds; if positive, the machine is created with a lease
+	SkipLaunch  bool     `json:"skip_launch,omitempty"`  // prepare the machine, but do not start it
+	Cordoned    bool     `json:"cordoned,omitempty"`     // exclude the machine's services from routing
+	Secrets     uint64   `json:"secrets,omitempty"`      // minimum version of the app's secrets that the machine must have
+	SkipSecrets bool     `json:"skip_secrets,omitempty"` // the machine receives no secrets
+	LeaseTTL    int64    `json:"lease_ttl,omitempty"`    // in seconds; if positive, the machine is created with a lease
 	LeaseOwner  string   `json:"lease_owner,omitempty"`
-	Race        int      `json:"race,omitempty"`   // number of workers to claim at once, keeping the first machine that starts; 0 and 1 mean no race
-	Within      Duration `json:"within,omitempty"` // deadline, counted from the broker's receipt; default 10 s
-	Named       bool     `json:"named,omitempty"`  // the caller chose the order's id, so this may be a repetition
-	First       bool     `json:"-"`                // the caller states that it has never sent the id before; not sent to workers
-	Try         string   `json:"try,omitempty"`    // identifies one attempt at a Named order; chosen by the exchange
-	Chosen      OrderID  `json:"-"`                // the id that the caller chose, if it differs from ID; see [OrderID.In]
+	Race        int      `json:"race,omitempty"`   // number of workers to claim at once; the first machine that starts wins; 0 and 1: one worker
+	Within      Duration `json:"within,omitempty"` // time limit, which begins when the broker receives the order; 0: see [Order.Deadline]
+	Named       bool     `json:"named,omitempty"`  // the caller has chosen the order's ID, so the order may be a repetition
+	First       bool     `json:"-"`                // according to the caller, the ID has never been sent before; not sent to workers
+	Try         string   `json:"try,omitempty"`    // identifies one try of a Named order; chosen by the exchange
+	Chosen      OrderID  `json:"-"`                // the ID that the caller has chosen, if it differs from ID; see [OrderID.In]
 }
 
-// MayRepeat reports whether the order may have been sent before, and filled.
+// MayRepeat reports whether the order may have been sent, and filled, before.
 func (o *Options) MayRepeat() bool { return o.Named && !o.First }
 
-// Bounds and defaults of an order's options.
+// Defaults and limits of an order's options.
 const (
 	DefaultWithin     = 10 * time.Second
-	DefaultPullWithin = time.Minute // of a task whose image may have to be pulled
+	DefaultPullWithin = time.Minute // for a task whose image may have to be pulled
 	MaxWithin         = 5 * time.Minute
 	MaxRace           = 8
 	MaxLeaseTTL       = 24 * 3600
 
-	taskSlack = 2 * time.Second // so that a worker can report a task's timeout
+	taskSlack = 2 * time.Second // additional time in which a worker can report that a task has exceeded its timeout
 )
 
-// Validate returns CodeInvalid for an order that no worker could fill. The config must
-// have been normalized.
+// Validate returns CodeInvalid if no worker could fill the order. The config must have been
+// normalized.
 func (o *Order) Validate() error {
 	if err := o.ID.Validate(); err != nil {
 		return err
@@ -125,8 +125,8 @@ func (o *Order) validateTask() error {
 // Warm reports whether the order is for a slot on a warm machine.
 func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
 
-// Asked returns the order in the form that workers receive when they are asked for a
-// quote: without its program, environment and payload.
+// Asked returns the order in the form in which it is sent to workers that are asked for a quote. It
+// contains no program, environment or payload.
 func (o *Order) Asked() *Order {
 	asked := *o
 	asked.AppKeys = nil
@@ -139,7 +139,7 @@ func (o *Order) Asked() *Order {
 	return &asked
 }
 
-// Deadline returns the time that the order may take, with its default.
+// Deadline returns how long the order may take. It returns the default if no time limit is set.
 func (o *Order) Deadline() time.Duration {
 	if o.Within > 0 {
 		return time.Duration(o.Within)
@@ -156,7 +156,7 @@ func (o *Order) Deadline() time.Duration {
 		return time.Duration(o.Task.Timeout) + start
 	case KindMachine:
 		if o.Config.ImageKind() == RegistryImage {
-			return MaxWithin // most clients cannot request more, and a large image takes long to pull
+			return MaxWithin // most clients cannot request more, and pulling a large image takes a long time
 		}
 		return start
 	case KindVolume, KindHold:
@@ -164,8 +164,8 @@ func (o *Order) Deadline() time.Duration {
 	return DefaultWithin
 }
 
-// Pinned returns the tag of the only worker that can fill the order, the one with the
-// volume that it mounts, or 0 if any worker can.
+// Pinned returns the tag of the worker that has the volume that the order mounts, because no other
+// worker can fill the order. If the order mounts no volume, Pinned returns 0.
 func (o *Order) Pinned() WorkerTag {
 	for _, m := range o.Config.Mounts {
 		return m.Volume.Tag()
@@ -173,54 +173,54 @@ func (o *Order) Pinned() WorkerTag {
 	return 0
 }
 
-// Quote is one worker's answer to an order. If Refusal is nil, the worker is willing, and
-// the other fields are used to rank it. A quote holds no capacity.
+// Quote is a worker's answer to a request for a quote. If Refusal is nil, the worker is willing,
+// and is ranked with the help of the other fields. A quote holds no capacity.
 type Quote struct {
 	Worker       WorkerID  `json:"worker"`
 	Region       Region    `json:"region"`
 	Refusal      *Refusal  `json:"refusal,omitempty"`
-	Accounts     []Account `json:"accounts,omitempty"`      // before the fill; sorted by resource
-	Takes        Amounts   `json:"takes,omitempty"`         // what the order would take there
-	MissingBytes int64     `json:"missing_bytes,omitempty"` // of the image, to be pulled first
-	AppMachines  int       `json:"app_machines,omitempty"`  // living machines of the order's app there
-	Load         float64   `json:"load,omitempty"`          // runnable tasks per core, 1 minute average
-	Filled       *Machine  `json:"filled,omitempty"`        // set if the worker has already filled the order
-	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the same for an order of a volume
-	// FilledTask is the same for a task, without its answer: another claim waits for the
-	// task and returns the answer.
+	Accounts     []Account `json:"accounts,omitempty"`      // the worker's accounts before the fill, sorted by resource
+	Takes        Amounts   `json:"takes,omitempty"`         // resources that the order would take on this worker
+	MissingBytes int64     `json:"missing_bytes,omitempty"` // bytes of the image that have to be pulled first
+	AppMachines  int       `json:"app_machines,omitempty"`  // number of living machines of the order's app on this worker
+	Load         float64   `json:"load,omitempty"`          // number of runnable tasks per core, averaged over one minute
+	Filled       *Machine  `json:"filled,omitempty"`        // the machine, if the worker has already filled the order
+	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the volume, if the worker has already filled an order for one
+	// FilledTask is the result of the task if the worker has already filled an order for one. It
+	// does not contain the answer; another claim waits until the task has ended and returns it.
 	FilledTask *TaskResult `json:"filled_task,omitempty"`
-	FilledHold *Hold       `json:"filled_hold,omitempty"` // the same for an order of capacity
-	Held       bool        `json:"held,omitempty"`        // everything that it takes is held here for its reservation
+	FilledHold *Hold       `json:"filled_hold,omitempty"` // the hold, if the worker has already filled an order for capacity
+	Held       bool        `json:"held,omitempty"`        // the worker's hold covers everything that the order takes
 }
 
 // RefusalReason is the reason for which a worker refuses an order.
 type RefusalReason string
 
-// The reasons of refusals.
+// Reasons for refusals.
 const (
-	RefusedResource    RefusalReason = "resource"    // too little of Resource is free
+	RefusedResource    RefusalReason = "resource"    // too little of the resource is free
 	RefusedLabel       RefusalReason = "label"       // a label has another value
 	RefusedUnknown     RefusalReason = "unknown"     // the worker has no such label, countable or GPU kind
-	RefusedImage       RefusalReason = "image"       // the worker has no driver for this image, or may not run it
-	RefusedNoImage     RefusalReason = "no_image"    // the registry has no such image, or denies access: no other worker needs to ask
-	RefusedRegistry    RefusalReason = "registry"    // the worker could not pull the image; another one may
+	RefusedImage       RefusalReason = "image"       // the worker has no driver for the image, or may not run it
+	RefusedNoImage     RefusalReason = "no_image"    // the registry has no such image or denies access; other workers need not ask
+	RefusedRegistry    RefusalReason = "registry"    // the worker could not pull the image, but another worker might
 	RefusedRegion      RefusalReason = "region"      // the worker is in another region
-	RefusedName        RefusalReason = "name"        // a machine of the app has this name already
-	RefusedCanceled    RefusalReason = "canceled"    // the order was canceled before
-	RefusedVolume      RefusalReason = "volume"      // the volume to mount is missing, in use, or not ready
-	RefusedZone        RefusalReason = "zone"        // the worker has such a volume already
+	RefusedName        RefusalReason = "name"        // the app already has a machine with this name
+	RefusedCanceled    RefusalReason = "canceled"    // the order was canceled
+	RefusedVolume      RefusalReason = "volume"      // the volume that the machine mounts is missing, in use, or not ready
+	RefusedZone        RefusalReason = "zone"        // the worker already has a volume that excludes the new one
 	RefusedUnavailable RefusalReason = "unavailable" // the worker is draining, or its disk is full
 	RefusedCordoned    RefusalReason = "cordoned"    // an operator has cordoned the worker
 	RefusedReservation RefusalReason = "reservation" // the worker no longer holds capacity for the order's reservation
 	RefusedProgram     RefusalReason = "program"     // the program of the order cannot be started
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
-	RefusedApp         RefusalReason = "app"         // the app was deleted, or another one was created with its name
-	RefusedOvertaken   RefusalReason = "overtaken"   // a later attempt at the order has reached the worker
-	RefusedNoAnswer    RefusalReason = "no_answer"   // the worker did not answer before the quote deadline
-	RefusedLost        RefusalReason = "lost_answer" // the answer to the claim was lost, and the order was canceled there
+	RefusedApp         RefusalReason = "app"         // the app was deleted, or another app was created with its name
+	RefusedOvertaken   RefusalReason = "overtaken"   // the worker has received a later try of the order
+	RefusedNoAnswer    RefusalReason = "no_answer"   // the worker did not answer in time
+	RefusedLost        RefusalReason = "lost_answer" // the answer to the claim was lost, and the order was canceled on the worker
 )
 
-// RefusalReasons returns all reasons. A worker of another release may send others.
+// RefusalReasons returns all reasons. Workers of other releases may send other reasons.
 func RefusalReasons() []RefusalReason {
 	return []RefusalReason{
 		RefusedResource, RefusedLabel, RefusedUnknown, RefusedImage, RefusedNoImage, RefusedRegistry, RefusedProgram, RefusedRegion, RefusedName, RefusedCanceled, RefusedVolume,
@@ -228,27 +228,27 @@ func RefusalReasons() []RefusalReason {
 	}
 }
 
-// Refusal describes why a worker refuses an order.
+// Refusal tells why a worker has refused an order.
 type Refusal struct {
 	Worker   WorkerID      `json:"worker"`
 	Region   Region        `json:"region"`
 	Reason   RefusalReason `json:"reason"`
-	Resource string        `json:"resource,omitempty"` // name of the resource, or of the label
-	Wanted   int64         `json:"wanted,omitempty"`   // of Resource, in its unit
+	Resource string        `json:"resource,omitempty"` // name of the resource or the label
+	Wanted   int64         `json:"wanted,omitempty"`   // amount of the resource that the order needs, in the resource's unit
 	Free     int64         `json:"free,omitempty"`
 	Detail   string        `json:"detail"` // the reason as text
-	// Also lists the other resources that are short.
+	// Also contains the other resources of which too little is free.
 	Also []Shortage `json:"also,omitempty"`
 }
 
-// Shortage is a resource of which too little is free for an order.
+// Shortage describes a resource of which too little is free for an order.
 type Shortage struct {
 	Resource string `json:"resource"`
-	Wanted   int64  `json:"wanted"` // in its unit
+	Wanted   int64  `json:"wanted"` // in the resource's unit
 	Free     int64  `json:"free"`
 }
 
-// Shortages splits r into one refusal for each resource.
+// Shortages splits a refusal into one refusal for each resource that is short.
 func (r Refusal) Shortages() []Refusal {
 	out := []Refusal{r}
 	out[0].Also = nil
@@ -261,36 +261,36 @@ func (r Refusal) Shortages() []Refusal {
 	return out
 }
 
-// Claim is a request that a worker fill an order. It contains the decision, which the
-// worker stores with the machine.
+// Claim asks a worker to fill an order. It contains the broker's decision, which the worker stores
+// with the machine.
 type Claim struct {
 	Order    Order    `json:"order"`
-	AppKeys  AppKeys  `json:"app_keys,omitempty"` // decrypt the secrets of the order's app; empty if its broker has no keys
+	AppKeys  AppKeys  `json:"app_keys,omitempty"` // decrypt the secrets of the order's app; empty if the broker has no keys
 	Decision Decision `json:"decision,omitzero"`  // empty for a task
-	// Placement is the broker's signed [Placement] of the order on this worker.
+	// Placement is the [Placement] of the order on this worker, signed by the broker.
 	Placement []byte `json:"placement,omitempty"`
 }
 
-// Fill is the result of a successful claim.
+// Fill is the result of a successful claim. It contains the object that fills the order.
 type Fill struct {
-	Machine Machine       `json:"machine,omitzero"` // zero if the order is for something else
-	Volume  *Volume       `json:"volume,omitempty"` // of an order for one
-	Task    *TaskResult   `json:"task,omitempty"`   // of an order for one, once it has ended
-	Hold    *Hold         `json:"hold,omitempty"`   // of an order for capacity
-	Claimed time.Duration `json:"claimed"`          // until the machine was durably recorded
-	Started time.Duration `json:"started"`          // from then until it had started
-	Again   bool          `json:"again,omitempty"`  // the order had been filled before
+	Machine Machine       `json:"machine,omitzero"` // zero if the order is for something other than a machine
+	Volume  *Volume       `json:"volume,omitempty"` // nil if the order is not for a volume
+	Task    *TaskResult   `json:"task,omitempty"`   // result of the task, once it has ended; nil if the order is not for a task
+	Hold    *Hold         `json:"hold,omitempty"`   // nil if the order is not for capacity
+	Claimed time.Duration `json:"claimed"`          // time until the machine was recorded durably
+	Started time.Duration `json:"started"`          // time from then until the machine had started
+	Again   bool          `json:"again,omitempty"`  // the order was already filled before this claim
 }
 
-// Sale identifies a fill of any kind.
+// Sale contains the properties that fills of all kinds have.
 type Sale struct {
 	Order  OrderID
 	Worker WorkerID
 	Region Region
-	At     time.Time // when it was recorded, by its worker's clock
+	At     time.Time // when the fill was recorded, by the worker's clock
 }
 
-// Sale returns the identification of f.
+// Sale returns the common properties of f.
 func (f *Fill) Sale() Sale {
 	switch f.Kind() {
 	case KindVolume:
@@ -305,8 +305,7 @@ func (f *Fill) Sale() Sale {
 	return Sale{m.Order, m.Worker, m.Region, m.CreatedAt}
 }
 
-// Fill returns the fill if the quote's worker has already filled the order, and nil
-// otherwise.
+// Fill returns the fill if the worker has already filled the order. Otherwise it returns nil.
 func (q *Quote) Fill() *Fill {
 	switch {
 	case q.Filled != nil:
@@ -321,25 +320,26 @@ func (q *Quote) Fill() *Fill {
 	return nil
 }
 
-// Cancellation is a worker's answer to the cancellation of an order. No later claim of
-// the order succeeds there, and a machine that filled it is being destroyed.
+// Cancellation is a worker's answer to the cancellation of an order. The worker refuses all later
+// claims of the order. If a machine has filled the order, it is being destroyed.
 type Cancellation struct {
-	Machine MachineID `json:"machine,omitempty"` // destroyed, if there was one
-	Volume  VolumeID  `json:"volume,omitempty"`  // the same for an order of a volume
+	Machine MachineID `json:"machine,omitempty"` // the machine that is destroyed; "": there was none
+	Volume  VolumeID  `json:"volume,omitempty"`  // the volume that is destroyed; "": there was none
 }
 
-// Kind says what an order is for, and what filled it.
+// Kind is the kind of object that an order requests and a fill contains.
 type Kind string
 
-// The kinds of orders.
+// Kinds of orders.
 const (
-	KindMachine Kind = "machine" // what Config says
-	KindVolume  Kind = "volume"  // what Volume says
-	KindTask    Kind = "task"    // work: of a machine that is warm, or of one that lives for it (see [Order.Warm])
-	KindHold    Kind = "hold"    // capacity for what Config says
+	KindMachine Kind = "machine" // a machine with the order's Config
+	KindVolume  Kind = "volume"  // the volume in the order's Volume
+	KindTask    Kind = "task"    // a task, on a machine that is warm for it or on one of its own (see [Order.Warm])
+	KindHold    Kind = "hold"    // capacity for a machine with the order's Config
 )
 
-// kindOf returns the kind of an order or fill from the parts that are set, or "" if more than one is set.
+// kindOf returns the kind of an order or a fill. The parameters tell which parts are set. If more
+// than one is set, kindOf returns "".
 func kindOf(volume, task, hold bool) Kind {
 	switch {
 	case volume && !task && !hold:
@@ -354,63 +354,64 @@ func kindOf(volume, task, hold bool) Kind {
 	return ""
 }
 
-// Kind returns the order's kind, or "" if the order combines several kinds; no worker
-// can fill such an order.
+// Kind returns the kind of the order. If the order combines several kinds, so that no worker can
+// fill it, Kind returns "".
 func (o *Order) Kind() Kind { return kindOf(o.Volume != nil, o.Task != nil, o.Hold != nil) }
 
-// Kind returns the fill's kind, or "" if the fill combines several kinds.
+// Kind returns the kind of the fill, or "" if the fill combines several kinds.
 func (f *Fill) Kind() Kind { return kindOf(f.Volume != nil, f.Task != nil, f.Hold != nil) }
 
 // Outcome is the outcome of an order.
 type Outcome string
 
-// The outcomes of orders.
+// Outcomes of orders.
 const (
 	OutcomeFilled   Outcome = "filled"
 	OutcomeRefused  Outcome = "refused"
 	OutcomeCanceled Outcome = "canceled" // the caller disconnected
-	OutcomeTimeout  Outcome = "timeout"  // its deadline passed
+	OutcomeTimeout  Outcome = "timeout"  // the deadline passed
 	OutcomeQuoted   Outcome = "quoted"   // only quotes were requested
 )
 
-// Decision records how an order was decided: the workers that were asked, their refusals,
-// the ranking of the others, and the claims. The broker that decided keeps it temporarily.
-// The worker that filled the order stores it with the machine, without the final claim
-// and without times.
+// Decision describes how an order was decided. It contains the workers that were asked, their
+// refusals, the ranking of the other workers, and the claims. The broker that made the decision
+// keeps it temporarily. The worker that filled the order stores it with the machine, without the
+// last claim and without the times.
 type Decision struct {
 	Order   OrderID   `json:"order"`
-	Chosen  OrderID   `json:"chosen,omitempty"` // the id that its caller chose, if it differs
+	Chosen  OrderID   `json:"chosen,omitempty"` // the ID that the caller has chosen, if it differs from Order
 	App     AppName   `json:"app"`
-	AppID   string    `json:"app_id,omitempty"` // see [App.Owns]
+	AppID   string    `json:"app_id,omitempty"` // ID of the app; see [App.Owns]
 	Regions []Choice  `json:"regions"`
 	At      time.Time `json:"at"`
 	Outcome Outcome   `json:"outcome"`
-	Worker  WorkerID  `json:"worker,omitempty"`  // that filled it
-	Machine MachineID `json:"machine,omitempty"` // that was created
-	Volume  VolumeID  `json:"volume,omitempty"`  // the same for an order of a volume
+	Worker  WorkerID  `json:"worker,omitempty"`  // the worker that filled the order
+	Machine MachineID `json:"machine,omitempty"` // the machine that fills the order
+	Volume  VolumeID  `json:"volume,omitempty"`  // the volume that fills the order
 	Rounds  []Round   `json:"rounds,omitempty"`
 	Times   Times     `json:"times"`
-	Message string    `json:"message,omitempty"` // the error that the caller received
+	Message string    `json:"message,omitempty"` // text of the error that the caller received
 }
 
-// Round is one round of quotes: from one choice of regions, or from the rest of a large
-// region after its sample refused. If each worker has recently quoted a similar order, no
-// worker is asked, and those quotes are ranked together with the claims made since.
+// Round describes one round of quotes. In a round, the workers of one choice of regions are asked,
+// or a sample of them, or the rest after all of the sample refused. If every worker has recently
+// quoted a similar order, no worker is asked. Those quotes are ranked instead, adjusted for the
+// claims made since then.
 type Round struct {
 	Regions    Choice        `json:"regions"`
-	Candidates int           `json:"candidates"`         // workers known in those regions
-	Asked      int           `json:"asked"`              // of them
-	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote, if no worker was asked
-	Ranked     []Ranking     `json:"ranked,omitempty"`   // best first; at most MaxRecorded
-	Refusals   []Refusal     `json:"refusals,omitempty"` // of quotes; at most MaxRecorded
+	Candidates int           `json:"candidates"`         // number of workers known in those regions
+	Asked      int           `json:"asked"`              // number of workers that were asked
+	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote, if no worker was asked; otherwise 0
+	Ranked     []Ranking     `json:"ranked,omitempty"`   // ranking, best first; at most MaxRecorded entries
+	Refusals   []Refusal     `json:"refusals,omitempty"` // refusals that were sent instead of quotes; at most MaxRecorded
 	Claims     []ClaimTry    `json:"claims,omitempty"`
 }
 
-// MaxRecorded bounds each list of a Round in a stored Decision.
+// MaxRecorded is the maximum length of each list of a Round in a Decision.
 const MaxRecorded = 64
 
-// Ranking is one willing worker's rank, with each part of its score. Scores are from 0
-// (worst) to 1 (best) and weighted; Score is their sum.
+// Ranking contains the score of a willing worker. Scores are from 0 (worst) to 1 (best). Parts
+// contains the weighted parts of the score, and Score is their sum.
 type Ranking struct {
 	Worker WorkerID    `json:"worker"`
 	Region Region      `json:"region"`
@@ -418,21 +419,22 @@ type Ranking struct {
 	Parts  []ScorePart `json:"parts,omitempty"`
 }
 
-// ScorePart is one curve's contribution to a Ranking.
+// ScorePart is the contribution of one curve to a score.
 type ScorePart struct {
-	Name  string  `json:"name"`  // a resource, "image", "spread" or "load"
-	Value float64 `json:"value"` // input of the curve
-	Score float64 `json:"score"` // the curve's value times its weight
+	Name  string  `json:"name"`  // name of a resource, "image", "spread" or "load"
+	Value float64 `json:"value"` // value at which the curve was evaluated
+	Score float64 `json:"score"` // utility at this value, multiplied by the curve's share of the total weight
 }
 
-// ClaimTry is one claim and its result.
+// ClaimTry is a claim on one worker, with its result.
 type ClaimTry struct {
 	Worker  WorkerID      `json:"worker"`
-	Refusal *Refusal      `json:"refusal,omitempty"` // nil: it filled the order
+	Refusal *Refusal      `json:"refusal,omitempty"` // nil: the worker filled the order
 	Took    time.Duration `json:"took"`
 }
 
-// Times contains the durations of an order's phases, in the order of Server-Timing.
+// Times contains how long the phases of an order took. The order of the fields is that in
+// Server-Timing.
 type Times struct {
 	Quote time.Duration `json:"quote"`
 	Rank  time.Duration `json:"rank"`
@@ -441,7 +443,8 @@ type Times struct {
 	Total time.Duration `json:"total"`
 }
 
-// Refusals returns all refusals of the decision, of quotes and of claims.
+// Refusals returns all refusals of the decision. They were sent instead of quotes, or in answer to
+// claims.
 func (d *Decision) Refusals() []Refusal {
 	var out []Refusal
 	for _, r := range d.Rounds {

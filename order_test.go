@@ -64,8 +64,8 @@ func TestOrderDeadline(t *testing.T) {
 	}
 }
 
-// No bytes make an order that panics, and what a valid one takes fits a
-// ledger: also a million of them.
+// FuzzOrder checks that no input leads to a panic, and that the amounts that a valid order takes
+// are valid in a ledger.
 func FuzzOrder(f *testing.F) {
 	seed, err := json.Marshal(order(f))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// unwritten are members that a client reads and our replies do not have, with the
-// reason, which is about all below them too.
+// unwritten contains members that a client reads from replies but that Bourse's replies do not
+// contain, with the reasons. An entry applies to everything below it as well.
 var unwritten = map[string]string{
 	"machine.config":                        "comes back as it was sent: see TestFieldsNameEveryMemberThatClientsSend",
 	"machine.incomplete_config":             "a part of config, as that comes back",
@@ -43,8 +43,8 @@ var replies = map[string]struct{ theirs, ours reflect.Type }{
 	"exec":     {reflect.TypeFor[fly.MachineExecResponse](), reflect.TypeFor[machinesapi.ExecReply]()},
 }
 
-// TestRepliesHaveWhatClientsRead: a member that a client reads of a reply is
-// written, or there is a reason.
+// TestRepliesHaveWhatClientsRead checks that replies contain every member that a client reads,
+// unless unwritten contains a reason.
 func TestRepliesHaveWhatClientsRead(t *testing.T) {
 	for name, reply := range replies {
 		written := map[string]bool{}
@@ -59,7 +59,8 @@ func TestRepliesHaveWhatClientsRead(t *testing.T) {
 	}
 }
 
-// A reason ends with what it excuses.
+// TestReasonsAreNeeded checks that there is no reason for a member that clients do not read
+// anymore.
 func TestReasonsAreNeeded(t *testing.T) {
 	for at := range unwritten {
 		name, _, _ := strings.Cut(at, ".")

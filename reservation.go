@@ -11,16 +11,16 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// ReservationKey identifies a reservation at its workers. It is a ULID and serves as the
-// idempotency key.
+// ReservationKey identifies a reservation on its workers. It is a ULID, and serves as the
+// idempotency key of the reservation.
 type ReservationKey string
 
-// ReservationID consists of a reservation's key and the tags of its workers,
-// "01ARZ3NDEKTSV4RRFFQ69G5FAV-0a1b2c.d4e5f6". Like a machine's id it is an address, so
-// any broker finds the workers without having stored anything.
+// ReservationID consists of the key of a reservation and the tags of its workers, as in
+// "01ARZ3NDEKTSV4RRFFQ69G5FAV-0a1b2c.d4e5f6". Like the ID of a machine, it also serves as an
+// address: any broker can find the workers without having stored the reservation.
 type ReservationID string
 
-// Bounds and defaults of a reservation.
+// Defaults and limits of a reservation.
 const (
 	DefaultHold       = time.Minute
 	MinHold           = time.Second
@@ -28,11 +28,11 @@ const (
 	MaxReservedOrders = 64
 )
 
-// NewReservationKey returns a new key that contains the current time.
+// NewReservationKey returns a new key, which contains the current time.
 func NewReservationKey() ReservationKey { return ReservationKey(ulid.Make().String()) }
 
-// Validate returns CodeInvalid unless k is a ULID in capital letters, so that each
-// reservation has one spelling.
+// Validate returns CodeInvalid unless k is a ULID in capital letters. Other spellings are invalid,
+// so that there is only one key for each reservation.
 func (k ReservationKey) Validate() error {
 	if id, err := ulid.ParseStrict(string(k)); err != nil || id.String() != string(k) {
 		return Errorf(CodeInvalid, "reservation key %s: want a ULID (26 characters)", Quoted(string(k)))
@@ -40,13 +40,13 @@ func (k ReservationKey) Validate() error {
 	return nil
 }
 
-// Order returns the id of the reservation's n-th order. It is a pure function, so a
-// repeated request finds the existing holds.
+// Order returns the ID of the n-th order of the reservation. It is a pure function, so a request
+// that is repeated finds the existing holds.
 func (k ReservationKey) Order(n int) OrderID { return k.derive("order", uint32(n)) }
 
-// All returns the order id with which the whole reservation is canceled at a worker. A
-// client cannot choose this id for an order, so a reservation whose key equals somebody's
-// order id cannot cancel that order.
+// All returns the order ID with which the whole reservation is canceled on a worker. A client
+// cannot choose this ID for an order. Therefore a reservation cannot cancel an order, even if its
+// key equals the ID of the order.
 func (k ReservationKey) All() OrderID { return k.derive("all", 0) }
 
 func (k ReservationKey) derive(what string, n uint32) OrderID {
@@ -55,11 +55,11 @@ func (k ReservationKey) derive(what string, n uint32) OrderID {
 		return ""
 	}
 	sum := sha256.Sum256(binary.BigEndian.AppendUint32([]byte(string(k)+" "+what+" "), n))
-	_ = id.SetEntropy(sum[:10]) // fails on a wrong length only
+	_ = id.SetEntropy(sum[:10]) // fails only if the length is wrong
 	return OrderID(id.String())
 }
 
-// At returns the id of the reservation whose holds are on these workers.
+// At returns the ID of the reservation if its holds are on the workers with the given tags.
 func (k ReservationKey) At(tags []WorkerTag) ReservationID {
 	tags = slices.Compact(slices.Sorted(slices.Values(tags)))
 	parts := make([]string, len(tags))
@@ -69,7 +69,7 @@ func (k ReservationKey) At(tags []WorkerTag) ReservationID {
 	return ReservationID(string(k) + "-" + strings.Join(parts, "."))
 }
 
-// Key returns the key in r, or "" if r is malformed.
+// Key returns the key that r contains, or "" if r is malformed.
 func (r ReservationID) Key() ReservationKey {
 	key, _, err := r.parse()
 	if err != nil {
@@ -78,7 +78,7 @@ func (r ReservationID) Key() ReservationKey {
 	return key
 }
 
-// Workers returns the tags in r in ascending order, or nil if r is malformed.
+// Workers returns the tags that r contains, in ascending order. If r is malformed, it returns nil.
 func (r ReservationID) Workers() []WorkerTag {
 	_, tags, err := r.parse()
 	if err != nil {
@@ -110,36 +110,36 @@ func (r ReservationID) parse() (ReservationKey, []WorkerTag, error) {
 		}
 		tags = append(tags, WorkerTag(n))
 	}
-	if key.At(tags) != r { // duplicate tags, wrong order, or capital letters
+	if key.At(tags) != r { // fails if tags are duplicate or in the wrong order, or contain capital letters
 		return "", nil, bad()
 	}
 	return key, tags, nil
 }
 
-// HoldOrder is an order for capacity to be held: as much as a machine with the order's
-// config would take. The config needs no image. With one, only workers that run it are
-// asked, and the disk space of its root file system is held too.
+// HoldOrder requests that a worker hold capacity, as much as a machine with the order's config
+// would take. The config needs no image. If it has one, only workers that can run the image are
+// asked, and the disk space for its root file system is held as well.
 type HoldOrder struct {
 	Reservation ReservationKey `json:"reservation"`
-	Index       int            `json:"index"` // of this order in the request
-	TTL         Duration       `json:"ttl"`   // MinHold to MaxHold, by the worker's clock
+	Index       int            `json:"index"` // index of this order in the request
+	TTL         Duration       `json:"ttl"`   // from MinHold to MaxHold; measured by the worker's clock
 }
 
-// Hold is a worker's record of the capacity that it holds for one order of a reservation,
-// until it is released or expires by the worker's clock.
+// Hold is a worker's record of the capacity that it holds for one order of a reservation. The
+// capacity is held until it is released or until the hold expires, by the worker's clock.
 type Hold struct {
 	Order       OrderID        `json:"order"`
 	Reservation ReservationKey `json:"reservation"`
 	Index       int            `json:"index"`
-	App         AppName        `json:"app"`              // whose machines may take it
-	AppID       string         `json:"app_id,omitempty"` // its id; see [App.Owns]
+	App         AppName        `json:"app"`              // app whose machines may take over the capacity
+	AppID       string         `json:"app_id,omitempty"` // ID of the app; see [App.Owns]
 	Worker      WorkerID       `json:"worker"`
-	Tag         WorkerTag      `json:"tag"` // the worker's
+	Tag         WorkerTag      `json:"tag"` // tag of the worker
 	Region      Region         `json:"region"`
-	Takes       Amounts        `json:"takes"`          // held at first
-	Left        Amounts        `json:"left,omitempty"` // remaining part of Takes that no machine has taken over
+	Takes       Amounts        `json:"takes"`          // amounts that were held at first
+	Left        Amounts        `json:"left,omitempty"` // amounts that no machine has taken over yet
 	CreatedAt   time.Time      `json:"created_at"`
-	ExpiresAt   time.Time      `json:"expires_at"` // the same for all holds of a reservation on one worker
+	ExpiresAt   time.Time      `json:"expires_at"` // the same for all holds that a worker has for a reservation
 }
 
 // ValidateHold returns CodeInvalid unless ttl is from MinHold to MaxHold.
@@ -150,7 +150,7 @@ func ValidateHold(ttl time.Duration) error {
 	return nil
 }
 
-// NormalizeHeld normalizes the config of a HoldOrder.
+// NormalizeHeld normalizes the config of an order with a HoldOrder.
 func (c *Config) NormalizeHeld() error {
 	held := c.programmed()
 	err := held.Normalize()
@@ -158,8 +158,8 @@ func (c *Config) NormalizeHeld() error {
 	return err
 }
 
-// programmed returns c with a placeholder program if it has none, so that the rest can be
-// validated like any machine's config.
+// programmed returns a copy of c. If c has no program, the copy has a placeholder, so that the rest
+// can be validated like the config of a machine.
 func (c *Config) programmed() Config {
 	out := *c
 	if out.Image == "" {
@@ -171,8 +171,8 @@ func (c *Config) programmed() Config {
 	return out
 }
 
-// validateReservation returns CodeInvalid for an order whose capacity cannot be reserved,
-// or cannot come from a reservation.
+// validateReservation returns CodeInvalid if the order requests capacity that cannot be reserved,
+// or if its capacity cannot come from a reservation.
 func (o *Order) validateReservation() error {
 	if o.Reservation != "" {
 		switch {

@@ -13,7 +13,8 @@ import (
 
 const aKey = bourse.ReservationKey("01J00000000000000000000000")
 
-// A reservation's id is the address of all workers that hold for it.
+// TestReservationIDRoutesToItsWorkers checks that the ID of a reservation leads to all workers that
+// have holds for it.
 func TestReservationIDRoutesToItsWorkers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := bourse.NewReservationKey()
@@ -44,8 +45,9 @@ func TestReservationIDRoutesToItsWorkers(t *testing.T) {
 	}
 }
 
-// The same reservation has the same orders wherever it is asked for, and none
-// of them, nor the one for all, is another's.
+// TestReservationOrdersAreDerived checks that the orders of a reservation have the same IDs on
+// every broker, and that none of these IDs belongs to another reservation. This includes the ID
+// that stands for all orders.
 func TestReservationOrdersAreDerived(t *testing.T) {
 	seen := map[bourse.OrderID]bool{bourse.OrderID(aKey): true}
 	for _, key := range []bourse.ReservationKey{aKey, "01J00000000000000000000001"} {
@@ -111,7 +113,7 @@ func TestOrdersThatReserve(t *testing.T) {
 	}
 }
 
-// What a reservation needs no program for, it does not get one of.
+// TestNormalizeHeld checks that the config of a hold, which needs no program, does not get one.
 func TestNormalizeHeld(t *testing.T) {
 	c := bourse.Config{Size: "shared-cpu-2x"}
 	if err := c.NormalizeHeld(); err != nil || c.Image != "" || len(c.Init.Command()) > 0 || c.Size != "" || c.Guest.CPUs != 2 || c.Guest.MemoryMB != 512 {
@@ -121,8 +123,7 @@ func TestNormalizeHeld(t *testing.T) {
 	codeIs(t, c.NormalizeHeld(), bourse.CodeInvalid)
 }
 
-// FuzzReservationID: no text makes an id that panics or that has two
-// spellings.
+// FuzzReservationID checks that no text leads to a panic, and that no ID has two spellings.
 func FuzzReservationID(f *testing.F) {
 	f.Add(string(aKey.At([]bourse.WorkerTag{1, 0xa1b2c3})))
 	f.Add(string(aKey) + "-a1b2c3.000000")

@@ -7,40 +7,40 @@ import (
 	"strings"
 )
 
-// MiB is an amount of memory or disk in binary megabytes.
+// MiB is an amount of memory or disk space in mebibytes.
 type MiB int64
 
-// MilliCPU is an amount of processor time: 1000 is one core.
+// MilliCPU is an amount of processor time. 1000 stands for one core.
 type MilliCPU int64
 
-// Resource names a line of a worker's ledger.
+// Resource is the name of a resource, which is a line of a worker's ledger.
 type Resource string
 
-// The resources of every worker. Others are "gpu.<kind>" and the operator's countables,
-// such as "slots".
+// Resources that every worker has. Other resources are "gpu.<kind>", and countables that the
+// operator has defined, such as "slots".
 const (
-	ResourceCPU    Resource = "cpu"    // MilliCPU
-	ResourceMemory Resource = "memory" // MiB
-	ResourceDisk   Resource = "disk"   // MiB
+	ResourceCPU    Resource = "cpu"    // in MilliCPU
+	ResourceMemory Resource = "memory" // in MiB
+	ResourceDisk   Resource = "disk"   // in MiB
 )
 
 const gpuPrefix = "gpu."
 
-// GPUResource names the ledger's line for one kind of gpu.
+// GPUResource returns the resource for one kind of GPU.
 func GPUResource(kind string) Resource { return Resource(gpuPrefix + kind) }
 
-// MaxAmount limits every amount in a ledger, so that the sum of a million amounts cannot
-// overflow.
+// MaxAmount is the maximum of every amount in a ledger. It is so small that the sum of a million
+// amounts cannot overflow.
 const MaxAmount = math.MaxInt64 / (1 << 21)
 
-// Amount is an amount of one resource, in its own unit (MilliCPU, MiB, or pieces).
+// Amount is an amount of one resource, in the resource's unit (MilliCPU, MiB, or pieces).
 type Amount struct {
 	Resource Resource `json:"resource"`
 	Amount   int64    `json:"amount"`
 }
 
-// Amounts lists amounts of resources, such as those of a machine: sorted by resource,
-// each resource once. The zero value is empty.
+// Amounts is a list of amounts, such as those that a machine takes. It is sorted by resource, and
+// contains each resource only once. The zero value is empty.
 type Amounts []Amount
 
 // Of returns the amount of r, or 0 if a does not contain r.
@@ -58,7 +58,7 @@ func (a Amounts) Has(r Resource) bool {
 	return slices.ContainsFunc(a, func(x Amount) bool { return x.Resource == r })
 }
 
-// Validate returns CodeInvalid unless a is sorted, contains each resource once, and every
+// Validate returns CodeInvalid unless a is sorted, contains each resource only once, and every
 // amount is from 0 to MaxAmount.
 func (a Amounts) Validate() error {
 	for i, x := range a {
@@ -72,37 +72,37 @@ func (a Amounts) Validate() error {
 	return nil
 }
 
-// Plus returns a with an amount of a resource added; it may modify a. The sum is at most
+// Plus returns the sum of a and an amount of one resource. It may modify a. A sum is limited to
 // MaxAmount, which no worker has.
 func (a Amounts) Plus(more Amount) Amounts {
 	for i, x := range a {
 		if x.Resource == more.Resource {
-			a[i].Amount = min(x.Amount+more.Amount, MaxAmount) // neither is above MaxAmount: no overflow
+			a[i].Amount = min(x.Amount+more.Amount, MaxAmount) // cannot overflow, because neither exceeds MaxAmount
 			return a
 		}
 	}
 	return append(a, more)
 }
 
-// Sorted sorts a by resource in place, and returns it.
+// Sorted sorts a by resource, in place, and returns a.
 func (a Amounts) Sorted() Amounts {
 	slices.SortFunc(a, func(x, y Amount) int { return strings.Compare(string(x.Resource), string(y.Resource)) })
 	return a
 }
 
-// Account is one line of a worker's ledger, in the resource's own unit. Total is capacity
-// times overcommit.
+// Account is a line of a worker's ledger, in the unit of the resource. Total is the capacity,
+// multiplied by the overcommit.
 type Account struct {
 	Resource Resource `json:"resource"`
 	Total    int64    `json:"total"`
-	Used     int64    `json:"used"`           // committed and held
-	Held     int64    `json:"held,omitempty"` // of Used, by reservations; told where a worker speaks of itself
+	Used     int64    `json:"used"`           // amount that is committed or held
+	Held     int64    `json:"held,omitempty"` // part of Used that is held for reservations; set only in a worker's own report
 }
 
-// Free returns the free amount, which is never negative.
+// Free returns the amount that is free. It is never negative.
 func (a Account) Free() int64 { return max(0, a.Total-a.Used) }
 
-// Show formats n of r with its unit: "512 MiB", "1.5 cores".
+// Show formats an amount of the resource with its unit, such as "512 MiB" or "1.5 cores".
 func (r Resource) Show(n int64) string {
 	switch r {
 	case ResourceMemory, ResourceDisk:

@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// TaskConfig configures a machine that stays warm for a task: its program answers
-// payloads on a port, so a call requires no start.
+// TaskConfig configures a machine that stays warm for a task. Its program answers payloads at a
+// port, so a call does not have to wait for a start.
 type TaskConfig struct {
-	Name        string       `json:"name"`                  // required; what calls name, one in its app
-	Concurrency int          `json:"concurrency,omitempty"` // payloads at once; default 1, at most MaxTaskConcurrency
-	Port        int          `json:"port,omitempty"`        // where the program listens; 0: what its $PORT says
-	Protocol    TaskProtocol `json:"protocol,omitempty"`    // what the program speaks there; default TaskHTTP
-	Timeout     Duration     `json:"timeout,omitempty"`     // no call takes longer; default: what the call says
+	Name        string       `json:"name"`                  // name by which calls in the app refer to the task; required
+	Concurrency int          `json:"concurrency,omitempty"` // number of payloads at the same time; default 1, at most MaxTaskConcurrency
+	Port        int          `json:"port,omitempty"`        // port at which the program listens; 0: the machine's $PORT
+	Protocol    TaskProtocol `json:"protocol,omitempty"`    // protocol that the program uses; default TaskHTTP
+	Timeout     Duration     `json:"timeout,omitempty"`     // maximum time for each call; default: the time limit of the call
 }
 
 // TaskProtocol is the protocol between a worker and a warm machine's program.
 type TaskProtocol string
 
-// The protocols. The empty one is TaskHTTP.
+// Protocols. An empty protocol means TaskHTTP.
 const (
-	TaskHTTP   TaskProtocol = "http"   // a request for each payload
-	TaskFrames TaskProtocol = "frames" // lines and bytes on one connection, which cost less: docs/tasks.md
+	TaskHTTP   TaskProtocol = "http"   // an HTTP request for each payload
+	TaskFrames TaskProtocol = "frames" // lines and bytes on one connection, which costs less; see docs/tasks.md
 )
 
-// Bounds and defaults of tasks.
+// Defaults and limits of tasks.
 const (
 	MaxPayload         = 1 << 20 // bytes
 	MaxAnswer          = 1 << 20 // bytes
 	MaxTaskConcurrency = 10000
 	MaxTaskTimeout     = 5 * time.Minute
 	DefaultTaskTimeout = 30 * time.Second
-	DefaultTaskPort    = 8080 // of a machine with an address of its own
+	DefaultTaskPort    = 8080 // for a machine with an address of its own
 )
 
-// Places returns the number of payloads that the machine accepts at once.
+// Places returns the number of payloads that the machine accepts at the same time.
 func (c *TaskConfig) Places() int { return max(1, c.Concurrency) }
 
-// Validate reports CodeInvalid when a field is out of its range.
+// Validate returns CodeInvalid if a field is out of range.
 func (c *TaskConfig) Validate() error {
 	if err := ValidateTaskName(c.Name); err != nil {
 		return err
@@ -58,21 +58,21 @@ func (c *TaskConfig) Validate() error {
 	return nil
 }
 
-// ValidateTaskName reports CodeInvalid unless s can name a task: the alphabet
-// of an app name.
+// ValidateTaskName returns CodeInvalid unless s can be the name of a task. It must have the form of
+// an app name.
 func ValidateTaskName(s string) error { return validateLabel("task", s) }
 
-// TaskOrder is the task of an order: a payload to be answered. With a Name, the order is
+// TaskOrder is the task of an order: a payload that must be answered. If Name is set, the order is
 // for a slot on a machine that is warm for that task, and takes the countables among its
-// requirements. Without one it is for a machine that exists only for this payload: it
-// reads the payload on stdin and writes the answer to stdout.
+// requirements. Otherwise it is for a machine that exists only for this payload. Such a machine
+// reads the payload from stdin and writes the answer to stdout.
 type TaskOrder struct {
 	Name    string   `json:"name,omitempty"`
-	Payload []byte   `json:"payload,omitempty"` // at most MaxPayload; left out when quotes are asked for
+	Payload []byte   `json:"payload,omitempty"` // at most MaxPayload bytes; omitted when workers are asked for quotes
 	Type    string   `json:"type,omitempty"`    // media type of the payload
-	Timeout Duration `json:"timeout"`           // of the work, counted by its worker; required
-	// Output, if set, is called with each part of the answer as the program writes it, and
-	// once with none when the task begins. Calls are not concurrent.
+	Timeout Duration `json:"timeout"`           // time limit for the work, by the worker's clock; required
+	// Output, if set, is called with each part of the answer when the program writes it. It is also
+	// called once with an empty part when the task begins. There are no concurrent calls.
 	Output func(part []byte) `json:"-"`
 }
 
@@ -81,7 +81,7 @@ func (t *TaskOrder) Warm() bool { return t.Name != "" }
 
 var mediaPattern = regexp.MustCompile(`^[a-zA-Z0-9!#$&^_.+-]{1,64}/[a-zA-Z0-9!#$&^_.+-]{1,64}(; ?charset=[a-zA-Z0-9-]{1,32})?$`)
 
-// Validate reports CodeInvalid when a field is out of its range.
+// Validate returns CodeInvalid if a field is out of range.
 func (t *TaskOrder) Validate() error {
 	if t.Name != "" {
 		if err := ValidateTaskName(t.Name); err != nil {
@@ -99,25 +99,25 @@ func (t *TaskOrder) Validate() error {
 	return nil
 }
 
-// TaskResource returns the resource that counts the slots of machines that are warm for a
-// task. It appears only in quotes: no countable has such a name.
+// TaskResource returns the resource that counts slots on machines that are warm for a task. It
+// occurs only in quotes. No countable can have this name.
 func TaskResource(name string) Resource { return Resource("task " + name) }
 
 // TaskEnd is the outcome of a task.
 type TaskEnd string
 
-// The outcomes of tasks. "" means that the task is in progress.
+// Outcomes of tasks. "" means that the task is in progress.
 const (
 	TaskAnswered TaskEnd = "answered"
-	TaskFailed   TaskEnd = "failed"   // its program reported a failure, by status or exit code
-	TaskBroken   TaskEnd = "broken"   // its program exited without an answer, or the answer was too long
-	TaskTimeout  TaskEnd = "timeout"  // its timeout passed
-	TaskCanceled TaskEnd = "canceled" // its caller disconnected
-	TaskLost     TaskEnd = "lost"     // its worker was restarted during the task
+	TaskFailed   TaskEnd = "failed"   // the program reported a failure, with its status or exit code
+	TaskBroken   TaskEnd = "broken"   // the program exited without an answer, or the answer was too long
+	TaskTimeout  TaskEnd = "timeout"  // the timeout passed
+	TaskCanceled TaskEnd = "canceled" // the caller disconnected
+	TaskLost     TaskEnd = "lost"     // the worker was restarted during the task
 )
 
-// TaskResult is the outcome of a task. Its worker stores it with the order, and returns
-// it again if the order is repeated.
+// TaskResult is the result of a task. The worker stores it with the order, and returns it again if
+// the order is repeated.
 type TaskResult struct {
 	Order     OrderID       `json:"order"`
 	Name      string        `json:"name,omitempty"`
@@ -125,27 +125,27 @@ type TaskResult struct {
 	Region    Region        `json:"region"`
 	Machine   MachineID     `json:"machine"`
 	End       TaskEnd       `json:"end,omitempty"`
-	ExitCode  int           `json:"exit_code,omitempty"` // of the program; of a warm one 0 or 1; -1 without one
-	Status    int           `json:"status,omitempty"`    // of a warm program's reply
+	ExitCode  int           `json:"exit_code,omitempty"` // exit code of the program; 0 or 1 for a warm one; -1: it has none
+	Status    int           `json:"status,omitempty"`    // status of the reply of a warm program
 	Type      string        `json:"type,omitempty"`      // media type of the answer
-	Answer    []byte        `json:"answer,omitempty"`    // at most MaxAnswer
-	Error     string        `json:"error,omitempty"`     // the reason as text, unless it was answered
-	StartedAt time.Time     `json:"started_at"`          // when it was recorded, by its worker's clock
-	Took      time.Duration `json:"took,omitempty"`      // from then until its end
-	Sum       []byte        `json:"sum,omitempty"`       // of the work, see [Order.TaskSum]; none of an order that is not repeated
+	Answer    []byte        `json:"answer,omitempty"`    // at most MaxAnswer bytes
+	Error     string        `json:"error,omitempty"`     // reason as text, unless the task was answered
+	StartedAt time.Time     `json:"started_at"`          // when the task was recorded, by the worker's clock
+	Took      time.Duration `json:"took,omitempty"`      // time from then until the end
+	Sum       []byte        `json:"sum,omitempty"`       // checksum of the work; see [Order.TaskSum]; nil if the order cannot be repeated
 }
 
-// TaskTally counts a warm machine's tasks.
+// TaskTally counts the tasks of a warm machine.
 type TaskTally struct {
 	Ran      int64     `json:"ran"`
-	Failed   int64     `json:"failed"`             // of them: all that were not answered
-	FailedAt time.Time `json:"failed_at,omitzero"` // the last one
-	Error    string    `json:"error,omitempty"`    // its
+	Failed   int64     `json:"failed"`             // number of those that were not answered
+	FailedAt time.Time `json:"failed_at,omitzero"` // when the last of them failed
+	Error    string    `json:"error,omitempty"`    // text of its error
 }
 
-// TaskSum returns a checksum that distinguishes a repetition of an order from a different
-// task with the same id: SHA-256 of the task's name or program, and of its payload. It is
-// nil for an order that cannot be repeated.
+// TaskSum returns a checksum by which a repetition of an order can be distinguished from a
+// different task with the same ID. It is the SHA-256 of the task's name or program, and of its
+// payload. If the order cannot be repeated, TaskSum returns nil.
 func (o *Order) TaskSum() []byte {
 	if !o.Named || o.Task == nil {
 		return nil
@@ -154,7 +154,7 @@ func (o *Order) TaskSum() []byte {
 	for _, part := range append([]string{o.Task.Name, o.Task.Type, o.Config.Image}, o.Config.Init.Command()...) {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
-	_, _ = h.Write([]byte{0}) // no length begins so
+	_, _ = h.Write([]byte{0}) // a separator; no length begins with this byte
 	_, _ = h.Write(o.Task.Payload)
 	return h.Sum(nil)
 }
@@ -162,7 +162,8 @@ func (o *Order) TaskSum() []byte {
 // OK reports whether the task was answered.
 func (r *TaskResult) OK() bool { return r.End == TaskAnswered }
 
-// MediaType returns s if it is a media type with at most a charset, and "" otherwise.
+// MediaType returns s if it is a media type without parameters other than charset. Otherwise it
+// returns "".
 func MediaType(s string) string {
 	if mediaPattern.MatchString(s) {
 		return s
@@ -170,7 +171,7 @@ func MediaType(s string) string {
 	return ""
 }
 
-// TaskPort returns the port at which a warm machine's program listens.
+// TaskPort returns the port at which the program of a warm machine listens.
 func (m *Machine) TaskPort() int {
 	if m.Config.Task.Port != 0 {
 		return m.Config.Task.Port

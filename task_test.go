@@ -32,7 +32,7 @@ func coldOrder(change func(*bourse.Order)) *bourse.Order {
 func TestOrdersForWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		order *bourse.Order
-		want  string // of the error; "" for none
+		want  string // expected text of the error; "": no error
 	}{
 		"warm":              {warmOrder(func(*bourse.Order) {}), ""},
 		"cold":              {coldOrder(func(*bourse.Order) {}), ""},
@@ -80,7 +80,8 @@ func TestTaskConfigs(t *testing.T) {
 	}
 }
 
-// Workers are asked without the payload, and the order itself keeps it.
+// TestAskedLeavesThePayload checks that workers are asked for quotes without the payload, and that
+// the order itself keeps the payload.
 func TestAskedLeavesThePayload(t *testing.T) {
 	o := warmOrder(func(o *bourse.Order) { o.Task.Output = func([]byte) {} })
 	asked := o.Asked()
@@ -89,8 +90,8 @@ func TestAskedLeavesThePayload(t *testing.T) {
 	}
 }
 
-// TestTaskSum: the sums of other work are other ones; an order that no one can
-// repeat has none.
+// TestTaskSum checks that the sums of different work differ, and that an order that cannot be
+// repeated has no sum.
 func TestTaskSum(t *testing.T) {
 	order := func(change func(*bourse.Order)) string {
 		o := bourse.Order{

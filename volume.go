@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// VolumeID names a volume: "vol_" and 16 characters of base 36, of which the
-// first 5 are its worker's tag, so that an id is an address.
+// VolumeID identifies a volume. It consists of "vol_" and 16 characters of base 36. The first 5 of
+// them are the tag of the volume's worker, so that the ID also serves as an address.
 type VolumeID string
 
-// SnapshotID names a snapshot of a volume: "vs_" and 16 characters, as those of
-// a VolumeID.
+// SnapshotID identifies a snapshot of a volume. It consists of "vs_" and 16 characters, like a
+// VolumeID.
 type SnapshotID string
 
 const (
 	volumePrefix   = "vol_"
 	snapshotPrefix = "vs_"
-	tagDigits      = 5  // base 36; 36^5 is more than 2^24
-	chanceDigits   = 11 // base 36
+	tagDigits      = 5  // in base 36; 36^5 is greater than 2^24
+	chanceDigits   = 11 // in base 36
 )
 
-// NewVolumeID returns a new id that leads to the worker with this tag.
+// NewVolumeID returns a new ID for a volume of the worker with the given tag.
 func NewVolumeID(tag WorkerTag) VolumeID { return VolumeID(volumePrefix + routed(tag)) }
 
-// NewSnapshotID returns a new id that leads to the worker with this tag.
+// NewSnapshotID returns a new ID for a snapshot of the worker with the given tag.
 func NewSnapshotID(tag WorkerTag) SnapshotID { return SnapshotID(snapshotPrefix + routed(tag)) }
 
 func routed(tag WorkerTag) string {
@@ -38,16 +38,16 @@ func routed(tag WorkerTag) string {
 
 func padded(s string, width int) string { return strings.Repeat("0", width-len(s)) + s }
 
-// Tag returns the tag of the worker that has the volume, or 0 if the id is malformed.
+// Tag returns the tag of the worker that has the volume, or 0 if the ID is malformed.
 func (v VolumeID) Tag() WorkerTag { return tagOf(string(v), volumePrefix) }
 
-// Tag returns the tag of the worker that has the snapshot, or 0 if the id is malformed.
+// Tag returns the tag of the worker that has the snapshot, or 0 if the ID is malformed.
 func (s SnapshotID) Tag() WorkerTag { return tagOf(string(s), snapshotPrefix) }
 
-// Validate reports CodeInvalid unless v has the shape of a volume id.
+// Validate returns CodeInvalid unless v has the form of a volume ID.
 func (v VolumeID) Validate() error { return validateRouted("volume id", string(v), volumePrefix) }
 
-// Validate reports CodeInvalid unless s has the shape of a snapshot id.
+// Validate returns CodeInvalid unless s has the form of a snapshot ID.
 func (s SnapshotID) Validate() error {
 	return validateRouted("snapshot id", string(s), snapshotPrefix)
 }
@@ -74,16 +74,16 @@ func validateRouted(what, id, prefix string) error {
 // VolumeState is a volume's state.
 type VolumeState string
 
-// The states of a volume, in the Machines API's words.
+// States of a volume, with the names of the Machines API.
 const (
 	VolumeCreating   VolumeState = "creating"   // recorded; its file system is being created
-	VolumeRestoring  VolumeState = "restoring"  // being filled from a snapshot
-	VolumeHydrating  VolumeState = "hydrating"  // being filled from another volume
-	VolumeCreated    VolumeState = "created"    // can be attached
-	VolumeExtending  VolumeState = "extending"  // being extended; stays usable
-	VolumeFailed     VolumeState = "failed"     // could not be created; contains no data
-	VolumeDestroying VolumeState = "destroying" // its remains on the host are being removed
-	VolumeDestroyed  VolumeState = "destroyed"  // removed; its record is kept temporarily
+	VolumeRestoring  VolumeState = "restoring"  // it is being filled from a snapshot
+	VolumeHydrating  VolumeState = "hydrating"  // it is being filled from another volume
+	VolumeCreated    VolumeState = "created"    // it can be attached
+	VolumeExtending  VolumeState = "extending"  // it is being extended, but stays usable
+	VolumeFailed     VolumeState = "failed"     // it could not be created, and contains no data
+	VolumeDestroying VolumeState = "destroying" // what remains of it on the host is being removed
+	VolumeDestroyed  VolumeState = "destroyed"  // removed, but its record is kept temporarily
 )
 
 var volumeTransitions = map[VolumeState][]VolumeState{
@@ -106,55 +106,55 @@ func (s VolumeState) CanBecome(next VolumeState) bool {
 // Usable reports whether a volume in this state can be attached and mounted.
 func (s VolumeState) Usable() bool { return s == VolumeCreated || s == VolumeExtending }
 
-// Volume is a worker's record of storage that outlives machines. Only that worker changes
-// it.
+// Volume is a worker's record of a volume, which is storage that outlives machines. Only that
+// worker changes the record.
 type Volume struct {
 	ID        VolumeID     `json:"id"`
 	App       AppName      `json:"app"`
-	AppID     string       `json:"app_id,omitempty"` // of the app that it belongs to; see [App.Owns]
+	AppID     string       `json:"app_id,omitempty"` // ID of the app to which the volume belongs; see [App.Owns]
 	Worker    WorkerID     `json:"worker"`
 	Region    Region       `json:"region"`
-	Order     OrderID      `json:"order"`               // the order that it fills
-	Placement []byte       `json:"placement,omitempty"` // as a machine's
+	Order     OrderID      `json:"order"`               // the order that the volume fills
+	Placement []byte       `json:"placement,omitempty"` // like Machine.Placement
 	State     VolumeState  `json:"state"`
-	Spec      VolumeOrder  `json:"spec"`               // as ordered; its size grows by extending
-	Machine   MachineID    `json:"machine,omitempty"`  // that it is attached to
-	Takes     Amounts      `json:"takes,omitempty"`    // from the ledger
-	GrowsTo   int64        `json:"grows_to,omitempty"` // gigabytes, while it is extending
-	Error     string       `json:"error,omitempty"`    // why it failed
+	Spec      VolumeOrder  `json:"spec"`               // the volume as it was ordered, except that the size grows when it is extended
+	Machine   MachineID    `json:"machine,omitempty"`  // the machine to which the volume is attached; "": none
+	Takes     Amounts      `json:"takes,omitempty"`    // resources that the volume takes, from the worker's ledger
+	GrowsTo   int64        `json:"grows_to,omitempty"` // new size in binary gigabytes, while the volume is being extended
+	Error     string       `json:"error,omitempty"`    // why the volume has failed
 	Snapshots []Snapshot   `json:"snapshots,omitempty"`
-	Usage     *VolumeUsage `json:"usage,omitempty"` // filled in on reading, if known
-	// NeedsRestart appears in the reply to an extension: the machine that uses the volume
-	// sees the new size after a restart.
+	Usage     *VolumeUsage `json:"usage,omitempty"` // set when the record is read, if the usage is known
+	// NeedsRestart is set only in the reply to an extension. It means that the machine that uses
+	// the volume sees the new size only after a restart.
 	NeedsRestart bool      `json:"needs_restart,omitempty"`
 	CreatedAt    time.Time `json:"created_at"`
 	UpdatedAt    time.Time `json:"updated_at"`
 }
 
-// VolumeUsage is the usage of a volume's file system.
+// VolumeUsage describes how much of a volume's file system is used.
 type VolumeUsage struct {
-	BlockSize   int64 `json:"block_size"` // bytes
+	BlockSize   int64 `json:"block_size"` // in bytes
 	Blocks      int64 `json:"blocks"`
 	BlocksFree  int64 `json:"blocks_free"`
-	BlocksAvail int64 `json:"blocks_avail"` // to users other than root
+	BlocksAvail int64 `json:"blocks_avail"` // blocks that users other than root may still use
 }
 
-// Snapshot is a copy of a volume's content at one moment. The volume's worker keeps it
+// Snapshot is a copy of the contents of a volume at one moment. The worker of the volume keeps it
 // until its retention ends, even if the volume is destroyed.
 type Snapshot struct {
 	ID            SnapshotID    `json:"id"`
 	Volume        VolumeID      `json:"volume"`
 	State         SnapshotState `json:"state"`
-	Bytes         int64         `json:"bytes"`            // that it takes on the worker's disk
-	SizeGB        int64         `json:"size_gb"`          // of the volume then
-	Digest        string        `json:"digest,omitempty"` // of its manifest, "sha256:…"
+	Bytes         int64         `json:"bytes"`            // size on the worker's disk
+	SizeGB        int64         `json:"size_gb"`          // size of the volume at that moment
+	Digest        string        `json:"digest,omitempty"` // digest of the snapshot's manifest, "sha256:…"
 	RetentionDays int           `json:"retention_days"`
-	Scheduled     bool          `json:"scheduled,omitempty"` // created by the volume's schedule
+	Scheduled     bool          `json:"scheduled,omitempty"` // created by the daily schedule of the volume
 	CreatedAt     time.Time     `json:"created_at"`
 }
 
-// Expired reports whether the snapshot's retention has ended. A failed snapshot is kept
-// as long, so that the failure is visible. A snapshot in progress does not expire.
+// Expired reports whether the retention of the snapshot has ended. A failed snapshot is kept for
+// the same time, so that users can see the failure. A snapshot in progress does not expire.
 func (s *Snapshot) Expired(now time.Time) bool {
 	return s.State != SnapshotCreating && !now.Before(s.CreatedAt.Add(time.Duration(s.RetentionDays)*24*time.Hour))
 }
@@ -162,34 +162,34 @@ func (s *Snapshot) Expired(now time.Time) bool {
 // SnapshotState is a snapshot's state.
 type SnapshotState string
 
-// The states of a snapshot.
+// States of a snapshot.
 const (
 	SnapshotCreating SnapshotState = "creating"
 	SnapshotCreated  SnapshotState = "created"
 	SnapshotFailed   SnapshotState = "failed"
 )
 
-// VolumeOrder is the volume of an order.
+// VolumeOrder describes the volume that an order requests.
 type VolumeOrder struct {
-	Name           string     `json:"name"`    // not unique; what a machine's mount calls it
-	SizeGB         int64      `json:"size_gb"` // 1 to MaxVolumeGB; binary gigabytes
+	Name           string     `json:"name"`    // not unique; the name of the volume in a machine's mount
+	SizeGB         int64      `json:"size_gb"` // in binary gigabytes; 1 to MaxVolumeGB
 	Encrypted      bool       `json:"encrypted,omitempty"`
-	FSType         string     `json:"fstype,omitempty"`          // ext4 (default)
-	UniqueZone     bool       `json:"unique_zone,omitempty"`     // not on a worker that has a volume of this app and name
-	UniqueZoneApp  bool       `json:"unique_zone_app,omitempty"` // not on a worker that has any volume of the app
-	Snapshot       SnapshotID `json:"snapshot,omitempty"`        // filled from it
-	Source         VolumeID   `json:"source,omitempty"`          // a fork of it; excludes Snapshot
-	RetentionDays  int        `json:"retention_days,omitempty"`  // of its snapshots; default 5, at most 60
-	ScheduledSnaps bool       `json:"scheduled_snaps,omitempty"` // a snapshot a day
-	Grant          string     `json:"grant,omitempty"`           // permits its worker to read Snapshot or Source on another worker; only in claims
-	Compute        *Guest     `json:"compute,omitempty"`         // the worker must also have room for such a machine, for which nothing is held
+	FSType         string     `json:"fstype,omitempty"`          // ext4, which is also the default
+	UniqueZone     bool       `json:"unique_zone,omitempty"`     // not on a worker that has another volume of the app with this name
+	UniqueZoneApp  bool       `json:"unique_zone_app,omitempty"` // not on a worker that has another volume of the app
+	Snapshot       SnapshotID `json:"snapshot,omitempty"`        // snapshot to restore
+	Source         VolumeID   `json:"source,omitempty"`          // volume to fork; excludes Snapshot
+	RetentionDays  int        `json:"retention_days,omitempty"`  // retention of the volume's snapshots; default 5, at most 60
+	ScheduledSnaps bool       `json:"scheduled_snaps,omitempty"` // take a snapshot every day
+	Grant          string     `json:"grant,omitempty"`           // permits the worker to read Snapshot or Source from another worker; only in claims
+	Compute        *Guest     `json:"compute,omitempty"`         // the worker must also have capacity for such a machine, but does not hold it
 }
 
-// LabelEncrypted is the label of workers that can encrypt volumes. The refusals of other
-// workers contain it.
+// LabelEncrypted is the label of workers that can encrypt volumes. Workers that cannot do that name
+// it in their refusals.
 const LabelEncrypted = "volume.encrypted"
 
-// Bounds and defaults of a volume.
+// Defaults and limits of a volume.
 const (
 	DefaultVolumeGB      = 3
 	MaxVolumeGB          = 64 << 10
@@ -198,7 +198,7 @@ const (
 	DefaultFSType        = "ext4"
 )
 
-// WithDefaults returns v with its defaults filled in. It does not validate.
+// WithDefaults returns v with defaults filled in. It does not validate the other fields.
 func (v VolumeOrder) WithDefaults() VolumeOrder {
 	if v.SizeGB == 0 {
 		v.SizeGB = DefaultVolumeGB
@@ -216,7 +216,7 @@ func (v VolumeOrder) WithDefaults() VolumeOrder {
 	return v
 }
 
-// Validate reports CodeInvalid when a field is out of its range.
+// Validate returns CodeInvalid if a field is out of range.
 func (v VolumeOrder) Validate() error {
 	if !ValidVolumeName(v.Name) {
 		return Errorf(CodeInvalid, "invalid volume name %s: use 1 to 30 of a-z, 0-9 and _", Quoted(v.Name))
@@ -247,7 +247,8 @@ func (v VolumeOrder) Validate() error {
 	return nil
 }
 
-// ValidVolumeName reports whether s can name a volume: 1 to 30 of a-z, 0-9 and _.
+// ValidVolumeName reports whether s can be the name of a volume. It must have 1 to 30 of the
+// characters a-z, 0-9 and _.
 func ValidVolumeName(s string) bool {
 	return len(s) >= 1 && len(s) <= 30 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
