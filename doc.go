@@ -30,7 +30,7 @@
 // # Invariants
 //
 //  1. Own truth. Only a worker changes the state of its machines, and the record on its own disk is the only one that counts.
-//  2. No pending. Every order is filled or refused before its deadline.
+//  2. No pending. Before its deadline, every order is filled or refused or, if a worker does not answer, reported as unknown.
 //  3. Region is law. A machine is never placed outside of the regions that its order names, which are tried in order of preference.
 //  4. Never oversold. At any time, the used amount of each resource of a worker is at most its capacity times its overcommit.
 //  5. Intent before effect. Nothing runs or stays on a host without a durable record that was written before.

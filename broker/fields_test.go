@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// A reply lists the ignored fields of its request in its body and headers. Unknown fields are part of the order and
-// are returned.
+// TestRepliesWarn checks that a reply lists the request's ignored fields in its body and headers.
+// Unknown fields must become a part of the order, and must be returned.
 func TestRepliesWarn(t *testing.T) {
 	s := start(t)
 	const body = `{"region":"gru","config":{"image":"host","init":{"exec":["true"],"swap_size_mb":512},"services":[{"internal_port":80,"autostop":"stop"}],"co\u000alor":"red"}}`
@@ -45,12 +45,13 @@ func TestRepliesWarn(t *testing.T) {
 	}
 }
 
-// A standby is created without starting it, and only for machines of its own app.
+// TestStandbys checks that a standby is created without being started, and that it can back up only
+// machines of its own app.
 func TestStandbys(t *testing.T) {
 	s := start(t)
 	m := decodeBody[machinesapi.Machine](t, s.call(t, "POST", createPath, `{"config":`+hostConfig+`}`).Body.Bytes())
 	spare := `{"config":{"image":"host","init":{"exec":["run"]},"standbys":["` + string(m.ID) + `"]`
-	for _, more := range []string{`}}`, `,"services":[{"internal_port":80,"autostart":true}]}}`} { // requests do not start it
+	for _, more := range []string{`}}`, `,"services":[{"internal_port":80,"autostart":true}]}}`} { // requests do not start the standby
 		if rec := s.call(t, "POST", createPath, spare+more); rec.Code != http.StatusOK || !s.lastOrder(t).SkipLaunch {
 			t.Errorf("%d %s, the order skips its launch: %t", rec.Code, rec.Body, s.lastOrder(t).SkipLaunch)
 		}
@@ -70,7 +71,8 @@ func TestStandbys(t *testing.T) {
 	}
 }
 
-// A field that could lose data or promise a guarantee that does not exist is rejected, and no order is placed.
+// TestRefusedFieldsPlaceNoOrder checks that a field is rejected, without placing an order, if
+// ignoring it could lose data or would promise a guarantee that does not exist.
 func TestRefusedFieldsPlaceNoOrder(t *testing.T) {
 	s := start(t)
 	for _, more := range []string{
@@ -94,7 +96,8 @@ func TestRefusedFieldsPlaceNoOrder(t *testing.T) {
 	}
 }
 
-// The reply to any other request lists ignored fields, even if the result is not the requested one.
+// TestIgnoredMembersAreNamed checks that the replies to all other requests list ignored fields as
+// well, even if the result is not the requested one.
 func TestIgnoredMembersAreNamed(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
