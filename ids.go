@@ -357,7 +357,7 @@ var _ fmt.Stringer = Requirement{}
 // The checksum shows that an ID is already derived, so deriving it again has no effect. A client
 // that knows the ID of another app's order therefore cannot refer to that order.
 
-// markBytes is the length of the checksum at the end of a derived id.
+// markBytes is the length of the checksum at the end of a derived ID.
 const markBytes = 5
 
 // In returns the actual ID of an order in the app with the given ID. o is the ID that the order's

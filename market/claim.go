@@ -82,8 +82,8 @@ func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Cla
 	return a
 }
 
-// judge interprets the answer to a claim. If a fill does not match the order, the order has to be
-// canceled on the worker, as it is if the outcome of a claim is unknown.
+// judge interprets the answer to a claim. If the answer was lost or does not match the order, the
+// worker may have filled the order, so the attempt is marked as unknown.
 func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order *bourse.Order, choice bourse.Choice) attempt {
 	switch {
 	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:

@@ -270,7 +270,8 @@ func allCandidates(in func(bourse.Region) []bourse.Member, choices []bourse.Choi
 	return members, ends
 }
 
-// accepting returns a function that returns those workers of a region in here that accept orders.
+// accepting returns a function that returns the members of here that are in a region and accept
+// orders.
 func accepting(here []bourse.Member) func(bourse.Region) []bourse.Member {
 	return func(region bourse.Region) (out []bourse.Member) {
 		for i := range here {

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// retryFactor is the factor by which the time limit is longer if all workers are asked again
-// because none of them has answered.
+// retryFactor is the factor by which the time limit is multiplied when all workers are asked again
+// because none has answered.
 const retryFactor = 4
 
 // ask requests quotes from members. It returns them in the order of members. If a member did not

@@ -194,7 +194,7 @@ func (s *quoteCache) store(of *shape, asked time.Time, members []bourse.Member, 
 			s.drop(members[i].ID)
 		case q.Refusal != nil && of.task != "" && q.Refusal.Reason == bourse.RefusedUnknown: // most workers do not serve the task
 			s.put(&members[i], of, q, asked, now)
-		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // unknown for how long and where it holds
+		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // unknown how long, and for which orders, it is valid
 			s.drop(members[i].ID)
 		default:
 			s.put(&members[i], of, q, asked, now)

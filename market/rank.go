@@ -93,7 +93,7 @@ type term struct {
 	name     string          // name of the quantity in the decision
 	resource bourse.Resource // only if kind is utilisation
 	curve    Curve
-	share    float64 // part of the total score that the term contributes at most
+	share    float64 // maximum contribution of the term to the total score
 	scale    float64 // divisor of the quantity; only if kind is image
 }
 

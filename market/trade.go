@@ -193,8 +193,9 @@ func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.
 	return ranked
 }
 
-// discountReplaced subtracts the machine that the order replaces from its worker's number of
-// machines, by which the order is spread.
+// discountReplaced reduces the number of machines in the quote of the worker whose machine the
+// order replaces. That machine will be gone, so it must not affect how the app's machines are
+// spread.
 func (t *trade) discountReplaced(members []bourse.Member, quotes []bourse.Quote) {
 	former := bourse.MachineID(t.order.Config.Metadata[bourse.MetadataReplaces])
 	if former.Validate() != nil {

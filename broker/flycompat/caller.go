@@ -56,7 +56,7 @@ func (p *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// replyWriter is the handler's side of a reply.
+// replyWriter is the [http.ResponseWriter] to which the handler writes a reply.
 type replyWriter struct {
 	header  http.Header
 	body    *io.PipeWriter
@@ -97,7 +97,7 @@ func (w *replyWriter) finish() {
 	_ = w.body.Close()
 }
 
-// replyBody is the client's side of a reply.
+// replyBody is the body of a reply, as the client reads it.
 type replyBody struct {
 	*io.PipeReader
 	cancel context.CancelFunc

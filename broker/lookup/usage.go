@@ -48,7 +48,8 @@ type counted struct {
 
 const (
 	countedFor = time.Second
-	// A usage is cached for countedPart times as long as counting it took.
+	// A usage is cached countedPart times as long as it took to count, so that only a small part of
+	// the time is spent counting.
 	countedPart = 50
 	maxCounted  = 4096
 )

@@ -46,7 +46,7 @@ const (
 )
 
 // Follower builds a new routing table whenever the view changes. While the view cannot be read, or
-// is a new file that is still incomplete, the table keeps what it contained before.
+// is incomplete because its file is new, the table keeps what it contained before.
 //
 // Find, FindIn, App, Table and Changed are safe for concurrent use.
 type Follower struct {
