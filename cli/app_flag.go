@@ -13,17 +13,17 @@ import (
 // directory names one. It exists without being created.
 const DefaultApp = "default"
 
-// AppFlag is a command's --app flag. Without the flag, the app is BOURSE_APP, then the
-// one in the working directory's configuration, then [DefaultApp]. Parent directories
-// are not searched: a file that others may write, such as /tmp/fly.toml, must not
-// choose the app of a command that runs below it.
+// AppFlag is a command's --app flag. If the flag is not set, the app is BOURSE_APP, then
+// the one in the working directory's configuration, then [DefaultApp]. Parent directories
+// are not searched: otherwise a file that other users can write, such as /tmp/fly.toml,
+// could choose the app of a command that runs in a directory below.
 type AppFlag struct {
 	shell    *Shell
 	value    *string
 	file     *string  // configuration file to read instead of the working directory's; may be nil or ""
-	instead  []string // flags that select several apps, so that no single app is resolved
+	instead  []string // flags that select several apps; if one of them is set, no app is resolved
 	argument bool     // the command's first argument may name the app
-	required bool     // DefaultApp is not used
+	required bool     // a command without an app fails instead of using DefaultApp
 }
 
 // BindApp adds the flag --app to c and sets *app before c.RunE and c.ValidArgsFunction
@@ -54,8 +54,7 @@ func (s *Shell) BindApp(c *cobra.Command, app *string) *AppFlag {
 	return f
 }
 
-// Instead names flags that select several apps. If one of them is given, no app is
-// resolved.
+// Instead names flags that select several apps. If one of them is set, no app is resolved.
 func (f *AppFlag) Instead(flags ...string) *AppFlag {
 	f.instead = flags
 	return f
@@ -67,7 +66,7 @@ func (f *AppFlag) OrArgument() *AppFlag {
 	return f
 }
 
-// Required makes it an error if nothing names an app. file points to the value of the
+// Required makes the command fail if nothing names an app. file points to the value of the
 // command's --config flag.
 func (f *AppFlag) Required(c *cobra.Command, file *string) *AppFlag {
 	f.required, f.file = true, file
@@ -75,8 +74,8 @@ func (f *AppFlag) Required(c *cobra.Command, file *string) *AppFlag {
 	return f
 }
 
-// resolve sets the app. If a configuration file names it, resolve returns the file's
-// name.
+// resolve sets the app. If the app's name comes from a configuration file, resolve returns
+// that file's name.
 func (f *AppFlag) resolve(c *cobra.Command, args []string) (from string, err error) {
 	given := c.Flags().Changed("app")
 	for _, flag := range f.instead {
@@ -117,9 +116,9 @@ func NoApp() error {
 	return Hint(bourse.Errorf(bourse.CodeInvalid, "no app given, and no configuration in this directory names one"), "--app NAME or BOURSE_APP")
 }
 
-// ConfiguredApp returns the app that a configuration file names, and the file's name.
-// If file is "", it reads the working directory's configuration and returns "" if there
-// is none. A file that names no app is an error. Other mistakes in the file are
+// ConfiguredApp returns the app that a configuration file names, and the file's name. If
+// file is "", it reads the configuration in the working directory, and returns "" if there
+// is none. It returns an error if the file names no app. Other mistakes in the file are
 // ignored, because they do not affect the app's name.
 func ConfiguredApp(file string) (bourse.AppName, string, error) {
 	if file == "" {

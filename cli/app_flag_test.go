@@ -39,8 +39,8 @@ func which() clitest.Line {
 	)
 }
 
-// TestSourcesOfTheApp checks the sources of the app in order: the flag, BOURSE_APP,
-// the working directory's configuration, and the default app.
+// TestSourcesOfTheApp checks the order in which the app is looked up: the flag, BOURSE_APP,
+// the working directory's configuration, and then the default app.
 func TestSourcesOfTheApp(t *testing.T) {
 	const shop = "app = \"shop\"\n"
 	for name, tc := range map[string]struct {
@@ -49,7 +49,7 @@ func TestSourcesOfTheApp(t *testing.T) {
 		args  []string
 		code  int
 		out   string
-		said  []string // expected on standard error; nil means that it is empty
+		said  []string // texts expected on standard error; nil means that it must be empty
 	}{
 		"no file":                     {args: []string{"any"}, out: "default\n"},
 		"a file":                      {files: map[string]string{"fly.toml": shop}, args: []string{"any"}, out: "shop\n", said: []string{"shop", "fly.toml"}},

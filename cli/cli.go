@@ -22,10 +22,10 @@ import (
 type Env struct {
 	In, Out, Err Stream
 	Getenv       func(string) string
-	Transport    http.RoundTripper // for requests to the API; nil means the default, or one that trusts only the chosen CA
+	Transport    http.RoundTripper // sends requests to the API; nil means the default transport, or one that trusts only the chosen CA
 	Now          func() time.Time
 	Version      Version
-	Program      string // the command that starts this program; "" means bourse; see [Shell.Typed]
+	Program      string // command that starts this program; "" means bourse; see [Shell.Typed]
 }
 
 // Process returns the environment of the current process.
@@ -60,7 +60,7 @@ func Main(ctx context.Context, env Env, args []string, commands func(*Shell) []G
 		return s.endInterrupted(err)
 	}
 	if s.chosen.err != nil && errors.Is(err, s.chosen.err) {
-		err = s.chosen.err // without the API's address, because no request was sent
+		err = s.chosen.err // omit the API's address, because no request was sent
 	}
 	if !s.began && Hints(err) == nil { // cobra's usage errors have no code
 		err = Hint(bourse.Errorf(bourse.CodeInvalid, "%w", err), cmd.CommandPath()+" --help")
@@ -73,7 +73,8 @@ func Main(ctx context.Context, env Env, args []string, commands func(*Shell) []G
 	return code
 }
 
-// hasJSONFlag reports whether args contain --json. It is used if parsing the flags failed.
+// hasJSONFlag reports whether args contain --json. It is used if the flags could not be
+// parsed.
 func hasJSONFlag(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -81,7 +82,7 @@ func hasJSONFlag(args []string) bool {
 	return slices.Contains(args, "--json") || slices.Contains(args, "-j")
 }
 
-// Shell is one run of the command line: its environment and global flags.
+// Shell holds the environment and the global flags of one invocation.
 type Shell struct {
 	Env
 	Args    []string
@@ -91,8 +92,8 @@ type Shell struct {
 	token   string
 	ca      string // file with the CA's certificates
 	once    sync.Once
-	chosen  target // the API, chosen by these flags and the environment; see [Shell.target]
-	began   bool   // the command's own code has started, so errors are not usage errors
+	chosen  target // API chosen by the flags above and the environment; see [Shell.target]
+	began   bool   // the command's own code has started, so later errors are not usage errors
 }
 
 // Root returns the root command with all commands below it.
@@ -157,7 +158,7 @@ func (s *Shell) PrintLine(v any) error {
 	return e.Encode(v)
 }
 
-// Note prints a message for a person to standard error.
+// Note prints a message for the user to standard error.
 func (s *Shell) Note(text string) {
 	width, _ := s.Err.Size()
 	for line := range strings.SplitSeq(s.Typed(text), "\n") {

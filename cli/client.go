@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// DefaultAPI is the address at which a broker listens, and at which commands look for
-// one, by default.
+// DefaultAPI is the address at which a broker listens by default. Commands use it if no
+// other API is chosen.
 const DefaultAPI = "127.0.0.1:4280"
 
 // baseURL returns the API's URL, including its scheme.
@@ -40,10 +40,10 @@ func (s *Shell) Client() *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: base, Token: token, HTTP: &http.Client{Transport: s.target().transport}}
 }
 
-// credential returns the token to send to the API, and the URL to send it to. The token
-// comes from --token, then the context, then the environment unless a context was
-// chosen, then the file that a broker on loopback has written. It is "" if there is
-// none.
+// credential returns the token to send to the API, and the API's URL. The token comes from
+// the first of these that has one: --token, the context, the environment (unless a context
+// was chosen), and the file that a broker on loopback has written. It is "" if none has
+// one.
 func (s *Shell) credential() (token, base string) {
 	t := s.target()
 	token, base = cmp.Or(s.token, t.Token), s.baseURL()
@@ -91,12 +91,12 @@ type failingTransport struct{ err error }
 func (n failingTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, n.err }
 
 // Temporary reports whether err is a temporary failure of the connection or the server,
-// so that the same request may succeed later.
+// which means that the same request may succeed later.
 func Temporary(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeRateLimited:
 		return true
-	case bourse.CodeTimeout: // the request's own timeout, unless a proxy in between reports it
+	case bourse.CodeTimeout: // temporary only if a proxy in between reported it, rather than the request's own timeout
 		reply, ok := errors.AsType[*machinesapi.ReplyError](err)
 		return ok && reply.Status >= http.StatusInternalServerError
 	default:
@@ -113,9 +113,8 @@ const (
 	MaxBackoff = 10 * time.Second
 )
 
-// Wait waits before the next try, or returns the cause once ctx is done. Half of the
-// delay is random, so that the clients of a server that went down do not all return at
-// once.
+// Wait waits before the next try, or returns the cause once ctx is done. Half of the delay
+// is random, so that the clients of a restarted server do not all reconnect at once.
 func (b *Backoff) Wait(ctx context.Context) error {
 	wait := max(b.next, minBackoff)
 	b.next = min(2*wait, MaxBackoff)
@@ -127,15 +126,15 @@ func (b *Backoff) Wait(ctx context.Context) error {
 	}
 }
 
-// Reset starts again with short delays if the last try worked for long enough.
+// Reset returns to short delays if the last connection lasted longer than [MaxBackoff].
 func (b *Backoff) Reset(lasted time.Duration) {
 	if lasted > MaxBackoff {
 		b.next = 0
 	}
 }
 
-// URLs returns the URLs at which proxies serve their routes, without duplicates, each
-// proxy's best URL first.
+// URLs returns the URLs at which proxies serve their routes, without duplicates: first the
+// preferred URL of every route, then the second of every route, and so on.
 func URLs(list []machinesapi.Proxy) (out []string) {
 	most := 0
 	for i := range list {
@@ -155,9 +154,9 @@ func URLs(list []machinesapi.Proxy) (out []string) {
 	return out
 }
 
-// CheckFilters returns an error if the region or worker by which a list was filtered
-// does not exist; "" means no filter. It does not check the worker if the token may not
-// list workers.
+// CheckFilters returns an error if the region or the worker that a list is filtered by does
+// not exist; "" means no filter. The worker is not checked if the token does not permit
+// listing workers.
 func (s *Shell) CheckFilters(ctx context.Context, region bourse.Region, worker bourse.WorkerID) error {
 	if region != "" {
 		list, err := s.Client().Regions(ctx)

@@ -16,10 +16,10 @@ const completionTimeout = time.Second
 
 // CompleteFixed completes a flag's value from a fixed list.
 func CompleteFixed(c *cobra.Command, flag string, words ...string) {
-	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails only if the flag does not exist
 }
 
-// CompleteRegions completes --region from the regions of the exchange.
+// CompleteRegions completes --region from the cluster's regions.
 func (s *Shell) CompleteRegions(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("region", func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := CompletionContext(c)
@@ -36,7 +36,8 @@ func (s *Shell) CompleteRegions(c *cobra.Command) {
 	})
 }
 
-// Complete completes the first argument with the result of find. It ignores errors.
+// Complete completes a command's first argument from the result of find. If find fails,
+// there are no completions.
 func Complete(find func(ctx context.Context) ([]cobra.Completion, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -46,11 +47,12 @@ func Complete(find func(ctx context.Context) ([]cobra.Completion, error)) cobra.
 	}
 }
 
-// CompleteFlag completes a flag's value with the result of find. It ignores errors.
+// CompleteFlag completes a flag's value from the result of find. If find fails, there are
+// no completions.
 func CompleteFlag(c *cobra.Command, flag string, find func(ctx context.Context) ([]cobra.Completion, error)) {
 	_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return completed(c, find)
-	}) // fails for an unknown flag only
+	}) // fails only if the flag does not exist
 }
 
 func completed(c *cobra.Command, find func(ctx context.Context) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -28,21 +28,21 @@ const DevContext = "dev"
 
 // Context describes how to access a cluster.
 type Context struct {
-	API   string `toml:"api" json:"api"`                   // the URL
-	CA    string `toml:"ca,omitempty" json:"ca,omitempty"` // PEM certificates to trust instead of the host's
+	API   string `toml:"api" json:"api"`                   // URL of the API
+	CA    string `toml:"ca,omitempty" json:"ca,omitempty"` // certificates to trust instead of the host's, in PEM
 	Token string `toml:"token,omitempty" json:"-"`
 }
 
 // Contexts are the clusters that this user has logged in to.
 type Contexts struct {
-	Current string             `toml:"current,omitempty"` // "": none
+	Current string             `toml:"current,omitempty"` // name of the current context; "" if there is none
 	ByName  map[string]Context `toml:"context,omitempty"`
 
 	path string
 }
 
 // contextsFile returns the path of the user's contexts file. It returns "" if the
-// environment names no directory for it.
+// environment does not determine a directory for it.
 func contextsFile(getenv func(string) string) string {
 	dir := getenv("XDG_CONFIG_HOME")
 	if home := getenv("HOME"); dir == "" && home != "" {
@@ -77,8 +77,8 @@ func LoadContexts(getenv func(string) string) (*Contexts, error) {
 // maxContexts limits the size of the contexts file, in bytes.
 const maxContexts = 4 << 20
 
-// UpdateContexts reads the user's contexts, has change modify them, and stores the
-// result. Concurrent updates by other processes wait.
+// UpdateContexts reads the user's contexts, calls change to modify them, and stores the
+// result. A lock makes concurrent updates by other processes wait.
 func UpdateContexts(getenv func(string) string, change func(*Contexts) error) (*Contexts, error) {
 	path := contextsFile(getenv)
 	if path == "" {
@@ -141,9 +141,9 @@ func CheckContextName(name string) error {
 	return nil
 }
 
-// save writes the contexts back to their file, readable only by this user.
+// save writes the contexts back to their file, which only this user can read.
 func (c *Contexts) save() error {
-	path, err := filepath.EvalSymlinks(c.path) // if it is a link, replace its target: old tokens must not remain there
+	path, err := filepath.EvalSymlinks(c.path) // if the file is a symbolic link, replace its target, so that no old tokens remain there
 	if errors.Is(err, fs.ErrNotExist) {
 		path, err = c.path, nil
 	}
@@ -160,13 +160,13 @@ func (c *Contexts) save() error {
 	return nil
 }
 
-// writePrivate atomically replaces a file, readable only by this user.
+// writePrivate atomically replaces a file with one that only this user can read.
 func writePrivate(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // with mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // created with mode 0600
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // unless it was renamed
+	defer os.Remove(f.Name()) // has no effect if the file was renamed
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
@@ -191,8 +191,8 @@ func (c *Contexts) Find(getenv func(string) string, name string) (Context, error
 	return one, nil
 }
 
-// devContext returns the context of the "bourse dev" cluster that was started last, or
-// of the default API address if none is known.
+// devContext returns the context of the most recently started "bourse dev" cluster. If no
+// such cluster is known, the context uses the default API address.
 func devContext(getenv func(string) string) Context {
 	api := loopback.Dev(getenv)
 	if api == (netip.AddrPort{}) {
@@ -204,15 +204,15 @@ func devContext(getenv func(string) string) Context {
 // target is the API that a command uses.
 type target struct {
 	Context
-	named     bool              // chosen by a context: the environment's CA and token may belong to another cluster
+	named     bool              // chosen through a context, so the CA and token in the environment may belong to another cluster
 	transport http.RoundTripper // nil means the default transport
-	err       error             // why no request can be sent; nil if one can
+	err       error             // reason why no request can be sent, or nil
 }
 
-// target returns the API that the flags, the environment or the current context choose,
-// in this order. The environment's CA and token are used for BOURSE_API, --api and the
-// default API. For a context, they come only from the context itself or from flags.
-// target is safe for concurrent use.
+// target returns the API chosen by the flags, the environment or the current context, in
+// this order of precedence. The CA and token in the environment are used only if the API
+// was not chosen through a context. With a context, they come from flags or from the
+// context itself. target is safe for concurrent use.
 func (s *Shell) target() *target {
 	s.once.Do(func() { s.use(s.choose()) })
 	return &s.chosen
@@ -222,9 +222,9 @@ func (s *Shell) target() *target {
 // must be called before the API is first used.
 func (s *Shell) UseAPI(c Context) { s.once.Do(func() { s.use(target{Context: c, named: true}) }) }
 
-// use sets the target and its transport. If a CA is configured, the transport trusts
-// only that CA. If the target is unusable, its transport fails every request; commands
-// that send none still work.
+// use sets the target and its transport. If a CA is configured, the transport trusts only
+// that CA. If the target is unusable, the transport fails every request, so that commands
+// that send no requests still work.
 func (s *Shell) use(t target) {
 	if t.err == nil && (s.ca != "" || !t.named) {
 		t.CA, t.err = s.GivenCA()
@@ -257,7 +257,7 @@ func (s *Shell) choose() target {
 	return s.inContext("")
 }
 
-// inContext returns the API of a context; "" means the current one.
+// inContext returns the API of a context. If name is "", it uses the current context.
 func (s *Shell) inContext(name string) target {
 	all, err := LoadContexts(s.Getenv)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// FuzzContexts checks that decoding a contexts file never panics, and that decoded
-// contexts survive encoding.
+// FuzzContexts checks that decoding a contexts file never panics, and that encoding the
+// contexts and decoding them again preserves them.
 func FuzzContexts(f *testing.F) {
 	f.Add([]byte("current = \"a\"\n[context.a]\napi = \"https://a\"\nca = \"x\"\ntoken = \"y\"\n"))
 	f.Add([]byte("[context.a]\n[context.b]\n"))

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// exitHelp describes the exit statuses below the root command's help.
+// exitHelp explains the exit statuses at the end of the root command's help.
 const exitHelp = `Exit status:
   0  success                         5  already exists, or in the wrong state
   1  internal error                  6  no capacity: no worker can fill the order
@@ -28,7 +28,7 @@ const exitHelp = `Exit status:
   its task, "machine run --attach" with that of the machine's program.
 `
 
-// ExitCode returns the exit status of the command that returned err.
+// ExitCode returns the exit status for a command that returned err.
 func ExitCode(err error) int {
 	if err == nil {
 		return 0
@@ -42,14 +42,14 @@ func ExitCode(err error) int {
 	return bourse.CodeOf(err).ExitStatus()
 }
 
-// ExitStatus is an error that sets the command's exit status to that of a remote
-// program. Nothing is printed for it, because the program has printed its own output.
+// ExitStatus is an error that makes the command exit with the exit status of a remote
+// program. No message is printed, because the program has printed its own output.
 type ExitStatus int
 
 // Error implements error.
 func (r ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(r)) }
 
-// statusError is an error with an exit status that does not follow from its code.
+// statusError is an error with an exit status other than that of its code.
 type statusError struct {
 	error
 	status int
@@ -69,7 +69,7 @@ func WithExitStatus(err error, status int) error {
 type hinted struct {
 	err         error
 	hints       []string
-	afterResult bool // set by AfterResult
+	afterResult bool // err follows a JSON result; see AfterResult
 }
 
 func (h *hinted) Error() string { return h.err.Error() }
@@ -93,9 +93,9 @@ func Hint(err error, lines ...string) error {
 	return &hinted{err, lines, isAfterResult(err)}
 }
 
-// AfterResult marks err as following a JSON result. Because standard output already contains
-// JSON, the error is printed as text to standard error, even with --json. AfterResult
-// returns nil if err is nil.
+// AfterResult marks err as an error that follows a JSON result. Because standard output
+// already contains JSON, the error is printed as text on standard error even if --json is
+// set. AfterResult returns nil if err is nil.
 func AfterResult(err error) error {
 	if err == nil {
 		return nil
@@ -108,8 +108,8 @@ func isAfterResult(err error) bool {
 	return ok && h.afterResult
 }
 
-// printError prints an error and its hints to standard error. Control characters are
-// escaped, because the error may quote text from a server. With --json, it prints the
+// printError prints an error and its hints to standard error. It escapes control
+// characters, because the error may quote text from a server. With --json, it prints the
 // API's error object to standard output instead.
 func (s *Shell) printError(err error) {
 	if s.JSON && !isAfterResult(err) {
@@ -137,7 +137,7 @@ func (s *Shell) printError(err error) {
 	fmt.Fprint(s.Err, b.String())
 }
 
-// errorBody returns err as an error object of the API.
+// errorBody converts err to an error object of the API.
 func errorBody(err error) machinesapi.ErrorBody {
 	body := machinesapi.ErrorBody{Code: bourse.CodeOf(err), Error: strings.Join(messages(err), "\n"), Status: machinesapi.StatusUnknown}
 	if body.Code == bourse.CodeInsufficient {
@@ -182,8 +182,8 @@ func messages(err error) []string {
 	return strings.Split(strings.TrimSpace(MessageOf(err)), "\n")
 }
 
-// MessageOf returns err's text for a person. It omits the cause, except for internal
-// errors, whose cause is the only information.
+// MessageOf returns err's message for the user. It omits the cause unless err is an
+// internal error, whose cause is the only information.
 func MessageOf(err error) string {
 	switch e := err.(type) { //nolint:errorlint // only the outermost error counts
 	case *hinted:
@@ -196,12 +196,12 @@ func MessageOf(err error) string {
 	return err.Error()
 }
 
-// refusalHints maps workers' reasons for refusing an order to a command that helps.
-// There is no entry if the refusal's text is sufficient, or if the remedy depends on
-// facts unknown here. WORKER stands for the refusing worker.
+// refusalHints maps workers' reasons for refusing an order to commands that help. A reason
+// is missing if the refusal's text is sufficient, or if the remedy depends on facts that
+// are unknown here. WORKER stands for the refusing worker.
 var refusalHints = []struct {
 	reason   bourse.RefusalReason
-	resource string // "" for any
+	resource string // "" matches any resource
 	command  string
 }{
 	{bourse.RefusedLabel, "", "bourse worker show WORKER"},
@@ -212,8 +212,8 @@ var refusalHints = []struct {
 	{bourse.RefusedNoAnswer, "", "bourse worker list"},
 }
 
-// AfterRefusals returns commands that help after workers refused an order, at most one
-// per reason.
+// AfterRefusals returns commands that help after workers refused an order, at most one for
+// each entry of refusalHints.
 func AfterRefusals(refusals []bourse.Refusal) []string {
 	var out []string
 	for _, h := range refusalHints {
@@ -227,8 +227,8 @@ func AfterRefusals(refusals []bourse.Refusal) []string {
 	return out
 }
 
-// hintsOf returns the hints for err: those added by its command, or else those that
-// follow from its cause, its code, or the workers' refusals.
+// hintsOf returns the hints for err. If its command added none, they follow from the cause,
+// the code, or the workers' refusals.
 func (s *Shell) hintsOf(err error) []string {
 	if hints := Hints(err); hints != nil {
 		return hints
@@ -254,7 +254,7 @@ func (s *Shell) hintsOf(err error) []string {
 	return hints
 }
 
-// hintOfCause returns hints for errors that occurred before the API replied.
+// hintOfCause returns hints for an error that is not a reply from the API.
 func (s *Shell) hintOfCause(err error) []string {
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
 	_, misnamed := errors.AsType[x509.HostnameError](err)
@@ -263,7 +263,7 @@ func (s *Shell) hintOfCause(err error) []string {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return nil
-	case !ofAPI: // from a registry or another server that --api does not select
+	case !ofAPI: // the error comes from a server that --api does not select, such as a registry
 		return nil
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return []string{
@@ -280,7 +280,7 @@ func (s *Shell) hintOfCause(err error) []string {
 	return nil
 }
 
-// anotherAPI returns the hint to select another API.
+// anotherAPI returns the hint to use another API.
 func (s *Shell) anotherAPI() string {
 	return "another --api, --context or BOURSE_API (now " + s.baseURL() + ")"
 }
@@ -291,7 +291,7 @@ func (s *Shell) hasToken() bool {
 	return token != ""
 }
 
-// otherScheme returns api with http instead of https, or the reverse.
+// otherScheme returns an API's URL with http instead of https, or vice versa.
 func otherScheme(api string) string {
 	if rest, ok := strings.CutPrefix(api, "https://"); ok {
 		return "http://" + rest
@@ -303,8 +303,8 @@ func otherScheme(api string) string {
 	return "https://" + rest
 }
 
-// Interrupted is the outcome of a command that a person interrupted: one line, printed
-// instead of an error.
+// Interrupted is the outcome of a command that the user interrupted. This one line is
+// printed instead of an error.
 type Interrupted string
 
 // Error implements error.
@@ -318,8 +318,8 @@ func interrupted(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (bourse.CodeOf(err) == bourse.CodeCanceled || errors.Is(err, context.Cause(ctx)))
 }
 
-// endInterrupted prints the interrupted command's outcome, if known, and returns the
-// exit status.
+// endInterrupted prints the outcome of an interrupted command, if it is known, and returns
+// the exit status.
 func (s *Shell) endInterrupted(err error) int {
 	if line, told := errors.AsType[Interrupted](err); told {
 		s.Note(Clean(string(line)))

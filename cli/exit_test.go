@@ -49,7 +49,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("code %s: exit status %d, want %d", code, got.Code, status)
 		}
 		words := "the server's words"
-		if code == bourse.CodeUnauthorized { // the API's message is not for people
+		if code == bourse.CodeUnauthorized { // the API's message is replaced by one for users
 			words = "the API requires a token"
 		}
 		if !strings.HasPrefix(got.Err, "error: ") || !strings.Contains(got.Err, words) || got.Out != "" {

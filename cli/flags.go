@@ -53,7 +53,8 @@ func JoinProblems(problems []error) error {
 	return nil
 }
 
-// FlagError prefixes err with the flag that caused it. It returns nil if err is nil.
+// FlagError prefixes err with the name of the flag that caused it. It returns nil if err is
+// nil.
 func FlagError(flag string, err error) error {
 	if err == nil {
 		return nil
@@ -61,8 +62,8 @@ func FlagError(flag string, err error) error {
 	return bourse.Errorf(bourse.CodeOf(err), "%s: %w", flag, err)
 }
 
-// Each calls do for every word in order. It continues after failures and returns all of
-// them.
+// Each calls do for every word in order. It continues after failures and returns all
+// errors.
 func Each(words []string, do func(word string) error) error {
 	var problems []error
 	for _, word := range words {
@@ -79,14 +80,14 @@ func Each(words []string, do func(word string) error) error {
 // FlagGroup is a titled section of flags in a command's help.
 type FlagGroup struct {
 	Title string
-	Flags []string // names; flags that the command lacks are ignored
+	Flags []string // names of flags; those that the command does not have are ignored
 }
 
 // localFlags is the part of cobra's usage template that prints a command's own flags.
 const localFlags = "Flags:\n{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}"
 
-// GroupFlags makes c's help print its flags in the given groups, after the flags that
-// belong to no group.
+// GroupFlags makes c's help list flags in the given groups, after the flags that belong to
+// no group.
 func GroupFlags(c *cobra.Command, groups ...FlagGroup) {
 	c.SetUsageFunc(func(c *cobra.Command) error {
 		text := groupedFlags(c.LocalFlags(), groups)
@@ -117,17 +118,17 @@ func groupedFlags(all *pflag.FlagSet, groups []FlagGroup) string {
 	return strings.Trim(b.String(), "\n")
 }
 
-// Lifetime returns the context for a server. SIGHUP does not end it. If lifeLine is
-// set, the context ends when standard input is closed, which means that the process
+// Lifetime returns a context for a server, which SIGHUP does not cancel. If lifeLine is
+// set, the context is canceled when standard input is closed, which means that the process
 // that started the server has exited.
 func (s *Shell) Lifetime(ctx context.Context, lifeLine bool) (context.Context, context.CancelFunc) {
 	OutliveReaders()
-	// SIGHUP comes from a closed terminal, or from an operator who expects
-	// configuration files to be reread, which happens anyway.
+	// SIGHUP is sent when a terminal is closed, or by an operator who wants configuration
+	// files to be reread. They are reread anyway when they change.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	ctx, stop := context.WithCancel(ctx)
 	if lifeLine {
-		go func() { // runs until the process exits, because a read of standard input cannot be canceled
+		go func() { // this goroutine runs until the process exits, because reading standard input cannot be canceled
 			_, _ = io.Copy(io.Discard, s.In)
 			stop()
 		}()
@@ -135,14 +136,14 @@ func (s *Shell) Lifetime(ctx context.Context, lifeLine bool) (context.Context, c
 	return ctx, stop
 }
 
-// ReadInput reads from standard input until ctx is done. In that case, input may be
-// lost, so only commands that end with ctx may use it.
+// ReadInput calls read with standard input, and returns early if ctx is done. Some input
+// may then be lost, so only commands that exit when ctx is done may use it.
 func (s *Shell) ReadInput(ctx context.Context, read func(io.Reader) ([]byte, error)) ([]byte, error) {
 	type result struct {
 		data []byte
 		err  error
 	}
-	got := make(chan result, 1) // buffered, so that the goroutine can exit even if nobody receives
+	got := make(chan result, 1) // buffered, so that the goroutine can exit even if nobody receives the result
 	go func() {
 		data, err := read(s.In)
 		got <- result{data, err}
@@ -155,18 +156,18 @@ func (s *Shell) ReadInput(ctx context.Context, read func(io.Reader) ([]byte, err
 	}
 }
 
-// OutliveReaders makes a write to a pipe without a reader fail instead of ending the
-// process. It is for servers and for commands that must not stop halfway. SIGPIPE is
-// caught rather than ignored, because machines would inherit an ignored signal.
+// OutliveReaders makes a write to a closed pipe return an error instead of killing the
+// process. Servers use it, and commands that must not stop halfway. It catches SIGPIPE
+// instead of ignoring it, because machines would inherit an ignored signal.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// CommandLast treats the last arguments of c as a remote command with flags of its own.
-// The flags of c may precede the first argument (such as the image) or directly follow
-// it; they end at the remote command or at "--". c.RunE receives the first argument,
-// followed by the remote command.
+// CommandLast makes c accept a remote command, which may have its own flags, after its
+// first argument (such as an image). The flags of c may precede or directly follow the
+// first argument; they end at the remote command or at "--". c.RunE receives the first
+// argument, followed by the remote command.
 func (s *Shell) CommandLast(c *cobra.Command) {
 	if len(s.Args) > 0 && strings.HasPrefix(s.Args[0], cobra.ShellCompRequestCmd) {
-		return // completion accepts flags anywhere
+		return // keep the default for completion, which accepts flags anywhere
 	}
 	c.Flags().SetInterspersed(false)
 	run := c.RunE

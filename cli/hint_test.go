@@ -20,8 +20,8 @@ func because(reason bourse.RefusalReason, resource, worker string) bourse.Refusa
 	return bourse.Refusal{Worker: bourse.WorkerID(worker), Reason: reason, Resource: resource}
 }
 
-// TestHintsAfterRefusals checks that a hint is only given for reasons for which it is
-// right, and only once for several workers.
+// TestHintsAfterRefusals checks that a hint is given only for reasons that it helps with,
+// and only once if several workers have the same reason.
 func TestHintsAfterRefusals(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refusals []bourse.Refusal
@@ -49,7 +49,8 @@ func replied(code bourse.Code, text string, refusals ...bourse.Refusal) error {
 	return &bourse.Error{Code: code, Message: text, Err: &machinesapi.ReplyError{OrderID: "", RequestID: "r1", Refusals: refusals}}
 }
 
-// TestHintsOfErrors checks that other errors only have hints that are certain to help.
+// TestHintsOfErrors checks that errors other than refusals have only hints that are certain
+// to help.
 func TestHintsOfErrors(t *testing.T) {
 	noReply := func(code bourse.Code, err error) error {
 		return bourse.Errorf(code, "no answer: %w", &machinesapi.NoReplyError{Err: err})
@@ -57,8 +58,8 @@ func TestHintsOfErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err        error
 		token, api string
-		hints      int    // number of hints
-		contains   string // text in the hints
+		hints      int    // expected number of hints
+		contains   string // text that the hints must contain
 	}{
 		"no token":            {err: replied(bourse.CodeUnauthorized, "no"), hints: 2, contains: "--token"},
 		"wrong token":         {err: replied(bourse.CodeUnauthorized, "no"), token: "nope", hints: 1, contains: "http://api:1"},

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Noun returns a command that only groups verbs.
+// Noun returns a command that has only subcommands.
 func Noun(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use: use, Short: short,
@@ -19,7 +19,7 @@ func Noun(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// onlyVerbs rejects any word that is not a subcommand.
+// onlyVerbs rejects a word that is not a subcommand.
 func onlyVerbs(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -27,8 +27,8 @@ func onlyVerbs(c *cobra.Command, args []string) error {
 	return unknownVerb(c, args[0])
 }
 
-// Meant maps words that users know from other programs to our commands. The outer key
-// is the command below which the word was typed.
+// Meant maps words from other programs to our subcommands. The outer key is the command
+// after which the user typed the word.
 var Meant = map[string]map[string]string{
 	"": {
 		"ps": "machine list", "ls": "machine list", "list": "machine list", "jobs": "machine list",
@@ -68,7 +68,7 @@ func unknownVerb(c *cobra.Command, word string) error {
 	return Hint(bourse.Errorf(bourse.CodeInvalid, "%s", text), hint)
 }
 
-// meant returns the subcommand of c that the user most likely meant by word, or "".
+// meant returns the subcommand of c that the user probably meant by word, or "".
 func meant(c *cobra.Command, word string) string {
 	noun := ""
 	if c.HasParent() {
@@ -81,11 +81,11 @@ func meant(c *cobra.Command, word string) string {
 	return Nearest(word, c.SuggestionsFor(word))
 }
 
-// maxTypos is the maximum edit distance at which a word is suggested.
+// maxTypos is the maximum edit distance between a misspelled word and a suggestion.
 const maxTypos = 2
 
-// Nearest returns the word in list that is most similar to a misspelled word, or "" if
-// none is similar.
+// Nearest returns the word in list that is most similar to word, or "" if none is similar
+// enough.
 func Nearest(word string, list []string) string {
 	best, least := "", maxTypos+1
 	for _, other := range list {
@@ -100,7 +100,7 @@ func Nearest(word string, list []string) string {
 	return best
 }
 
-// typos returns the Levenshtein distance of two words.
+// typos returns the Levenshtein distance between two words.
 func typos(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -121,8 +121,8 @@ func typos(a, b string) int {
 	return row[len(b)]
 }
 
-// flagError returns the error for an unknown flag. If the flag follows a word that is
-// not a subcommand, the error is about that word instead.
+// flagError returns the error for an unknown flag. If the flag follows a word that is not a
+// subcommand, the error is about the word instead.
 func (s *Shell) flagError(c *cobra.Command, err error) error {
 	depth := 0
 	for p := c; p.HasParent(); p = p.Parent() {

@@ -22,8 +22,9 @@ import (
 // name or path.
 const programName = "bourse"
 
-// commandFor returns the command that starts this program: its name if the shell would
-// find the same file, otherwise the path with which it was started.
+// commandFor returns the command that starts this program. This is the program's name if
+// the shell would find the same file under that name. Otherwise it is the path with which
+// the program was started.
 func commandFor(started string, lookPath func(name string) (string, error)) string {
 	name := filepath.Base(started)
 	if name == started {
@@ -44,12 +45,12 @@ func commandFor(started string, lookPath func(name string) (string, error)) stri
 // started returns the command that starts this program.
 func started() string { return commandFor(os.Args[0], exec.LookPath) }
 
-// commandPattern matches commands in messages: the program's name followed by a word. The
-// name inside a path or quotes is not a command.
+// commandPattern matches the program's name as part of a command in a message: a word must
+// follow it, and no path or quote may precede it.
 var commandPattern = regexp.MustCompile(`(^|[\s(|])` + programName + ` ([a-z<-])`)
 
-// Typed replaces the program's name in text's commands with the command that starts
-// this program here, so that users can copy them.
+// Typed replaces the program's name in commands in the text by the command that starts this
+// program, so that users can copy the commands.
 func (s *Shell) Typed(text string) string {
 	if s.Program == "" || s.Program == programName {
 		return text
@@ -65,10 +66,10 @@ func (s *Shell) typedHelp(c *cobra.Command) {
 	}
 }
 
-// Version describes the release and the source from which it was built.
+// Version describes the release and the source commit from which the program was built.
 type Version struct {
-	Release string `json:"version"`          // "" in a build without a release
-	Commit  string `json:"commit,omitempty"` // the source's commit, if known
+	Release string `json:"version"`          // "" if this is not the build of a release
+	Commit  string `json:"commit,omitempty"` // commit of the source, if known
 }
 
 // String returns the version on one line.
@@ -96,7 +97,7 @@ func (s *Shell) version() *cobra.Command {
 	}
 }
 
-// man returns the command that writes the manual.
+// man returns the command that writes the manual pages.
 func (s *Shell) man(commands func(*Shell) []Group) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
@@ -105,7 +106,7 @@ func (s *Shell) man(commands func(*Shell) []Group) *cobra.Command {
   bourse completion bash > /etc/bash_completion.d/bourse`,
 		Args: Exactly(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			// Ignore this process's name and environment, so that the pages are the
+			// Do not use this process's name and environment, so that the pages are the
 			// same everywhere.
 			plain := s.Env
 			plain.Program, plain.Getenv = "", func(string) string { return "" }
@@ -125,8 +126,8 @@ func (s *Shell) man(commands func(*Shell) []Group) *cobra.Command {
 	}
 }
 
-// writePages writes the man pages of c and its subcommands to dir and returns their
-// number. Pages contain no date, so that they change only with their command.
+// writePages writes the man pages of c and its subcommands to dir and returns the number of
+// pages. The pages contain no date, so that they change only if a command does.
 func writePages(dir string, c *cobra.Command) (int, error) {
 	n := 1
 	for _, sub := range c.Commands() {

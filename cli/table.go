@@ -12,13 +12,13 @@ import (
 type Table struct {
 	head   []string
 	rows   [][]string
-	right  map[int]bool              // right-aligned columns: numbers
-	shrink []int                     // columns to shorten first, in this order, if the terminal is narrow
-	drop   []int                     // columns to omit next, in this order
+	right  map[int]bool              // right-aligned columns, which contain numbers
+	shrink []int                     // columns to shorten first if the terminal is narrow, in this order
+	drop   []int                     // columns to omit if that is not enough, in this order
 	hidden []int                     // columns that are never shown
-	ends   map[int]bool              // columns that are shortened at the beginning
+	ends   map[int]bool              // columns that keep their end when they are shortened
 	wraps  bool                      // the last column is wrapped instead of shortened
-	paint  map[int]func(string) Tone // colors of cells, by column
+	paint  map[int]func(string) Tone // functions that choose a cell's color, by column
 	Indent string
 }
 
@@ -27,7 +27,7 @@ func NewTable(head ...string) *Table {
 	return &Table{head: head, right: map[int]bool{}, paint: map[int]func(string) Tone{}}
 }
 
-// Numbers right-aligns columns.
+// Numbers right-aligns the given columns.
 func (t *Table) Numbers(columns ...int) *Table {
 	for _, c := range columns {
 		t.right[c] = true
@@ -35,22 +35,22 @@ func (t *Table) Numbers(columns ...int) *Table {
 	return t
 }
 
-// Narrow sets the columns that are shortened on a narrow terminal, the least important
+// Narrow sets the columns that may be shortened on a narrow terminal, the least important
 // first. Other columns are never shortened.
 func (t *Table) Narrow(columns ...int) *Table {
 	t.shrink = columns
 	return t
 }
 
-// Drop sets the columns that are omitted on a narrow terminal, the least important
+// Drop sets the columns that may be omitted on a narrow terminal, the least important
 // first.
 func (t *Table) Drop(columns ...int) *Table {
 	t.drop = columns
 	return t
 }
 
-// KeepEnd makes columns lose their beginning when shortened. An image's name is best
-// recognized by its end.
+// KeepEnd makes the given columns lose their beginning instead of their end when they are
+// shortened. For example, an image's name is best recognized by its end.
 func (t *Table) KeepEnd(columns ...int) *Table {
 	t.ends = map[int]bool{}
 	for _, c := range columns {
@@ -59,26 +59,27 @@ func (t *Table) KeepEnd(columns ...int) *Table {
 	return t
 }
 
-// Wrap makes the last column wrap between words instead of being shortened, for text
-// that must be readable in full. The column must be one of those passed to Narrow.
+// Wrap makes the last column wrap between words instead of being shortened, because its
+// text must be readable in full. The column must be passed to Narrow, too.
 func (t *Table) Wrap() *Table {
 	t.wraps = true
 	return t
 }
 
-// Hide omits columns on every terminal.
+// Hide omits the given columns on every terminal.
 func (t *Table) Hide(columns ...int) *Table {
 	t.hidden = append(t.hidden, columns...)
 	return t
 }
 
-// Paint sets the color of a column's cells, for terminals with colors.
+// Paint sets the function that chooses the color of a column's cells. It has no effect
+// without colors.
 func (t *Table) Paint(column int, tone func(cell string) Tone) *Table {
 	t.paint[column] = tone
 	return t
 }
 
-// Row adds a row. It escapes control characters in cells.
+// Row adds a row. Control characters in cells are escaped.
 func (t *Table) Row(cells ...string) {
 	for i := range cells {
 		cells[i] = Clean(cells[i])
@@ -91,14 +92,15 @@ func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
 // Widths of columns and tables.
 const (
-	ColumnGap      = "  " // between columns
+	ColumnGap      = "  " // text between two columns
 	MinWidth       = 8    // minimum width of a shortened column
 	readableWidth  = 26   // columns are shortened to this width before other columns are omitted
-	omittedColumn  = -1   // an omitted column
-	unlimitedWidth = 0    // no terminal
+	omittedColumn  = -1   // width of an omitted column
+	unlimitedWidth = 0    // width if the output is not a terminal
 )
 
-// Write prints the table to fit the terminal, or in full without a terminal.
+// Write prints the table so that it fits the terminal. Without a terminal, it prints the
+// table in full.
 func (t *Table) Write(out Stream) error {
 	width, _ := out.Size()
 	_, err := io.WriteString(out, t.text(width, out.Color))
@@ -132,7 +134,7 @@ func (t *Table) text(width int, colour bool) string {
 	return b.String()
 }
 
-// parts splits a row whose last cell wraps into the rows to print.
+// parts splits a row whose last cell is wrapped into the lines to print.
 func (t *Table) parts(row []string, widths []int) [][]string {
 	last := len(row) - 1
 	if !t.wraps || last != len(widths)-1 || widths[last] == omittedColumn {
@@ -175,8 +177,8 @@ func (t *Table) line(row []string, widths []int, colour bool) string {
 	return t.Indent + strings.Join(cells, ColumnGap)
 }
 
-// PrintList prints list as JSON or as a table with one row per element. If list is
-// empty, it prints the note none instead of a table.
+// PrintList prints list as a table with one row per element, or as JSON if --json is set.
+// If list is empty, it prints the note none instead of a table.
 func PrintList[T any](s *Shell, list []T, none string, t *Table, row func(*T) []string) error {
 	switch {
 	case s.JSON && list == nil:
@@ -216,8 +218,8 @@ func (t *Table) fit(widths []int, width int) {
 	t.cut(widths, over, MinWidth)
 }
 
-// cut shortens columns by up to over characters, but not below the width least, and
-// returns by how many.
+// cut shortens columns by up to over characters in total, but no column to less than least.
+// It returns the number of characters by which it shortened them.
 func (t *Table) cut(widths []int, over, least int) int {
 	taken := 0
 	for _, column := range t.shrink {
@@ -229,7 +231,7 @@ func (t *Table) cut(widths []int, over, least int) int {
 	return taken
 }
 
-// Cut shortens s to n characters; the last one is then an ellipsis.
+// Cut shortens s to n characters, the last of which is an ellipsis.
 func Cut(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -238,8 +240,8 @@ func Cut(s string, n int) string {
 	return string(runes[:max(0, n-1)]) + "…"
 }
 
-// Pad fills s with blanks up to n characters: on the left if right is true, to align s
-// to the right.
+// Pad adds blanks to s until it has n characters. If right is set, it adds them on the
+// left, so that s is right-aligned.
 func Pad(s string, n int, right bool) string {
 	blank := strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
 	if right {
@@ -248,7 +250,7 @@ func Pad(s string, n int, right bool) string {
 	return s + blank
 }
 
-// Facts prints aligned "name  value" lines. Empty values are omitted.
+// Facts prints aligned lines of a name and a value. Lines with an empty value are omitted.
 type Facts struct{ rows [][2]string }
 
 // Add adds a line, unless its value is empty.

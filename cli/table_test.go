@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// TestTableFitsColumns checks how a table is fitted to a terminal. Columns that
-// may be cut are first narrowed to a readable width. Then columns are omitted in their
-// order. Then the remaining ones are cut further. Other columns are never cut.
+// TestTableFitsColumns checks how a table is fitted to a terminal. First, the columns that
+// may be shortened are narrowed to a readable width. Then columns are omitted in their
+// order. Finally, the remaining columns are shortened further. Other columns are never
+// shortened.
 func TestTableFitsColumns(t *testing.T) {
 	tab := NewTable("ID", "NAME", "STATE", "IMAGE", "AGE").Numbers(4).Narrow(3, 1).Drop(4, 3)
 	tab.Row("148e21ea1d5389", "a-name-of-thirty-characters-12", "started", "registry.example/team/a-long-image:v1", "3h00m")

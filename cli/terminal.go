@@ -22,17 +22,17 @@ import (
 // Stream is one of a command's three standard streams.
 type Stream struct {
 	io.ReadWriter
-	TTY   bool // connected to a terminal
+	TTY   bool // the stream is connected to a terminal
 	Dumb  bool // the terminal cannot move its cursor
-	Width int  // of the terminal, in characters; 0 without a terminal
+	Width int  // width of the terminal in characters; 0 without a terminal
 	Color bool // print colors
 
-	Look func() (width, height int) // current size; nil means a fixed width and unlimited height
+	Look func() (width, height int) // returns the current size; nil means a fixed width and unlimited height
 	Raw  func() (func(), error)     // switches to raw mode and returns a function that restores the mode; nil without a terminal
 }
 
-// NewStream returns a Stream for f. A dumb terminal gets plain text, and NO_COLOR
-// disables colors (no-color.org).
+// NewStream returns a Stream for f. It writes plain text to a dumb terminal, and no colors
+// if NO_COLOR is set (no-color.org).
 func NewStream(f *os.File, getenv func(string) string) Stream {
 	look := func() (int, int) {
 		size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
@@ -50,7 +50,7 @@ func NewStream(f *os.File, getenv func(string) string) Stream {
 		if err != nil {
 			return nil, err
 		}
-		return func() { _ = term.Restore(int(f.Fd()), was) }, nil // nothing else can be tried
+		return func() { _ = term.Restore(int(f.Fd()), was) }, nil // nothing more can be done if this fails
 	}
 	dumb := getenv("TERM") == "dumb"
 	return Stream{
@@ -58,7 +58,7 @@ func NewStream(f *os.File, getenv func(string) string) Stream {
 	}
 }
 
-// Size returns the terminal's current size in characters. 0 means unlimited.
+// Size returns the terminal's current width and height in characters. 0 means unlimited.
 func (s Stream) Size() (width, height int) {
 	if s.Look == nil {
 		return s.Width, 0
@@ -66,8 +66,8 @@ func (s Stream) Size() (width, height int) {
 	return s.Look()
 }
 
-// Tone is a color that highlights a word. It never conveys information that the word
-// itself does not.
+// Tone is a color that highlights a word. It never conveys information that the word itself
+// does not contain.
 type Tone int
 
 // The tones.
@@ -90,15 +90,15 @@ func (t Tone) paint(text string) string {
 }
 
 const (
-	spinnerDelay = 80 * time.Millisecond // shorter operations show no spinner
+	spinnerDelay = 80 * time.Millisecond // operations that take less time show no spinner
 	spinnerStep  = 80 * time.Millisecond
 	spinnerRoom  = 4 // columns for the frame, the blanks and the cursor
 )
 
 var spinnerFrames = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-// Spin shows a spinner on a terminal until stop is called. stop clears the line and may
-// be called more than once. Spin shows nothing without a terminal, or on a dumb one.
+// Spin shows a spinner on a terminal until stop is called. stop clears the line and may be
+// called more than once. Spin shows nothing if s is not a terminal, or a dumb one.
 func Spin(s Stream, what string) (stop func()) {
 	if !s.TTY || s.Dumb {
 		return func() {}
@@ -119,7 +119,7 @@ func spinUntil(end <-chan struct{}, w Stream, what string) {
 	case <-time.After(spinnerDelay):
 	}
 	if width, _ := w.Size(); width > 0 {
-		what = Cut(what, max(width-spinnerRoom, MinWidth)) // a wrapped line would scroll at each step
+		what = Cut(what, max(width-spinnerRoom, MinWidth)) // if the line wrapped, the terminal would scroll at each step
 	}
 	tick := time.NewTicker(spinnerStep)
 	defer tick.Stop()
@@ -134,12 +134,12 @@ func spinUntil(end <-chan struct{}, w Stream, what string) {
 	}
 }
 
-// Bars draws progress bars, one below the other, and redraws them in place. Without a
-// terminal, it only prints a line for each finished item.
+// Bars draws progress bars, one below the other, and updates them in place. Without a
+// terminal, it prints only a line for each finished item.
 type Bars struct {
 	To    Stream
-	bars  []Bar // in order of first appearance
-	drawn int   // lines on the screen
+	bars  []Bar // bars in the order in which they were first set
+	drawn int   // number of lines on the terminal
 }
 
 // Bar is the progress of one item.
@@ -157,7 +157,7 @@ const (
 	emptyCell = "░"
 )
 
-// Set adds or updates a bar and draws.
+// Set adds or updates a bar and redraws all bars.
 func (p *Bars) Set(b Bar) {
 	i := slices.IndexFunc(p.bars, func(x Bar) bool { return x.Name == b.Name })
 	switch {
@@ -191,10 +191,10 @@ func (p *Bars) draw() {
 		out.WriteString("\r\x1b[K" + line + "\n")
 	}
 	p.drawn = len(p.bars)
-	_, _ = io.WriteString(p.To, out.String()) // if the terminal is gone, nobody needs the bars
+	_, _ = io.WriteString(p.To, out.String()) // if the terminal is closed, nobody needs the bars
 }
 
-// line formats a bar: name, cells, percentage, status.
+// line formats a bar as name, cells, percentage and status.
 func (b *Bar) line(width int) string {
 	name := Pad(Clean(b.Name), width, false)
 	if b.Over || b.Total <= 0 {
@@ -206,7 +206,7 @@ func (b *Bar) line(width int) string {
 		part*100, Bytes(b.Done), Bytes(b.Total), Clean(b.Status))
 }
 
-// PullBar returns the bar for an image's pull.
+// PullBar returns a bar that shows the progress of an image pull.
 func PullBar(name string, i *bourse.Image) Bar {
 	if i.Pull == nil {
 		return Bar{Name: name, Status: "present, " + Bytes(i.Bytes), Over: true}
@@ -214,8 +214,8 @@ func PullBar(name string, i *bourse.Image) Bar {
 	return Bar{Name: name, Status: i.Pull.Status, Done: i.Pull.Bytes, Total: i.Pull.Total}
 }
 
-// Bounded returns the first most elements of list, plus an "and N more" line if there
-// are others.
+// Bounded returns at most the first most elements of list. If there are more, it adds an
+// "and N more" line.
 func Bounded(list []string, most int) []string {
 	if len(list) <= most {
 		return list
@@ -223,9 +223,9 @@ func Bounded(list []string, most int) []string {
 	return append(slices.Clone(list[:most]), fmt.Sprintf("and %d more", len(list)-most))
 }
 
-// Wrap breaks a line between words so that each part has at most width characters. All
-// parts after the first are indented by indent blanks. Words that are too long are
-// broken. If width is 0, nothing is broken.
+// Wrap breaks a line between words into parts of at most width characters. All parts except
+// the first are indented by indent blanks. A word that is too long is broken. If width is
+// 0, the line is not broken.
 func Wrap(line string, width, indent int) []string {
 	var out []string
 	width = max(width, 0)
@@ -250,8 +250,8 @@ func BindYes(c *cobra.Command, yes *bool) {
 	c.Flags().BoolVarP(yes, "yes", "y", false, "skip the confirmation")
 }
 
-// YesFlag returns " --yes" if yes is set. A hint that repeats the command includes it,
-// because the command would otherwise fail for lack of confirmation.
+// YesFlag returns " --yes" if yes is set. Hints that repeat the command use it, because
+// without --yes the command would ask for confirmation or fail.
 func YesFlag(yes bool) string {
 	if yes {
 		return " --yes"

@@ -13,8 +13,7 @@ import (
 )
 
 // Clean makes untrusted text safe for a terminal. It escapes control and formatting
-// characters, so that they cannot move the cursor, change colors or reorder adjacent
-// text.
+// characters, which could move the cursor, change colors or reorder adjacent text.
 func Clean(s string) string {
 	unsafe := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError }
 	if !strings.ContainsFunc(s, unsafe) {
@@ -32,7 +31,7 @@ func Clean(s string) string {
 	return b.String()
 }
 
-// Age formats the time since an event in its one or two largest units.
+// Age formats the age of an event in its one or two largest units.
 func Age(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Minute:
@@ -45,7 +44,7 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// At formats a time with its zone, to the millisecond.
+// At formats a time with its zone and milliseconds.
 func At(t time.Time) string { return t.Local().Format("2006-01-02T15:04:05.000Z07:00") }
 
 // Since formats a time with its zone, followed by its age.
@@ -53,7 +52,7 @@ func Since(t, now time.Time) string {
 	return t.Local().Format(time.RFC3339) + " (" + Age(now.Sub(t)) + " ago)"
 }
 
-// Clock formats a local time, with its date unless that is today.
+// Clock formats a time in the local zone. It includes the date unless the date is today's.
 func Clock(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
@@ -119,7 +118,7 @@ func Free(a bourse.Account) string {
 	return fmt.Sprintf("%d/%d", a.Free(), a.Total)
 }
 
-// States formats the numbers of machines by state, in the order of a machine's life.
+// States formats the number of machines in each state, in the order of a machine's life.
 func States(counts map[bourse.State]int) string {
 	var parts []string
 	for _, state := range bourse.States() {
@@ -133,7 +132,7 @@ func States(counts map[bourse.State]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Count formats a number with its noun, in the plural unless n is 1.
+// Count formats a number with its noun. The noun gets a plural "s" unless n is 1.
 func Count[N int | int64 | float64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -141,7 +140,7 @@ func Count[N int | int64 | float64](n N, noun string) string {
 	return fmt.Sprintf("%v %ss", n, noun)
 }
 
-// Guest formats a machine's size: "2 cores, 512 MiB".
+// Guest formats a machine's size, for example "2 cores, 512 MiB".
 func Guest(g *bourse.Guest) string {
 	if g == nil {
 		return "-"
@@ -158,7 +157,7 @@ func Guest(g *bourse.Guest) string {
 }
 
 // Bytes formats a number of bytes in a unit that leaves at most four digits before the
-// point.
+// decimal point.
 func Bytes(n int64) string {
 	switch {
 	case n < 0:

@@ -16,11 +16,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestPrivateCA checks that an API with a certificate from a private CA is only
-// accepted with that CA's file.
+// TestPrivateCA checks that commands trust an API's certificate from a private CA only if
+// the CA's file is given.
 func TestPrivateCA(t *testing.T) {
 	server := httptest.NewUnstartedServer(clitest.Replies(http.StatusOK, machinesapi.AppList{Apps: []machinesapi.App{}}))
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // logs about clients that do not trust it
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // discard logs of failed handshakes
 	server.StartTLS()
 	defer server.Close()
 	dir := t.TempDir()

@@ -14,8 +14,8 @@ import (
 
 var sizePattern = regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([a-z]*)$`)
 
-// sizeUnits are always binary, as in flyctl: GB means GiB. A number without a unit is
-// in MiB.
+// sizeUnits maps the units of sizes to MiB. As in flyctl, all units are binary, so GB means
+// GiB. A number without a unit is in MiB.
 var sizeUnits = map[string]float64{
 	"": 1, "m": 1, "mb": 1, "mib": 1,
 	"k": 1.0 / 1024, "kb": 1.0 / 1024, "kib": 1.0 / 1024,
@@ -44,8 +44,8 @@ func ParseMiB(s string) (bourse.MiB, error) {
 
 var decimalPattern = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
 
-// ParseCPUs parses a number of cores such as "4" or "0.5". It rounds down to milliCPUs,
-// so that a host never offers more than it has.
+// ParseCPUs parses a number of cores such as "4" or "0.5". It rounds down to milliCPUs, so
+// that a host does not offer more than it has.
 func ParseCPUs(s string) (bourse.MilliCPU, error) {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil || !decimalPattern.MatchString(s) {
@@ -63,8 +63,8 @@ func ParsePair(s string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// ParsePairs parses a list of NAME=VALUE. A duplicate name is an error, because one of
-// the two values would silently be lost.
+// ParsePairs parses a list of NAME=VALUE. A duplicate name is an error, because one of its
+// values would be lost.
 func ParsePairs(list []string) (map[string]string, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -140,8 +140,8 @@ func ParsePorts(s string) (PortRange, error) {
 	return PortRange{uint16(first), uint16(last)}, nil
 }
 
-// ParseListen parses an address to listen on. An empty host means all interfaces. The
-// only name that it accepts as a host is localhost.
+// ParseListen parses an address to listen on. An empty host means all interfaces. The host
+// must be an IP address or localhost.
 func ParseListen(s string) (netip.AddrPort, error) {
 	bad := func() (netip.AddrPort, error) {
 		return netip.AddrPort{}, bourse.Errorf(bourse.CodeInvalid, "address %s: use IP:PORT such as 127.0.0.1:4280", bourse.Quoted(s))
@@ -167,8 +167,8 @@ func ParseListen(s string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, uint16(n)), nil
 }
 
-// ParseSeconds parses a duration such as "30s" or "1m30s". Like flyctl, it accepts a
-// bare number of seconds.
+// ParseSeconds parses a duration such as "30s" or "1m30s". As in flyctl, a number without a
+// unit is in seconds.
 func ParseSeconds(s string) (time.Duration, error) {
 	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
 		return time.Duration(n) * time.Second, nil

@@ -106,8 +106,8 @@ func TestParsePortsFactorListenSeconds(t *testing.T) {
 	}
 }
 
-// FuzzUnits looks for a text that results in an amount out of range, or in an error
-// other than invalid.
+// FuzzUnits checks that no text results in an amount that is out of range, or in an error
+// with a code other than invalid.
 func FuzzUnits(f *testing.F) {
 	for _, seed := range []string{"8GiB", "slots=10", "20000-29999", "shared=8", "0.5", "127.0.0.1:4280", `zone="1"`, "1m30s", "-1", "=", "\x00", ""} {
 		f.Add(seed)

@@ -28,7 +28,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// FuzzWrap checks that no part is too wide, and that only blanks are lost.
+// FuzzWrap checks that no part is too wide and that only blanks are lost.
 func FuzzWrap(f *testing.F) {
 	f.Add("a line that does not fit on it", 16, 2)
 	f.Add("one-word-that-is-too-long and others", 3, 9)
@@ -60,8 +60,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestTableWraps checks that the last column is wrapped, and that KeepEnd cuts columns
-// at the beginning.
+// TestTableWraps checks that the last column wraps, and that KeepEnd shortens columns at
+// the beginning.
 func TestTableWraps(t *testing.T) {
 	t.Parallel()
 	tab := NewTable("IMAGE", "STATE", "WHY").Narrow(0, 2).KeepEnd(0).Wrap()

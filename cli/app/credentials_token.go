@@ -55,7 +55,7 @@ func checkScope(args []string) error {
 		return bourse.Errorf(bourse.CodeInvalid, "a token for everything cannot be limited to an app")
 	case org == admission.ScraperScope:
 		return bourse.Errorf(bourse.CodeInvalid, "a scraper's token cannot be limited to an app")
-	case bourse.AppName(org).Validate() != nil: // the same alphabet
+	case bourse.AppName(org).Validate() != nil: // organization names use the same alphabet as app names
 		return bourse.Errorf(bourse.CodeInvalid, "invalid organization %s: use a-z, 0-9 and \"-\", role:scraper for metrics, or '*' for everything", bourse.Quoted(org))
 	case len(args) == 2:
 		return bourse.AppName(args[1]).Validate()

@@ -13,7 +13,7 @@ import (
 
 // file is a file that a command creates.
 type file struct {
-	Name   string `json:"file"` // includes the directory
+	Name   string `json:"file"` // path of the file, including its directory
 	For    string `json:"for"`
 	secret bool   // readable only by its owner
 	data   []byte
@@ -34,7 +34,7 @@ func create(dir string, files []file) error {
 		files[i].Name = filepath.Join(dir, files[i].Name)
 		if err := files[i].create(); err != nil {
 			for _, made := range files[:i] {
-				_ = os.Remove(made.Name) // the first error is reported
+				_ = os.Remove(made.Name) // cleanup is best effort; err is reported
 			}
 			return err
 		}
@@ -48,7 +48,7 @@ func (f *file) create() error {
 		mode = 0o600
 	}
 	w, err := os.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if errors.Is(err, fs.ErrExist) { // created since the check
+	if errors.Is(err, fs.ErrExist) { // created by another process after the check above
 		return exists(f.Name)
 	}
 	if err != nil {

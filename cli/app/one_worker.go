@@ -16,18 +16,18 @@ import (
 // for example after the other workers were drained.
 type OneWorker struct {
 	Worker bourse.WorkerID `json:"worker"`
-	Moves  []Move          `json:"moves"` // spread the machines over the workers that would accept them
+	Moves  []Move          `json:"moves"` // moves that spread the machines over other workers that would accept them
 }
 
-// Move is the move of a machine to a worker.
+// Move is a suggested move of a machine to another worker.
 type Move struct {
 	Machine bourse.MachineID `json:"machine"`
 	To      bourse.WorkerID  `json:"to"`
 	Start   bool             `json:"start,omitempty"` // start it first: without a volume, only a started machine can be moved to a named worker
 }
 
-// oneWorker returns nil if the group's machines are on several workers, if there is
-// only one machine, or if no other worker would accept any of them.
+// oneWorker returns nil if the group's machines are on several workers, if there is only
+// one machine, or if no other worker would accept it.
 func oneWorker(ctx context.Context, s *cli.Shell, app bourse.AppName, g *GroupStatus, machines []machinesapi.Machine) *OneWorker {
 	var all []*machinesapi.Machine
 	for i := range machines {
@@ -45,7 +45,7 @@ func oneWorker(ctx context.Context, s *cli.Shell, app bourse.AppName, g *GroupSt
 		return nil
 	}
 	config := *all[0].Known()
-	config.Mounts, config.Standbys = nil, nil // a move copies the volume
+	config.Mounts, config.Standbys = nil, nil // a move copies the volume, and standbys do not matter
 	quoted, err := s.Client().Quote(ctx, app, machinesapi.CreateMachine{Region: string(g.Region), Config: &config})
 	if err != nil || quoted.Outcome == bourse.OutcomeRefused {
 		return nil
@@ -60,7 +60,7 @@ func oneWorker(ctx context.Context, s *cli.Shell, app bourse.AppName, g *GroupSt
 		}
 	}
 	running := func(m *machinesapi.Machine) bool { return m.State == bourse.StateStarted }
-	slices.SortStableFunc(all, func(a, b *machinesapi.Machine) int { // the first one in this order is not moved
+	slices.SortStableFunc(all, func(a, b *machinesapi.Machine) int { // the first one stays: prefer a stopped one
 		return cmp.Compare(btoi(running(a)), btoi(running(b)))
 	})
 	for i, m := range all {

@@ -85,7 +85,7 @@ func readFile(name string) (string, error) {
 	if err != nil {
 		return "", bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
-	defer func() { _ = f.Close() }() // read only
+	defer func() { _ = f.Close() }() // the file was only read, so closing it cannot lose data
 	text, err := io.ReadAll(io.LimitReader(f, maxInput+1))
 	return bounded(text, err, name)
 }

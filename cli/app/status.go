@@ -58,10 +58,10 @@ display is updated continuously.`,
 // Status is an app's status.
 type Status struct {
 	App     bourse.AppName    `json:"app"`
-	Release *release.Release  `json:"release,omitempty"` // the latest; nil if there is none
-	URLs    []string          `json:"urls,omitempty"`    // at which proxies serve the app, the best one first
-	Groups  []GroupStatus     `json:"groups"`            // sorted by name and region
-	Silent  []bourse.WorkerID `json:"silent,omitempty"`  // workers that did not answer
+	Release *release.Release  `json:"release,omitempty"` // latest release; nil if the app has none
+	URLs    []string          `json:"urls,omitempty"`    // URLs at which proxies serve the app, best first
+	Groups  []GroupStatus     `json:"groups"`            // sorted by group and region
+	Silent  []bourse.WorkerID `json:"silent,omitempty"`  // workers that did not answer, whose machines are missing
 }
 
 // GroupStatus is the status of a process group's machines in one region.
@@ -75,22 +75,22 @@ type GroupStatus struct {
 	// Ports are the ports at which proxies serve the group. Without ports, the counts
 	// below are 0.
 	Ports   []int `json:"ports,omitempty"`
-	Served  int   `json:"served"`  // machines with such ports
-	Serving int   `json:"serving"` // those of them that receive requests
-	Asleep  int   `json:"asleep"`  // those that a request would start
-	// OneWorker is set if all machines are on one worker and other workers would accept
-	// some.
+	Served  int   `json:"served"`  // machines that have a service with ports
+	Serving int   `json:"serving"` // machines that proxies currently send requests to
+	Asleep  int   `json:"asleep"`  // stopped or suspended machines that a request would start
+	// OneWorker is set if all of the group's machines are on one worker although other
+	// workers would accept some of them.
 	OneWorker *OneWorker `json:"one_worker,omitempty"`
-	// Trouble describes each machine's problem, if it has one.
+	// Trouble contains a line for each problem of the group's machines.
 	Trouble []string `json:"trouble,omitempty"`
 
-	lost bool // a machine's worker is unreachable
-	ill  bool // another machine has a problem
+	lost bool // the worker of at least one machine is unreachable
+	ill  bool // at least one machine on a reachable worker has a problem
 }
 
-// statusOf fetches an app's status. If quotes is set, it also looks for workers that
-// would accept machines of groups that are all on one worker. A quote contacts
-// registries, so this must not be done often.
+// statusOf fetches an app's status. If quotes is set, it also requests quotes to find
+// workers that would accept machines of groups that are all on one worker. Requesting a
+// quote contacts image registries, so this must not be done often.
 func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName, quotes bool) (Status, error) {
 	machines, silent, err := s.Client().Machines(ctx, app, machinesapi.ListMachines{})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -120,8 +120,8 @@ func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName, quotes bool
 	return st, err
 }
 
-// urlPatience limits the time spent waiting for proxies, because the rest of the status
-// is more important.
+// urlPatience limits the time spent on looking up the app's URLs, so that slow proxies do
+// not delay the rest of the status.
 const urlPatience = 2 * time.Second
 
 func urlsOf(ctx context.Context, s *cli.Shell, app bourse.AppName) []string {
@@ -134,7 +134,7 @@ func urlsOf(ctx context.Context, s *cli.Shell, app bourse.AppName) []string {
 	return cli.URLs(list)
 }
 
-// groupsOf returns the machines' status by group and region.
+// groupsOf summarizes machines by process group and region.
 func groupsOf(machines []machinesapi.Machine) []GroupStatus {
 	out := []GroupStatus{}
 	for i := range machines {
@@ -182,7 +182,7 @@ func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
 	case m.State == bourse.StateFailed:
 		g.ill = true
 		g.Trouble = append(g.Trouble, cmp.Or(m.Name, string(m.ID))+": failed")
-	case m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0: // until it is started again
+	case m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0: // reported until the machine is started again
 		g.ill = true
 		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: crashed with exit code %d: bourse machine logs -a %s %s", cmp.Or(m.Name, string(m.ID)), m.Exit.ExitCode, m.App, m.ID))
 	}

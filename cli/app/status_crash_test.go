@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestStatusReportsCrashes checks that a machine that crashed after its deploy is
-// reported with a command that shows why. Machines that were stopped or have finished
-// are not reported.
+// TestStatusReportsCrashes checks that status reports a machine that crashed after its
+// deploy, with a command that shows why, and that it does not report machines that were
+// stopped or that exited with status 0.
 func TestStatusReportsCrashes(t *testing.T) {
 	machine := func(name string, exit *bourse.Exit, requested bool) machinesapi.Machine {
 		m := bourse.Machine{ID: bourse.MachineID("148e21ea1d530" + name[1:]), Name: name, App: "shop", Region: "gru", State: bourse.StateStopped}

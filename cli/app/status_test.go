@@ -22,8 +22,8 @@ import (
 
 var statusLine = clitest.Of(NewStatus)
 
-// shopMachines returns machines of an app whose deploy was interrupted. One fails its
-// check, and one is unreachable.
+// shopMachines returns the machines of an app whose deploy was interrupted: one fails its
+// check, and the worker of another is unreachable.
 func shopMachines() []machinesapi.Machine {
 	var out []machinesapi.Machine
 	add := func(name, group, version string, region bourse.Region, state bourse.State) *machinesapi.Machine {
@@ -59,9 +59,9 @@ func TestStatusScreens(t *testing.T) {
 	line.Screens(t, "status_troubled", clitest.Paths(map[string]any{"/v1/apps/shop/machines": shopMachines(), "/v1/apps/shop/releases": shopRelease(release.Interrupted)}), "status", "-a", "shop")
 }
 
-// TestStatusOfLostAndStoppedMachines checks that suggestions fit the problem: the logs
-// of a machine whose worker is lost cannot be read. A stopped machine's checks are not
-// counted.
+// TestStatusOfLostAndStoppedMachines checks that status does not suggest reading a
+// machine's logs if its worker is unreachable, and that it does not count the checks of
+// stopped machines.
 func TestStatusOfLostAndStoppedMachines(t *testing.T) {
 	all := shopMachines()
 	lost := Status{App: "shop", Groups: groupsOf(all[3:])}
@@ -72,7 +72,7 @@ func TestStatusOfLostAndStoppedMachines(t *testing.T) {
 	if got := failing.next(); len(got) == 0 || slices.Contains(got, "bourse worker list") {
 		t.Errorf("for a failing check: %q", got)
 	}
-	all[2].Checks[0].Status = bourse.CheckWarning // reported by workers for machines that are not running
+	all[2].Checks[0].Status = bourse.CheckWarning // workers report this status for machines that are not running
 	if stopped := groupsOf(all[2:3]); stopped[0].checks() != "-" || stopped[0].Asleep != 1 {
 		t.Errorf("for a stopped machine: %+v", stopped[0])
 	}
@@ -138,8 +138,8 @@ func TestOneWorker(t *testing.T) {
 	}
 }
 
-// TestWatchFrames checks what a terminal shows while an app is watched, and when the
-// API no longer answers.
+// TestWatchFrames checks the frames that a terminal shows while an app is watched,
+// including one after the API has stopped answering.
 func TestWatchFrames(t *testing.T) {
 	over := errors.New("over")
 	follow := func(s *cli.Shell, looks ...error) error {

@@ -89,7 +89,7 @@ func findToken(list []machinesapi.Token, word string, now time.Time) (string, er
 	return "", bourse.Errorf(bourse.CodeInvalid, "%d tokens are named %s: use an id, %s", len(ids), bourse.Quoted(word), strings.Join(ids, " or "))
 }
 
-// completeToken completes arguments from the valid tokens.
+// completeToken completes arguments from the ids of valid tokens.
 func completeToken(s *cli.Shell) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, err := api(s).List(ctx)

@@ -14,16 +14,16 @@ import (
 
 const statusStep = time.Second // refresh interval of --watch
 
-// watch shows an app's status again whenever it changes. A terminal is redrawn;
-// otherwise the new status is appended. With --json, each status is one line.
+// watch prints an app's status each time it changes. On a terminal the new status replaces
+// the previous one; otherwise it is appended. With --json, each status is one line.
 type watch struct {
 	shell *cli.Shell
 	look  func() (Status, error)
-	wait  func(context.Context) error // until the next update
+	wait  func(context.Context) error // waits until it is time for the next update
 
-	shown []byte // last output: the frame, or JSON
-	lines int    // height of the last frame
-	size  [2]int // the terminal's size at that time
+	shown []byte // last output: a rendered frame, or JSON
+	lines int    // height of the last frame, in lines
+	size  [2]int // the terminal's size when the last frame was drawn
 }
 
 func (w *watch) run(ctx context.Context) error {
@@ -70,7 +70,7 @@ func pause(ctx context.Context) error {
 
 // print appends the status if it has changed.
 func (w *watch) print(st *Status) error {
-	raw, _ := json.Marshal(st) // cannot fail
+	raw, _ := json.Marshal(st) // a Status can always be marshaled
 	if bytes.Equal(raw, w.shown) {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (w *watch) print(st *Status) error {
 	return st.print(w.shell.Out, w.shell)
 }
 
-// redraw replaces the previous frame.
+// redraw replaces the previous frame on the terminal.
 func (w *watch) redraw(frame []byte) error {
 	width, height := w.shell.Out.Size()
 	size, before := [2]int{width, height}, ""
@@ -104,8 +104,8 @@ func (w *watch) redraw(frame []byte) error {
 	return err
 }
 
-// frame renders the status and its time to fit the terminal's current size. trouble is
-// the reason if the latest update failed.
+// frame renders the status and the current time to fit the terminal. If the latest update
+// failed, trouble is the reason.
 func (w *watch) frame(st *Status, trouble string) []byte {
 	width, height := w.shell.Out.Size()
 	line := w.shell.Now().Local().Format(time.TimeOnly) + "  press Ctrl-C to stop"
@@ -114,7 +114,7 @@ func (w *watch) frame(st *Status, trouble string) []byte {
 	}
 	var b bytes.Buffer
 	fmt.Fprintln(&b, cli.Clean(line))
-	_ = st.print(cli.Stream{ReadWriter: &b, Width: width}, w.shell) // writing to memory cannot fail
+	_ = st.print(cli.Stream{ReadWriter: &b, Width: width}, w.shell) // writes to a buffer cannot fail
 	var out bytes.Buffer
 	n := 0
 	for line := range bytes.Lines(b.Bytes()) {

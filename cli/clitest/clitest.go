@@ -28,8 +28,8 @@ import (
 // Update is the tests' -update flag, which rewrites the golden files.
 var Update = flag.Bool("update", false, "rewrite the golden files")
 
-// InUTC runs tests with UTC as the local time zone. TestMain calls it before anything
-// that may read the clock is started.
+// InUTC runs tests with UTC as the local time zone. TestMain calls it before starting
+// anything that may read the clock.
 func InUTC(m *testing.M) {
 	time.Local = time.UTC
 	os.Exit(m.Run())
@@ -52,7 +52,7 @@ func Of(commands ...func(*cli.Shell) *cobra.Command) Line {
 	}
 }
 
-// Result is the result of a command as the user sees it.
+// Result is a command's output and exit status.
 type Result struct {
 	Code     int
 	Out, Err string
@@ -96,8 +96,8 @@ func (l Line) runIn(ctx context.Context, in string, terminal bool, vars map[stri
 	return Result{code, out.String(), errs.String()}
 }
 
-// Interrupted is like Against, but the first request whose path begins with path is not
-// answered. It interrupts the command, as Ctrl-C would.
+// Interrupted is like Against, but when the first request whose path begins with path
+// arrives, the command is interrupted as if by Ctrl-C instead of getting a reply.
 func (l Line) Interrupted(t testing.TB, h http.Handler, path string, args ...string) Result {
 	t.Helper()
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -115,8 +115,8 @@ func (l Line) Interrupted(t testing.TB, h http.Handler, path string, args ...str
 	return l.runIn(ctx, "", false, nil, append([]string{"--api", server.URL}, args...))
 }
 
-// AtTerminal runs the command line with h as the API and terminals as all three
-// streams. in is what the user types.
+// AtTerminal runs the command line with h as the API, and with a terminal as each of the
+// three streams. in is the user's input.
 func (l Line) AtTerminal(t testing.TB, h http.Handler, in string, args ...string) Result {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -134,8 +134,8 @@ func (l Line) Against(t testing.TB, h http.Handler, args ...string) Result {
 	return r
 }
 
-// Screens runs the command line with h as the API on terminals of 80 and 200 columns,
-// and compares the output with golden files.
+// Screens runs the command line with h as the API, on terminals of 80 and 200 columns, and
+// compares the output with golden files.
 func (l Line) Screens(t *testing.T, name string, h http.Handler, args ...string) {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -180,8 +180,8 @@ func Failure(code bourse.Code, text string) http.Handler {
 	return Replies(code.Status(), machinesapi.ErrorBody{Error: text, Code: code})
 }
 
-// Golden compares got with testdata/<name>.golden, or writes that file with -update.
-// Lines must fit on 80 columns unless the name contains "wide".
+// Golden compares got with testdata/<name>.golden, or writes that file if -update is set.
+// Lines must fit in 80 columns unless the name contains "wide".
 func Golden(t *testing.T, name, got string) {
 	t.Helper()
 	width := 80
@@ -191,7 +191,7 @@ func Golden(t *testing.T, name, got string) {
 	golden(t, name, got, width)
 }
 
-// golden is like Golden with the given maximum width; 0 means no limit.
+// golden is like Golden, but limits lines to the given width in columns; 0 means no limit.
 func golden(t *testing.T, name, got string, width int) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".golden")

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Decision returns a decision in which all parts are set.
+// Decision returns a decision with all fields set.
 func Decision() bourse.Decision {
 	no := bourse.Refusal{Worker: "gru-3", Region: "gru", Reason: bourse.RefusedResource, Resource: "memory", Wanted: 2048, Free: 512, Detail: "memory: wanted 2 GiB, free 512 MiB"}
 	rank := func(w bourse.WorkerID, s float64) bourse.Ranking {

@@ -14,18 +14,18 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// Widths are the widths of terminals for which golden files exist.
+// Widths contains the terminal widths for which golden files exist, in columns.
 var Widths = []int{80, 200}
 
-// Screen compares the contents of a terminal with testdata/<name>.<width>.golden, or
-// writes that file with -update. No line may exceed the width.
+// Screen compares the contents of a terminal with testdata/<name>.<width>.golden, or writes
+// that file if -update is set. No line may be longer than the width.
 func Screen(t *testing.T, name string, width int, got string) {
 	t.Helper()
 	golden(t, fmt.Sprintf("%s.%d", name, width), got, width)
 }
 
-// On returns what show prints to a terminal that cannot move its cursor: standard
-// output followed by standard error.
+// On calls show with a shell whose terminal cannot move its cursor. It returns the shell's
+// standard output followed by its standard error.
 func On(t testing.TB, width int, show func(*cli.Shell) error) string {
 	t.Helper()
 	env, out, errs := terminal(width)
@@ -35,8 +35,8 @@ func On(t testing.TB, width int, show func(*cli.Shell) error) string {
 	return out.String() + errs.String()
 }
 
-// Drawn is like On for a terminal that can move its cursor. It returns the final
-// contents, including lines that have scrolled away.
+// Drawn is like On, but the terminal can move its cursor. It returns the final contents of
+// the terminal, including lines that have scrolled off the screen.
 func Drawn(t testing.TB, width int, show func(*cli.Shell) error) string {
 	t.Helper()
 	got := On(t, width, func(s *cli.Shell) error {
@@ -55,12 +55,12 @@ func Drawn(t testing.TB, width int, show func(*cli.Shell) error) string {
 	}
 }
 
-// wiped matches the sequence that moves the cursor up by some lines and clears
-// everything below.
+// wiped matches the escape sequence that moves the cursor up by some lines and clears the
+// screen below it.
 var wiped = regexp.MustCompile("\x1b\\[([0-9]+)A\r\x1b\\[J")
 
-// Painted is like Screens on terminals with colors. The golden files include the color
-// sequences.
+// Painted is like Screens, but the terminals have colors. The golden files include the
+// color sequences.
 func (l Line) Painted(t *testing.T, name string, h http.Handler, args ...string) {
 	t.Helper()
 	server := httptest.NewServer(h)

@@ -52,8 +52,8 @@ func cordonVerb(s *cli.Shell, cordon bool, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// cordonOf describes since when and by whom a worker is cordoned. It returns "" if it
-// is not.
+// cordonOf describes when and by whom a worker was cordoned. It returns "" if the worker is
+// not cordoned.
 func cordonOf(c *bourse.Cordon, now time.Time) string {
 	if c == nil {
 		return ""

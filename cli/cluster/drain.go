@@ -62,15 +62,15 @@ type drain struct {
 	worker  bourse.WorkerID
 	apps    int
 	options deploy.MoveOptions
-	states  map[bourse.AppName]*deploy.State // before the drain
-	show    *plans.Progress                  // while moving, unless --json is set
+	states  map[bourse.AppName]*deploy.State // state of each app before the drain
+	show    *plans.Progress                  // progress display; nil if --json is set
 
 	mu    sync.Mutex
 	moved map[bourse.MachineID]bool
-	gone  map[bourse.VolumeID]bool // volumes that were destroyed after they were copied
+	gone  map[bourse.VolumeID]bool // volumes on the worker that were destroyed after they had been copied
 	total int                      // number of machines to move
 	stay  []left
-	kept  []left // volumes whose machines were destroyed
+	kept  []left // volumes on the worker whose machines this drain has destroyed
 }
 
 // drainPlan is what --plan --json prints.
@@ -112,7 +112,7 @@ func (d *drain) run(ctx context.Context, only, yes bool) error {
 	return d.carry(ctx)
 }
 
-// moves returns the plans for all apps that have machines on the worker.
+// moves plans the moves of all machines on the worker, by app.
 func (d *drain) moves(ctx context.Context) (map[bourse.AppName]deploy.Moves, error) {
 	list, _, err := d.shell.Client().Machines(ctx, "", machinesapi.ListMachines{Worker: d.worker})
 	if err != nil {
@@ -146,7 +146,8 @@ func stateOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (*deploy.Sta
 	return &deploy.State{App: app, Machines: machines, Volumes: volumes}, err
 }
 
-// here returns the app's machines that are on the worker, except for those in but.
+// here returns the app's machines that are on the worker, except for those in but and for
+// destroyed ones.
 func (d *drain) here(state *deploy.State, but map[bourse.MachineID]bool) (ids []bourse.MachineID) {
 	for i := range state.Machines {
 		if m := &state.Machines[i]; m.Worker == d.worker && !but[m.ID] && m.State != bourse.StateDestroyed && m.State != bourse.StateDestroying {
@@ -156,7 +157,7 @@ func (d *drain) here(state *deploy.State, but map[bourse.MachineID]bool) (ids []
 	return ids
 }
 
-// print shows which machines would move, and which would not.
+// print shows which machines would be moved and which would stay.
 func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, only bool) error {
 	names := sortedApps(all)
 	if d.shell.JSON {
@@ -210,8 +211,8 @@ func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, 
 	return nil
 }
 
-// maxRows limits the number of machines to move that are shown, and separately of those
-// that stay.
+// maxRows limits the lists of machines to move and of machines that stay: each shows at
+// most this many.
 const maxRows = 50
 
 func hidden(n int) string {
@@ -237,8 +238,8 @@ func leftOf(app bourse.AppName, list []deploy.Stay) (out []left) {
 	return out
 }
 
-// carry moves the machines that are on the worker now that it accepts no more orders,
-// and reports the rest.
+// carry plans the moves again, now that the worker accepts no more orders, executes them,
+// and prints a report.
 func (d *drain) carry(ctx context.Context) error {
 	all, err := d.moves(ctx)
 	if err != nil {
@@ -260,7 +261,7 @@ func (d *drain) carry(ctx context.Context) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // the errors are in failed
+	_ = group.Wait() // the errors are stored in failed
 	if d.show != nil {
 		d.show.End()
 	}
@@ -271,8 +272,8 @@ func (d *drain) carry(ctx context.Context) error {
 	return errors.Join(append([]error{d.report(ctx)}, failed...)...)
 }
 
-// app moves an app's machines. If a move fails, its machine is skipped, and the other
-// moves are planned again.
+// app moves an app's machines. If a machine cannot be moved, app skips it and plans the
+// other moves again.
 func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 	skip := map[bourse.MachineID]bool{}
 	for {

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// left is a machine or volume that is still on the worker.
+// left is a machine or volume that remains on the drained worker.
 type left struct {
 	App     bourse.AppName   `json:"app"`
 	Machine bourse.MachineID `json:"machine,omitempty"`
@@ -21,19 +21,20 @@ type left struct {
 	Why     string           `json:"why"`
 }
 
-// drained is the last line that --json prints.
+// drained is the last line of a drain's output if --json is set.
 type drained struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Moved  int             `json:"moved"`
-	Left   []left          `json:"left"` // machines, and volumes without a machine
+	Left   []left          `json:"left"` // machines, and volumes that no machine uses
 }
 
-// report prints the outcome. It returns an error if machines are left on the worker.
+// report prints the outcome. It returns an error if machines remain on the worker.
 func (d *drain) report(ctx context.Context) error {
 	return d.conclude(d.volumes(ctx))
 }
 
-// conclude is like report, with the remaining volumes given.
+// conclude prints the outcome, including the given volumes that remain on the worker. It
+// returns an error if machines remain there.
 func (d *drain) conclude(volumes []left) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,12 +59,13 @@ func (d *drain) conclude(volumes []left) error {
 		"bourse machine list --all-apps --worker "+string(d.worker), "bourse worker drain "+string(d.worker)+", to continue", "bourse worker uncordon "+string(d.worker)+", to accept orders again")
 }
 
-// volumesLeft selects a worker's volumes, except those that are being destroyed or
-// could not be created.
+// volumesLeft selects a worker's volumes, except for failed ones and those that are
+// destroyed or being destroyed.
 const volumesLeft = `SELECT id, app, name, machine FROM volumes
   WHERE worker = ? AND state NOT IN ('destroying', 'destroyed', 'failed') ORDER BY app, id`
 
-// leaveVolumes records volumes whose machines the drain has destroyed.
+// leaveVolumes records volumes whose machines the drain has destroyed, so that they are
+// reported.
 func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,9 +74,10 @@ func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 	}
 }
 
-// volumes returns the remaining volumes without a machine. A drain does not move the
-// worker's unused volumes; they are read from the view, adjusted by what the drain has
-// done since. Volumes of machines that the drain has destroyed are included.
+// volumes returns the volumes that remain on the worker and that no machine uses. A drain
+// does not move them. The list comes from the view, corrected for what this drain has
+// changed since the view was updated. It includes volumes of machines that the drain has
+// destroyed.
 func (d *drain) volumes(ctx context.Context) []left {
 	d.mu.Lock()
 	out := slices.Clone(d.kept)
@@ -91,7 +94,7 @@ func (d *drain) volumes(ctx context.Context) []left {
 		}
 		var cells [4]string
 		for i := range cells {
-			cells[i], _ = line.Row.Cells[i].(string) // "" for NULL
+			cells[i], _ = line.Row.Cells[i].(string) // "" if the cell is NULL
 		}
 		x := left{Volume: bourse.VolumeID(cells[0]), App: bourse.AppName(cells[1]), Name: cells[2], Why: "no machine uses it"}
 		known := slices.ContainsFunc(out, func(o left) bool { return o.Volume == x.Volume })
@@ -103,15 +106,15 @@ func (d *drain) volumes(ctx context.Context) []left {
 	return out
 }
 
-// leaves reports whether a volume remains without a machine. machine is the volume's
-// latest known machine, if any.
+// leaves reports whether a volume remains on the worker and no machine uses it. machine is
+// the volume's last known machine, or "".
 func (d *drain) leaves(id bourse.VolumeID, machine bourse.MachineID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.gone[id] && (machine == "" || d.moved[machine])
 }
 
-// printVolumes lists the remaining volumes, one line per app.
+// printVolumes lists the remaining volumes, with one line for each app.
 func (d *drain) printVolumes(volumes []left) {
 	for len(volumes) > 0 {
 		app, n := volumes[0].App, 0

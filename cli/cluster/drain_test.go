@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// drainable returns a cluster whose worker gru-1 has machines of two apps: some can be
-// moved, one of them with its volume, and two must stay.
+// drainable returns the API's replies for a cluster whose worker gru-1 has machines of two
+// apps. Some can be moved, one of them with its volume, and two must stay.
 func drainable() map[string]any {
 	machine := func(id bourse.MachineID, app bourse.AppName, name string) machinesapi.Machine {
 		m := machinesapi.FromMachine(&bourse.Machine{ID: id, App: app, Name: name, Region: "gru", State: bourse.StateStarted, Worker: "gru-1", Instance: "01"})
@@ -45,8 +45,8 @@ func drainable() map[string]any {
 	}
 }
 
-// TestDrainPlanScreens checks the list of machines that would move, and the complete
-// reasons why others stay.
+// TestDrainPlanScreens checks the list of machines that would be moved, and that the
+// reasons why others stay are printed in full.
 func TestDrainPlanScreens(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/", clitest.Paths(drainable()))

@@ -55,7 +55,7 @@ again with all its machines and volumes, and writes a warning to its log.`,
 	return c
 }
 
-// belongings describes how many machines and volumes a worker had.
+// belongings formats the numbers of machines and volumes that a worker had.
 func belongings(w *machinesapi.Worker) string {
 	return cli.Count(w.Machines, "machine") + " and " + cli.Count(w.Volumes, "volume")
 }

@@ -52,18 +52,18 @@ otherwise 0, even if rows are in quarantine.`,
 				err = printHealth(s, &h)
 			}
 			if err == nil && !h.Agrees {
-				return cli.ExitStatus(bourse.CodeFailedPrecondition.ExitStatus()) // the output shows the reason
+				return cli.ExitStatus(bourse.CodeFailedPrecondition.ExitStatus()) // the printed report already explains why
 			}
 			return err
 		},
 	}
 	c.Flags().DurationVar(&patience, "wait", 0, "maximum `time` to wait until every member is ok")
-	_ = c.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"5s", "30s", "1m"}, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+	_ = c.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"5s", "30s", "1m"}, cobra.ShellCompDirectiveNoFileComp)) // fails only if the flag does not exist
 	return c
 }
 
-// awaitHealth polls until every member is ok or patience has passed. It returns the
-// last answer.
+// awaitHealth polls until every member is ok or the time limit patience has passed. It
+// returns the last reply.
 func awaitHealth(ctx context.Context, s *cli.Shell, patience time.Duration) (machinesapi.ViewHealth, error) {
 	defer cli.Spin(s.Err, "asking the members")()
 	end := s.Now().Add(patience)

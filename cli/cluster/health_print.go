@@ -53,7 +53,7 @@ func healthRow(m *machinesapi.MemberHealth) []string {
 	}
 }
 
-// viewState returns the state of a member that does not answer.
+// viewState formats a member's state. A member that is down is shown in upper case.
 func viewState(m *machinesapi.MemberHealth) string {
 	if m.State == machinesapi.ViewDown {
 		return "DOWN"
@@ -61,7 +61,7 @@ func viewState(m *machinesapi.MemberHealth) string {
 	return string(m.State)
 }
 
-// errorTable lists members' errors.
+// errorTable lists the members that reported an error.
 func errorTable(h *machinesapi.ViewHealth) *cli.Table {
 	t := cli.NewTable("MEMBER", "ERROR").Narrow(1)
 	for i := range h.Members {
@@ -72,8 +72,8 @@ func errorTable(h *machinesapi.ViewHealth) *cli.Table {
 	return t
 }
 
-// differenceTable shows, for each table whose contents differ, which members have which
-// version.
+// differenceTable lists the versions of each table whose contents differ, with the members
+// that have each version.
 func differenceTable(h *machinesapi.ViewHealth) *cli.Table {
 	differ := map[string]bool{}
 	for i := range h.Members {
@@ -88,7 +88,7 @@ func differenceTable(h *machinesapi.ViewHealth) *cli.Table {
 		for i := range h.Members {
 			m := &h.Members[i]
 			if m.State != machinesapi.ViewOK && m.State != machinesapi.ViewDiffers {
-				continue // it lacks changes, so its checksum means nothing
+				continue // a member that lacks changes has a different checksum anyway
 			}
 			for _, v := range m.Tables {
 				if v.Name != name {
@@ -108,8 +108,8 @@ func differenceTable(h *machinesapi.ViewHealth) *cli.Table {
 	return t
 }
 
-// quarantineTable lists refused rows with their origin and the members that refused
-// them.
+// quarantineTable lists the newest quarantined rows with their origin and the members that
+// refused them.
 func quarantineTable(h *machinesapi.ViewHealth, now time.Time) *cli.Table {
 	type refused struct {
 		row machinesapi.QuarantinedRow
@@ -140,7 +140,7 @@ func quarantineTable(h *machinesapi.ViewHealth, now time.Time) *cli.Table {
 	return t
 }
 
-// below writes a table after an empty line, unless the table is empty.
+// below writes a table preceded by an empty line. It writes nothing if the table is empty.
 func below(t *cli.Table, w cli.Stream) error {
 	if t.Empty() {
 		return nil
@@ -151,7 +151,7 @@ func below(t *cli.Table, w cli.Stream) error {
 	return t.Write(w)
 }
 
-// summaryOf summarizes whether the members agree, and which ones have problems.
+// summaryOf returns lines that report whether the members agree, and each member's problem.
 func summaryOf(h *machinesapi.ViewHealth, now time.Time) []string {
 	if len(h.Members) == 0 {
 		return []string{"no members"}
@@ -183,7 +183,8 @@ func summaryOf(h *machinesapi.ViewHealth, now time.Time) []string {
 	return lines
 }
 
-// present returns the number of running members if they all agree, and otherwise 0.
+// present returns the number of running members if all of them agree; otherwise it returns
+// 0.
 func present(h *machinesapi.ViewHealth) int {
 	n := 0
 	for i := range h.Members {

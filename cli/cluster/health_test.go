@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// copyOf returns the report of a member that has everything.
+// copyOf returns the report of a member that has received all changes.
 func copyOf(id bourse.WorkerID, role bourse.Role, region bourse.Region) machinesapi.MemberHealth {
 	return machinesapi.MemberHealth{
 		ID: id, Role: role, Region: region, Reachable: true, Version: "v0.2.0", Epoch: 7, Streams: 1,
@@ -33,7 +33,7 @@ func fleet() []machinesapi.MemberHealth {
 	}
 }
 
-// troubled returns members with one problem of each kind.
+// troubled returns the members of a cluster that has one problem of each kind.
 func troubled() []machinesapi.MemberHealth {
 	f := fleet()
 	f[1].Tables[1] = machinesapi.ViewTable{Name: "machine", Rows: 40, Checksum: "00000000000000cc"}
@@ -79,11 +79,11 @@ func TestViewHealth(t *testing.T) {
 	}
 }
 
-// TestViewHealthWaits checks that --wait polls until every member has everything, or
-// until the time is over.
+// TestViewHealthWaits checks that --wait polls until every member has received all changes
+// or the time limit is reached.
 func TestViewHealthWaits(t *testing.T) {
 	for name, c := range map[string]struct {
-		settles int // requests until every member is ok
+		settles int // number of the first request for which every member is ok
 		asked   int
 		code    int
 	}{"ok in time": {3, 3, 0}, "not in time": {100, 5, 5}} {
@@ -109,7 +109,7 @@ func TestViewHealthWaits(t *testing.T) {
 	}
 }
 
-// roundTrip answers requests without a network.
+// roundTrip answers API requests without a network.
 type roundTrip func(*http.Request) machinesapi.ViewHealth
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -48,7 +48,7 @@ func newWorkerList(s *cli.Shell) *cobra.Command {
 	}
 }
 
-// addressOf returns a worker's address for display.
+// addressOf formats a worker's address.
 func addressOf(w *machinesapi.Worker) string {
 	if nats.IsAddress(w.Address) {
 		return "on NATS"
@@ -70,7 +70,7 @@ func statusOf(w *machinesapi.Worker, now time.Time) string {
 	return string(w.Status)
 }
 
-// since formats when a worker went away.
+// since formats the time since which a worker has been absent.
 func since(w *machinesapi.Worker, now time.Time) string {
 	if w.Earlier {
 		return "since before " + cli.Clock(w.Since, now)
@@ -78,7 +78,7 @@ func since(w *machinesapi.Worker, now time.Time) string {
 	return "since " + cli.Clock(w.Since, now)
 }
 
-// machineCount returns the number of a worker's machines, without destroyed ones.
+// machineCount formats the number of a worker's machines, not counting destroyed ones.
 func machineCount(w *machinesapi.Worker) string {
 	if w.Facts == nil && w.Since.IsZero() {
 		return "-"

@@ -59,12 +59,12 @@ program that $BROWSER names, or with xdg-open if it is installed.`,
 	return c
 }
 
-// browse opens an HTTP URL in a browser, if one is installed.
+// browse opens a URL in a browser, if one is installed and the scheme is HTTP or HTTPS.
 func browse(ctx context.Context, s *cli.Shell, at string) error {
 	if !isHTTP(at) {
-		return nil // not for a browser
+		return nil // a browser cannot open other URLs
 	}
-	first, _, _ := strings.Cut(s.Getenv("BROWSER"), ":") // by convention, a list separated by colons
+	first, _, _ := strings.Cut(s.Getenv("BROWSER"), ":") // by convention, BROWSER is a list separated by colons
 	words := strings.Fields(cmp.Or(first, "xdg-open"))
 	program, err := exec.LookPath(words[0])
 	if err != nil {
@@ -81,7 +81,8 @@ func browse(ctx context.Context, s *cli.Shell, at string) error {
 	return nil
 }
 
-// arguments replaces %s in a browser's arguments with the URL, or appends it.
+// arguments replaces %s in a browser's arguments with the URL. If %s does not occur, it
+// appends the URL.
 func arguments(words []string, at string) (out []string) {
 	placed := false
 	for _, w := range words {

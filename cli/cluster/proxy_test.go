@@ -59,8 +59,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenBrowser checks that on a terminal, the program in $BROWSER receives the URL
-// if it is an HTTP URL.
+// TestOpenBrowser checks that on a terminal, the program in $BROWSER is called with the
+// URL, but only if the scheme is HTTP or HTTPS.
 func TestOpenBrowser(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

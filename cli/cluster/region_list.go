@@ -42,13 +42,14 @@ shown.`,
 	}
 }
 
-// region is a region with the totals of its workers, if the token may list them.
+// region is a region with the totals of its workers. The totals are missing if the token
+// does not permit listing workers.
 type region struct {
 	Code     bourse.Region    `json:"code"`
 	Workers  int              `json:"workers"`
-	OK       *int             `json:"workers_ok,omitempty"` // those that answer and accept orders
+	OK       *int             `json:"workers_ok,omitempty"` // workers that answer and accept orders
 	Machines *int             `json:"machines,omitempty"`
-	Accounts []bourse.Account `json:"accounts,omitempty"` // totals of the workers that are OK
+	Accounts []bourse.Account `json:"accounts,omitempty"` // totals of the workers counted by OK
 	asked    bool
 }
 
@@ -122,8 +123,8 @@ func (r *region) free(of bourse.Resource) string {
 	return "-"
 }
 
-// workersOf formats the number of workers and, if it is smaller, of those that accept
-// orders.
+// workersOf formats the number of a region's workers, and the number of those that accept
+// orders if it is smaller.
 func workersOf(r *region) string {
 	if *r.OK == r.Workers {
 		return fmt.Sprint(r.Workers)

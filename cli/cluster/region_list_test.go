@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// worker returns a worker that answers, with the given free amounts of its 4 cores and
-// 4 GiB.
+// worker returns a worker that answers and has 4 cores and 4 GiB of memory, of which the
+// given amounts are free.
 func worker(id bourse.WorkerID, region bourse.Region, cores, gib int64, machines int) machinesapi.Worker {
 	return machinesapi.Worker{ID: id, Region: region, Status: machinesapi.WorkerOK, Facts: &bourse.Facts{
 		Machines: map[bourse.State]int{bourse.StateStarted: machines, bourse.StateDestroyed: 9},

@@ -66,8 +66,8 @@ func printWorker(s *cli.Shell, w *machinesapi.Worker) error {
 	return accountTable(w.Facts.Accounts).Write(s.Out)
 }
 
-// accountTable returns a table of a worker's ledger. If reservations hold anything, it
-// has a column for the held part of the used amounts.
+// accountTable formats a worker's ledger as a table. If reservations hold capacity, a
+// column shows how much of the used amounts they hold.
 func accountTable(accounts []bourse.Account) *cli.Table {
 	if !slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Held > 0 }) {
 		t := cli.NewTable("RESOURCE", "TOTAL", "USED", "FREE").Numbers(1, 2, 3)

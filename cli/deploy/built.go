@@ -14,10 +14,11 @@ import (
 	"github.com/bourse-dev/bourse/deploy/config"
 )
 
-// unbuilt is the image in a plan that is only shown: no image is built for it.
+// unbuilt is the image name that a plan shows if the image would have to be built and has
+// no name yet.
 const unbuilt = "to-be-built"
 
-// buildFlags configure building and pushing an image.
+// buildFlags contains the flags for building and pushing an image.
 type buildFlags struct {
 	dockerfile, target, pushTo string
 	args                       []string
@@ -36,7 +37,8 @@ func (b *buildFlags) given() bool {
 	return b.dockerfile != "" || b.target != "" || b.pushTo != "" || len(b.args) > 0
 }
 
-// over overrides the build section of a configuration by the flags.
+// over returns the configuration's build section with the flags' values, which take
+// precedence. in may be nil.
 func (b *buildFlags) over(in *config.Build) (config.Build, error) {
 	out := config.Build{}
 	if in != nil {
@@ -62,15 +64,17 @@ func (b *buildFlags) over(in *config.Build) (config.Build, error) {
 	return out, err
 }
 
-// buildsAs returns the name under which an image is pushed, and whether one is built: from the Dockerfile that the
-// configuration names, or from that in its directory if it names no image either.
+// buildsAs returns the name under which the image is pushed, and whether an image has to be
+// built. It does if --push-to is set, if the configuration names a Dockerfile, or if there
+// is a Dockerfile in dir and the configuration names no image.
 func (b *buildFlags) buildsAs(c *config.Build, dir string) (name string, wanted bool) {
 	_, there := build.Dockerfile(dir, c.Dockerfile)
 	return cmp.Or(b.pushTo, c.Image), b.pushTo != "" || c.Dockerfile != "" || there && c.Image == ""
 }
 
-// built returns the image to deploy: the given one, "" for that of the configuration, or one that it builds and pushes. For
-// a plan nothing is built; then later reports that the image would be built.
+// built returns the image to deploy. This is the given image, an image that it builds and
+// pushes, or "" if the configuration names the image. If only a plan is wanted, nothing is
+// built; later then reports whether the image would be.
 func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config, image string) (name string, later bool, err error) {
 	b, err := f.build.over(c.Build)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/deploy/config"
 )
 
-// TestBuildsAs says for which configurations, files and flags an image is built, and under which name.
+// TestBuildsAs checks whether an image is built, and under which name, for different
+// configurations, files and flags.
 func TestBuildsAs(t *testing.T) {
 	t.Parallel()
 	empty, with := t.TempDir(), t.TempDir()
@@ -39,7 +40,7 @@ func TestBuildsAs(t *testing.T) {
 	}
 }
 
-// TestBuildFlags: what flags say of a build is laid over the configuration.
+// TestBuildFlags checks that build flags override the configuration's build section.
 func TestBuildFlags(t *testing.T) {
 	t.Parallel()
 	in := config.Build{Dockerfile: "a", Target: "base", Args: map[string]string{"A": "1", "B": "2"}}
@@ -64,7 +65,8 @@ func TestBuildFlags(t *testing.T) {
 	}
 }
 
-// TestPlanOfUnbuilt: what is not built yet is planned without asking what it is.
+// TestPlanOfUnbuilt checks that --plan shows an image that would have to be built, without
+// building or resolving it.
 func TestPlanOfUnbuilt(t *testing.T) {
 	file := shopFile(t, "")
 	have := deployed(t, file)

@@ -22,14 +22,15 @@ func NewConfig(s *cli.Shell) *cobra.Command {
 	return cli.Noun("config", "Validate, show and save configurations: fly.toml, bourse.toml", newConfigValidate(s), newConfigShow(s), newConfigSave(s))
 }
 
-// configFile is the flag that names a configuration.
+// configFile is the value of the --config flag.
 type configFile struct{ name string }
 
 func (f *configFile) flag(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.name, "config", "c", "", "configuration `file` (default: the first of bourse.toml, fly.toml, fly.json and fly.yaml in this directory)")
 }
 
-// find returns the name of the file.
+// find returns the name of the configuration file, which defaults to the one in the working
+// directory.
 func (f *configFile) find() (string, error) {
 	if f.name != "" {
 		return f.name, nil
@@ -38,7 +39,8 @@ func (f *configFile) find() (string, error) {
 	return name, cli.Hint(err, "--config FILE", "bourse config save APP, to write one for an existing app")
 }
 
-// withFiles calls read with the files in the directory of a configuration. Symbolic links cannot lead out of it.
+// withFiles calls read with the directory that contains the given configuration file.
+// Symbolic links cannot lead out of that directory.
 func withFiles(file string, read func(fs.FS) error) error {
 	root, err := os.OpenRoot(filepath.Dir(file))
 	if err != nil {
@@ -86,7 +88,8 @@ position in the file. The exit status is 2 if there are errors. No API is used.`
 	return c
 }
 
-// resolveConfig reads a configuration and returns the desired state of its app. It may lack an image.
+// resolveConfig reads a configuration and returns the desired state of its app. The image
+// may be missing.
 func resolveConfig(name string, options config.Options) (app deploy.App, warnings []config.Warning, err error) {
 	c, err := config.Load(name)
 	if err != nil {

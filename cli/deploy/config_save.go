@@ -51,7 +51,7 @@ in the file lists what is missing.`,
 	return c
 }
 
-// definitionOf returns the configuration of an app as JSON, and comments about it.
+// definitionOf returns an app's configuration as JSON, and comments to write into the file.
 func definitionOf(ctx context.Context, s *cli.Shell, app bourse.AppName) ([]byte, []string, error) {
 	releases, err := s.Client().Releases(app).List(ctx, 0)
 	if err != nil {
@@ -87,7 +87,7 @@ func definitionOf(ctx context.Context, s *cli.Shell, app bourse.AppName) ([]byte
 	return object, comments, err
 }
 
-// saveConfig writes the file, and reports errors in it.
+// saveConfig writes a configuration file, and reports errors in the configuration.
 func saveConfig(ctx context.Context, s *cli.Shell, name string, object []byte, comments []string, yes bool) error {
 	body, err := config.TOML(object)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// written writes a configuration to a temporary directory.
+// written writes a configuration to a temporary directory and returns the file's name.
 func written(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "fly.toml")
@@ -47,7 +47,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Without a flag, the file in the working directory is used, and bourse.toml takes precedence.
+// TestTheFileIsFound checks that without --config, the configuration in the working
+// directory is used, and that bourse.toml takes precedence.
 func TestTheFileIsFound(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if got := line.Run(t, "config", "validate"); got.Code != 3 || !strings.Contains(got.Err, "bourse config save APP") {
@@ -128,7 +129,8 @@ memory = '1gb'
 	}
 }
 
-// The configuration of an app without a release is derived from its machines.
+// TestSaveOfMachines checks that the configuration of an app without a release is derived
+// from its machines.
 func TestSaveOfMachines(t *testing.T) {
 	t.Parallel()
 	configOf := func(group, text string) *bourse.Config {

@@ -22,7 +22,7 @@ type deployFlags struct {
 	target
 	planFlags
 	size                 place.Size
-	sized                bool // a flag of size is set
+	sized                bool // at least one of the flags in sizeFlags is set
 	image, strategy      string
 	build                buildFlags
 	registry             registryFlags
@@ -38,7 +38,7 @@ type deployFlags struct {
 
 // planFlags configure how a plan is carried out.
 type planFlags struct {
-	only  bool // print the plan only
+	only  bool // print the plan without executing it
 	watch time.Duration
 }
 
@@ -99,7 +99,7 @@ func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 	flags.BoolVar(&f.ha, "ha", true, "create a spare machine for each new group")
 	flags.StringVarP(&f.region, "region", "r", "", "`region` of new machines, instead of primary_region")
 	flags.StringVar(&f.region, "primary-region", "", "--region under the name that flyctl uses")
-	_ = flags.MarkHidden("primary-region") // fails for an unknown flag only
+	_ = flags.MarkHidden("primary-region") // fails only if the flag does not exist
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, `NAME=VALUE`, overriding the configuration; may be repeated")
 	f.size.Bind(flags)
 	flags.BoolVar(&f.reserve, "reserve", false, "reserve the capacity for all new machines first")
@@ -111,7 +111,7 @@ func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 	cli.CompleteFixed(c, "strategy", string(deploy.Rolling), string(deploy.Immediate), string(deploy.Canary), string(deploy.BlueGreen))
 }
 
-// watchFor is the default of --watch-for, the same as in flyctl.
+// watchFor is the default value of --watch-for. It is the same as flyctl's.
 const watchFor = 10 * time.Second
 
 func (f *planFlags) bind(c *cobra.Command) {
@@ -119,7 +119,7 @@ func (f *planFlags) bind(c *cobra.Command) {
 	c.Flags().DurationVar(&f.watch, "watch-for", watchFor, "`time` for which each ready machine is watched; it fails if it crashes in that time")
 }
 
-// sizeFlags are the flags of [place.Size].
+// sizeFlags are the names of the flags that [place.Size] binds.
 var sizeFlags = []string{"vm-size", "vm-cpus", "vm-memory", "vm-cpu-kind", "vm-gpus", "vm-gpu-kind"}
 
 func sizeGiven(c *cobra.Command) bool {
@@ -131,16 +131,18 @@ func sizeGiven(c *cobra.Command) bool {
 	return false
 }
 
-// Exit statuses of --plan.
+// Exit statuses of a command with --plan.
 const (
 	planErrors  = 1
 	planChanges = 2
 )
 
-// errChanges is the result of --plan for a plan with steps. It needs no message.
+// errChanges makes a command with --plan exit with planChanges if the plan has steps. No
+// message is printed.
 const errChanges = cli.ExitStatus(planChanges)
 
-// planExit sets the exit status of an error of --plan.
+// planExit returns the error of a command with --plan, with the exit status that it should
+// have.
 func planExit(err error) error {
 	if err == nil || errors.Is(err, errChanges) {
 		return err
@@ -151,13 +153,13 @@ func planExit(err error) error {
 	return cli.WithExitStatus(err, planErrors)
 }
 
-// target is the app of a command.
+// target identifies the app that a command changes.
 type target struct {
 	app    string
-	config string // file; "": the one in the working directory
+	config string // name of the configuration file; "" means the one in the working directory
 }
 
-// bind adds the flags to a command that only needs the name of the app.
+// bind adds the flags to a command that needs only the app's name from a configuration.
 func (t *target) bind(s *cli.Shell, c *cobra.Command) *cli.AppFlag {
 	t.bindConfig(c)
 	return s.BindApp(c, &t.app).Required(c, &t.config)
@@ -179,5 +181,5 @@ func (t *target) name() (bourse.AppName, error) {
 	return name, err
 }
 
-// vName returns the name of a release.
+// vName formats a release's version, for example "v4".
 func vName(r *release.Release) string { return fmt.Sprintf("v%d", r.Version) }

@@ -25,12 +25,13 @@ var line = clitest.Of(New, NewRollback, NewReleases, NewScale, NewConfig, NewIma
 
 func TestMain(m *testing.M) { clitest.InUTC(m) }
 
-// fake is an API with one app at most: what is there can be read, quoted for and
-// recorded, and nothing else: a request that changes a machine fails the test.
+// fake is an API with at most one app, whose state can be read. It accepts requests for
+// quotes, and records new apps and releases. Any other request, such as one that changes a
+// machine, fails the test.
 type fake struct {
 	http.Handler
 	mu       sync.Mutex
-	made     []string // apps
+	made     []string // names of the apps that were created
 	releases []machinesapi.CreateRelease
 }
 
@@ -71,7 +72,7 @@ func newFake(t *testing.T, have there4) *fake {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.releases = append(f.releases, in)
-		clitest.Failure(bourse.CodeInternal, "it has been recorded").ServeHTTP(w, r) // and here it ends
+		clitest.Failure(bourse.CodeInternal, "it has been recorded").ServeHTTP(w, r) // the error ends the deploy here
 	})
 	mux.Handle("GET /v1/apps/shop/proxies", reply(machinesapi.ProxyList{Proxies: []machinesapi.Proxy{
 		{ID: "proxy-gru", Routes: []machinesapi.ProxyRoute{{App: "shop", URLs: []string{"http://shop.localhost:8080/"}}}},
@@ -106,7 +107,7 @@ func shopFile(t *testing.T, more string) string {
 	return "--config=" + file
 }
 
-// deployed are the machines and the release of an app that was deployed from a file.
+// deployed returns the machines and the release of an app that was deployed from a file.
 func deployed(t *testing.T, file string) there4 {
 	t.Helper()
 	f := deployFlags{target: target{config: strings.TrimPrefix(file, "--config=")}, ha: true, smoke: true}
@@ -144,7 +145,8 @@ func deployed(t *testing.T, file string) there4 {
 	return out
 }
 
-// TestPlanTouchesNothing: the exit status of --plan is 0 for nothing to do, 2 for changes.
+// TestPlanTouchesNothing checks that --plan changes nothing, and that its exit status is 0
+// if there is nothing to do and 2 if there are changes.
 func TestPlanTouchesNothing(t *testing.T) {
 	file := shopFile(t, "")
 	have := deployed(t, file)
@@ -178,7 +180,7 @@ func TestPlanTouchesNothing(t *testing.T) {
 	}
 }
 
-// TestNothingToDo: a deploy of what is so already records nothing.
+// TestNothingToDo checks that a deploy records no release if the app is up to date.
 func TestNothingToDo(t *testing.T) {
 	file := shopFile(t, "")
 	f := newFake(t, deployed(t, file))
@@ -187,7 +189,8 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// TestRecordOfDeploy: a release keeps all that is needed to go on, or to return to it.
+// TestRecordOfDeploy checks that a deploy records a release with everything that is needed
+// to resume it or to roll back to it.
 func TestRecordOfDeploy(t *testing.T) {
 	f := newFake(t, there4{quote: quoted})
 	f.Handler.(*http.ServeMux).Handle("GET /v1/x", clitest.Replies(200, nil))
@@ -205,7 +208,7 @@ func TestRecordOfDeploy(t *testing.T) {
 	}
 }
 
-// No worker would take it: nothing is recorded.
+// TestNoRoom checks that nothing is recorded if no worker would accept a machine.
 func TestNoRoom(t *testing.T) {
 	f := newFake(t, there4{quote: bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: []bourse.Round{{Refusals: []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "memory", Detail: "it is too large"}}}}}})
 	got := line.Against(t, f, "deploy", shopFile(t, ""))
@@ -214,7 +217,8 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestNoImage: an image that its registry does not have is found out before anything is recorded.
+// TestNoImage checks that a deploy fails before anything is recorded if the registry does
+// not have the image.
 func TestNoImage(t *testing.T) {
 	file := shopFile(t, "")
 	have := deployed(t, file)
@@ -251,7 +255,8 @@ func TestResumeAndRollback(t *testing.T) {
 	}
 }
 
-// Machines whose former versions could not be read are not taken for machines that the release made.
+// TestRollbackWithoutVersions checks that a rollback fails if a machine's former versions
+// cannot be read. Otherwise it would destroy the machine, as if the release had created it.
 func TestRollbackWithoutVersions(t *testing.T) {
 	have := deployed(t, shopFile(t, ""))
 	have.releases[0].Status = release.Running
@@ -349,7 +354,7 @@ func TestScaleShow(t *testing.T) {
 	line.Screens(t, "scale_show_many", newFake(t, many), "scale", "show", "-a", "shop")
 }
 
-// TestScalePlans: what scale would do is a plan of a new release.
+// TestScalePlans checks the plans of scale commands.
 func TestScalePlans(t *testing.T) {
 	have := deployed(t, shopFile(t, ""))
 	for name, tt := range map[string]struct {
@@ -371,8 +376,8 @@ func TestScalePlans(t *testing.T) {
 	}
 }
 
-// TestScaleRegions: a number is for the regions that are listed, together and in equal
-// shares, so that the same command again changes nothing.
+// TestScaleRegions checks that the number of machines is the total for the listed regions,
+// divided equally among them, and that running the same command again changes nothing.
 func TestScaleRegions(t *testing.T) {
 	type counts = map[bourse.Region]int
 	for name, tt := range map[string]struct {
@@ -419,7 +424,8 @@ func TestScaleRegions(t *testing.T) {
 	}
 }
 
-// TestTheURLIsPrinted: a deploy of an app with ports ends with the URL that proxies serve it at.
+// TestTheURLIsPrinted checks that a deploy of an app with ports prints the URL at which
+// proxies serve the app.
 func TestTheURLIsPrinted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		more string
@@ -438,8 +444,8 @@ func TestTheURLIsPrinted(t *testing.T) {
 	}
 }
 
-// FuzzRelease: whatever a release says of what an app was to be, it is that or an error, and a plan can be made of
-// it, or is refused.
+// FuzzRelease checks that arbitrary release contents are either rejected or result in a
+// desired state for which a plan can be made without a panic.
 func FuzzRelease(f *testing.F) {
 	f.Add([]byte(`{"bourse_want":{"app":"shop","groups":[{"name":"web","config":{"image":"host"},"counts":[{"region":"gru","count":2}]}],"strategy":"rolling"}}`), []byte(`{}`))
 	f.Add([]byte(`{"bourse_want":null}`), []byte(`{"app":"shop","primary_region":"gru","build":{"image":"host"},"processes":{"web":"sleep 600"}}`))
@@ -455,7 +461,7 @@ func FuzzRelease(f *testing.F) {
 		}
 		for _, g := range w.App.Groups {
 			for _, c := range g.Counts {
-				if c.Count > 100 { // it would only take long
+				if c.Count > 100 { // a plan for so many machines takes too long
 					return
 				}
 			}

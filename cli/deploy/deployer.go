@@ -23,15 +23,15 @@ type deployer struct {
 	client *machinesapi.Client
 	target *target
 	planFlags
-	keep  bool     // a failed plan is not undone
-	again []string // commands that continue an interrupted plan; nil: see resumes
+	keep  bool     // do not undo a plan that fails
+	again []string // commands that continue an interrupted plan; nil means those of a deploy, see resumes
 }
 
 func newDeployer(s *cli.Shell, t *target, f *planFlags) *deployer {
 	return &deployer{shell: s, client: s.Client(), target: t, planFlags: *f}
 }
 
-// resumes returns the commands that continue or undo an interrupted deploy.
+// resumes returns the commands that continue or undo an interrupted plan.
 func (d *deployer) resumes() []string {
 	if d.again != nil {
 		return d.again
@@ -64,7 +64,7 @@ func (d *deployer) deploy(ctx context.Context, f *deployFlags) error {
 	return d.make(ctx, w, have, f.org)
 }
 
-// make brings an app to its desired state, and creates it if it does not exist.
+// make changes an app to its desired state. If the app does not exist, make creates it.
 func (d *deployer) make(ctx context.Context, w *want, have *there, org string) error {
 	o := deploy.Options{}
 	if !have.missing && !w.unbuilt {
@@ -94,7 +94,7 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 			return err
 		}
 	}
-	cli.OutliveReaders() // so that the release is completed even if nobody reads the output
+	cli.OutliveReaders() // complete the release even if nobody reads the output
 	r, err := d.record(ctx, w)
 	if err != nil {
 		return err
@@ -112,10 +112,10 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 	return d.printURL(ctx, &w.App)
 }
 
-// maxLines is the largest number of warnings or reasons that are shown at a time.
+// maxLines limits the number of warnings or reasons that are printed together.
 const maxLines = 20
 
-// refused returns an error for a plan that cannot be carried out.
+// refused returns an error if the plan cannot be executed.
 func refused(p *deploy.Plan) error {
 	if len(p.Refused) == 0 {
 		return nil
@@ -123,7 +123,7 @@ func refused(p *deploy.Plan) error {
 	return bourse.Errorf(bourse.CodeInvalid, "%s", strings.Join(cli.Bounded(p.Refused, maxLines), "\n"))
 }
 
-// nothing ends a deploy that has nothing to do.
+// nothing reports that the app is up to date.
 func (d *deployer) nothing(p *deploy.Plan) error {
 	d.warn(p)
 	if d.shell.JSON {
@@ -143,7 +143,8 @@ func (d *deployer) warn(p *deploy.Plan) {
 	}
 }
 
-// fits returns an error if no worker would take a machine that the plan makes. Nothing was changed then.
+// fits requests quotes for the machines that the plan creates. It returns an error if no
+// worker would accept one of them.
 func (d *deployer) fits(ctx context.Context, p *deploy.Plan, have *there) error {
 	end := cli.Spin(d.shell.Err, "requesting quotes")
 	fits := plans.Fits(ctx, d.quotes(have), p)
@@ -154,7 +155,7 @@ func (d *deployer) fits(ctx context.Context, p *deploy.Plan, have *there) error 
 	return plans.RefusedError(fits)
 }
 
-// quotes returns a source of quotes for an app, which may not exist yet.
+// quotes returns a source of quotes for an app that may not exist yet.
 func (d *deployer) quotes(have *there) plans.Quotes {
 	if have.missing {
 		return anyApp{d.client}
@@ -162,7 +163,8 @@ func (d *deployer) quotes(have *there) plans.Quotes {
 	return d.client
 }
 
-// anyApp requests quotes for the default app, which always exists.
+// anyApp requests quotes for the default app, because it exists even if the app to deploy
+// does not.
 type anyApp struct{ client *machinesapi.Client }
 
 func (e anyApp) Quote(ctx context.Context, _ bourse.AppName, in machinesapi.CreateMachine) (machinesapi.Quoted, error) {
@@ -177,7 +179,7 @@ func (d *deployer) makeApp(ctx context.Context, name bourse.AppName, org string)
 	return nil
 }
 
-// record records the release of a deploy.
+// record creates the release of a deploy.
 func (d *deployer) record(ctx context.Context, w *want) (release.Release, error) {
 	metadata, err := w.metadata()
 	if err != nil {
@@ -188,15 +190,15 @@ func (d *deployer) record(ctx context.Context, w *want) (release.Release, error)
 	})
 }
 
-// carry carries out a plan and shows its progress. Once it holds the leases of the app's machines, it calls plan to make
-// the plan again.
+// carry executes a plan and shows its progress. Once it holds the leases of the app's
+// machines, it calls plan to update the plan.
 func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) (deploy.Plan, error), title string, o run.Options) (run.Result, error) {
 	if err := refused(p); err != nil {
 		return run.Result{}, err
 	}
 	d.warn(p)
 	if d.shell.JSON {
-		_ = d.shell.PrintLine(plans.Line{Plan: p}) // stdout may be closed
+		_ = d.shell.PrintLine(plans.Line{Plan: p}) // standard output may be closed
 	} else {
 		d.shell.Note(title + ": " + p.Summary().String())
 	}
@@ -212,7 +214,7 @@ func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) 
 	return c.Carry(ctx, p)
 }
 
-// show prints a plan. It returns errChanges if the plan has steps.
+// show prints a plan instead of executing it. It returns errChanges if the plan has steps.
 func (d *deployer) show(ctx context.Context, p *deploy.Plan, have *there) error {
 	var fits []plans.Fit
 	if len(p.Refused) == 0 {
@@ -245,14 +247,15 @@ func (d *deployer) print(p *deploy.Plan, fits []plans.Fit, have *there) error {
 	return plans.Print(d.shell, p, fits)
 }
 
-// Limits for waiting until a proxy knows a new app.
+// Time limit and polling interval for waiting until a proxy serves a new app.
 const (
 	urlWithin = 3 * time.Second
 	urlStep   = 200 * time.Millisecond
 )
 
-// printURL prints the URL at which proxies serve an app, if its machines have ports and
-// there is a proxy. The deploy has succeeded, so an error here is not reported.
+// printURL prints the URL at which proxies serve an app. It prints nothing if the app's
+// machines have no ports or if no proxy serves them in time. It reports no other errors,
+// because the deploy has succeeded.
 func (d *deployer) printURL(ctx context.Context, app *deploy.App) error {
 	if d.shell.JSON || !slices.ContainsFunc(app.Groups, hasPorts) {
 		return nil

@@ -21,7 +21,7 @@ func NewImage(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// workerFlags choose workers.
+// workerFlags select workers by region or id.
 type workerFlags struct{ region, worker string }
 
 func (f *workerFlags) bind(s *cli.Shell, c *cobra.Command, flags *pflag.FlagSet) {
@@ -35,7 +35,7 @@ func (f *workerFlags) target() machinesapi.ImageTarget {
 	return machinesapi.ImageTarget{Region: bourse.Region(f.region), Worker: bourse.WorkerID(f.worker)}
 }
 
-// explain returns a better error for a region or worker that does not exist.
+// explain replaces a not_found error by one that names the missing region or worker.
 func (f *workerFlags) explain(ctx context.Context, s *cli.Shell, err error) error {
 	if bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err
@@ -88,7 +88,7 @@ func shortImage(r bourse.ImageRef) string {
 	return s
 }
 
-// shortDigest returns the part of a digest that people compare.
+// shortDigest returns the first 12 digits of a digest.
 func shortDigest(d string) string {
 	_, hex, _ := strings.Cut(d, ":")
 	return hex[:min(len(hex), 12)]
@@ -119,7 +119,8 @@ func newImagePull(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// pullImage shows a bar for each worker, and fails if any worker does.
+// pullImage pulls an image on all matching workers and shows a progress bar for each. It
+// fails if the pull fails on any worker.
 func pullImage(ctx context.Context, s *cli.Shell, image string, target machinesapi.ImageTarget) error {
 	bars := cli.Bars{To: s.Err}
 	var problems []error
@@ -132,7 +133,7 @@ func pullImage(ctx context.Context, s *cli.Shell, image string, target machinesa
 		switch err := l.Err(); {
 		case err != nil:
 			problems = append(problems, bourse.Errorf(bourse.CodeOf(err), "worker %s: %w", l.Worker, err))
-			if s.Err.TTY { // otherwise the error is printed once, at the end
+			if s.Err.TTY { // without a terminal, the error is printed only once, at the end
 				bars.Set(cli.Bar{Name: name, Status: "failed", Over: true})
 			}
 			asked++

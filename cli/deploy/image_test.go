@@ -26,7 +26,8 @@ func TestImageList(t *testing.T) {
 	clitest.Golden(t, "image_list", got.Out)
 }
 
-// A pull fails if any worker does, and names that worker.
+// TestImagePull checks that a pull fails if it fails on any worker, and that the error
+// names the worker.
 func TestImagePull(t *testing.T) {
 	lines := func(list ...machinesapi.PullLine) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

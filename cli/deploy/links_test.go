@@ -9,8 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// TestDeployFollowsNoLinkOutOfTheProject: the content of a file outside reaches no
-// machine; a link within the project works.
+// TestDeployFollowsNoLinkOutOfTheProject checks that a deploy does not copy a file to
+// machines if a symbolic link leads to it from outside the configuration's directory. Links
+// within the directory work.
 func TestDeployFollowsNoLinkOutOfTheProject(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")

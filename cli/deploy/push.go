@@ -20,7 +20,7 @@ import (
 // registryFlags configure access to a registry.
 type registryFlags struct {
 	username string
-	config   string // path of docker's config.json
+	config   string // path of docker's config.json; "" means the default path
 	insecure bool
 }
 
@@ -30,7 +30,8 @@ func (f *registryFlags) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.insecure, "insecure", false, "use plain HTTP even if the registry is not on this host")
 }
 
-// login returns the credentials from the flags and the environment. The zero value means those of dockerConfig.
+// login returns the credentials from the flags and the environment. If it returns the zero
+// value, the credentials in docker's config.json are used.
 func (f *registryFlags) login(s *cli.Shell) (credentials.Login, error) {
 	password := s.Getenv("BOURSE_REGISTRY_PASSWORD")
 	if f.username != "" && password == "" {
@@ -39,7 +40,8 @@ func (f *registryFlags) login(s *cli.Shell) (credentials.Login, error) {
 	return credentials.Login{Name: f.username, Secret: password}, nil
 }
 
-// dockerConfig returns the path of docker's config.json, "" if it cannot be determined.
+// dockerConfig returns the path of docker's config.json. It returns "" if the path cannot
+// be determined.
 func (f *registryFlags) dockerConfig(s *cli.Shell) string {
 	if f.config != "" {
 		return f.config
@@ -71,7 +73,7 @@ Registries on loopback are accessed over plain HTTP, all others over HTTPS.`,
 		Args: cli.Exactly(2),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				return nil, cobra.ShellCompDirectiveDefault // files
+				return nil, cobra.ShellCompDirectiveDefault // complete file names
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
@@ -101,7 +103,7 @@ Registries on loopback are accessed over plain HTTP, all others over HTTPS.`,
 	return c
 }
 
-// showPush shows the progress of a push while do runs it, and returns the result of do.
+// showPush calls do and shows the progress that do reports. It returns do's result.
 func showPush(ctx context.Context, s *cli.Shell, name string, do func(context.Context, func(push.Progress)) (string, error)) (string, error) {
 	bars := cli.Bars{To: s.Err}
 	stop := cli.Spin(s.Err, "reading")
@@ -113,7 +115,7 @@ func showPush(ctx context.Context, s *cli.Shell, name string, do func(context.Co
 		bars.Set(cli.Bar{Name: name, Status: "pushing", Done: p.Sent, Total: p.Total})
 	})
 	stop()
-	_, noTLS := errors.AsType[tls.RecordHeaderError](err) // net/http does not recognize its answer as HTTP
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err) // a plain HTTP reply that net/http does not recognize
 	if noTLS || errors.Is(err, http.ErrSchemeMismatch) {
 		return image, cli.Hint(err, "the same with --insecure: the registry speaks plain HTTP")
 	}

@@ -67,7 +67,8 @@ func TestImagePush(t *testing.T) {
 	}
 }
 
-// A registry without TLS requires a flag of the push, not --api.
+// TestAPushToARegistryWithoutTLS checks that the error for a registry without TLS suggests
+// --insecure and not another --api.
 func TestAPushToARegistryWithoutTLS(t *testing.T) {
 	for _, cause := range []error{http.ErrSchemeMismatch, tls.RecordHeaderError{}} {
 		_, err := showPush(t.Context(), &cli.Shell{}, "registry.test/web:1", func(context.Context, func(push.Progress)) (string, error) {

@@ -82,8 +82,9 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 	return d.make(ctx, w, have, "")
 }
 
-// former returns the named release or, without a name, the complete one before the current one. It returns nil if the
-// newest release has failed, because the one before it is current already.
+// former returns the release to roll back to: the one that named identifies or, if named is
+// "", the second newest complete one. It returns nil if the newest release failed, because
+// a failed release has already been undone.
 func former(list []release.Release, named string) (*release.Release, error) {
 	if named != "" {
 		for i := range list {
@@ -125,16 +126,17 @@ func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) er
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// A request of the killed client may still take effect, even if there is nothing to do yet.
+	// Continue even if the plan has no steps: a request of the killed client may still take
+	// effect, and carry makes the plan again.
 	if _, err := d.carry(ctx, &p, plan, "rollback of release "+vName(r)+" of "+string(have.App), run.Options{}); err != nil {
 		return err
 	}
 	return d.ended(context.WithoutCancel(ctx), r, release.Failed)
 }
 
-// paceOf returns the pace at which a release is undone: that of the release, except that
-// former versions get at least the default time to become ready. A wait that was too
-// short for a new version must not end the rollback as well.
+// paceOf returns the pace at which a release is undone. It is the release's own pace, but
+// the time for machines to become ready is at least the default. Otherwise a time that was
+// too short for the new version would make the rollback fail, too.
 func paceOf(r *release.Release) deploy.Pace {
 	out := deploy.Pace{MaxUnavailable: config.DefaultMaxUnavailable, Wait: bourse.Duration(config.DefaultWait), Smoke: true}
 	if w, err := wantOf(r); err == nil {

@@ -42,7 +42,7 @@ func newScaleShow(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// scaled counts the machines of a group in one region that have the same size.
+// scaled counts a group's machines of one size in one region.
 type scaled struct {
 	Group  string               `json:"group"`
 	Region bourse.Region        `json:"region"`
@@ -106,7 +106,8 @@ func groupOf(c *bourse.Config) string {
 	return deploy.DefaultGroup
 }
 
-// workFlags are the flags of commands that change machines without a configuration.
+// workFlags are the flags of commands that change existing machines without reading their
+// configuration from a file.
 type workFlags struct {
 	target
 	planFlags
@@ -121,7 +122,7 @@ func (f *workFlags) bind(s *cli.Shell, c *cobra.Command) *cli.AppFlag {
 	flags := c.Flags()
 	flags.StringVarP(&f.group, "group", "g", "", "only machines of this `group`")
 	flags.StringVar(&f.group, "process-group", "", "--group under the name that flyctl uses")
-	_ = flags.MarkHidden("process-group") // fails for an unknown flag only
+	_ = flags.MarkHidden("process-group") // fails only if the flag does not exist
 	flags.Float64Var(&f.maxUnavailable, "max-unavailable", config.DefaultMaxUnavailable, "`number` of machines of a group that may be unavailable at a time, or their share")
 	flags.DurationVar(&f.wait, "wait-timeout", config.DefaultWait, "`time` limit for a machine to become ready")
 	return app
@@ -131,7 +132,7 @@ func (f *workFlags) pace() deploy.Pace {
 	return deploy.Pace{MaxUnavailable: f.maxUnavailable, Wait: bourse.Duration(f.wait), Smoke: true}
 }
 
-// groups returns the named groups; nil means all.
+// groups returns the groups to change; nil means all.
 func (f *workFlags) groups() []string {
 	if f.group == "" {
 		return nil
@@ -139,7 +140,7 @@ func (f *workFlags) groups() []string {
 	return []string{f.group}
 }
 
-// run makes a plan, and shows it or carries it out.
+// run makes a plan and executes it. With --plan, it only prints the plan.
 func (f *workFlags) run(ctx context.Context, s *cli.Shell, doing string, plan func(*there) (deploy.Plan, error)) error {
 	d := newDeployer(s, &f.target, &f.planFlags)
 	err := d.work(ctx, doing, plan)
@@ -252,7 +253,7 @@ configuration contains a size, the next deploy sets that one again.`,
 	return c
 }
 
-// regionsOf reads a list of regions, such as "gru,mad".
+// regionsOf parses a list of regions, such as "gru,mad".
 func regionsOf(list string) ([]bourse.Region, error) {
 	if list == "" {
 		return nil, nil
@@ -270,7 +271,7 @@ func regionsOf(list string) ([]bourse.Region, error) {
 	return out, nil
 }
 
-// groupsThere returns the groups that have machines, sorted.
+// groupsThere returns the sorted names of groups that have machines.
 func groupsThere(have *there) []string {
 	var out []string
 	for i := range have.Machines {
@@ -282,7 +283,8 @@ func groupsThere(have *there) []string {
 	return slices.Compact(out)
 }
 
-// countsOf parses the desired numbers of machines of groups.
+// countsOf parses the desired numbers of machines. Each argument is GROUP=N, or N for the
+// given group or the app's only one.
 func countsOf(have *there, group string, regions []bourse.Region, args []string) (map[string][]deploy.Count, error) {
 	groups := groupsThere(have)
 	out := map[string][]deploy.Count{}
@@ -308,8 +310,9 @@ func countsOf(have *there, group string, regions []bourse.Region, args []string)
 	return out, nil
 }
 
-// counts returns the desired number of a group's machines in each region: n in the given regions in total, in equal
-// shares, and the current number in others. Without regions, n is the total of the regions that have machines.
+// counts returns the desired number of a group's machines in each region. If regions is
+// set, n is divided among these regions, and other regions keep their current number.
+// Otherwise n is the total for the regions that have machines.
 func counts(have *there, group string, regions []bourse.Region, n int) []deploy.Count {
 	there := map[bourse.Region]int{}
 	for i := range have.Machines {
@@ -333,8 +336,9 @@ func counts(have *there, group string, regions []bourse.Region, n int) []deploy.
 	return listed(spread(there, n))
 }
 
-// shares divides n among regions. The regions with the most machines now get what does not
-// divide evenly, so that as few machines as possible change; ties go to those listed first.
+// shares divides n equally among regions. The remainder goes to the regions with the most
+// machines now, so that as few machines as possible change; ties go to the regions listed
+// first.
 func shares(now map[bourse.Region]int, regions []bourse.Region, n int) map[bourse.Region]int {
 	most := slices.Clone(regions)
 	slices.SortStableFunc(most, func(a, b bourse.Region) int { return now[b] - now[a] })
@@ -348,8 +352,9 @@ func shares(now map[bourse.Region]int, regions []bourse.Region, n int) map[bours
 	return out
 }
 
-// spread changes the total to n, one machine at a time: one more in the region with the fewest, or one less in the region
-// with the most. Ties go to the first region in order.
+// spread changes the total number of machines to n in single steps. Each step adds a
+// machine to the region with the fewest or removes one from the region with the most. Ties
+// go to the region that is first in alphabetical order.
 func spread(there map[bourse.Region]int, n int) map[bourse.Region]int {
 	out := maps.Clone(there)
 	regions := slices.Sorted(maps.Keys(out))
@@ -383,7 +388,8 @@ func listed(counts map[bourse.Region]int) []deploy.Count {
 	return out
 }
 
-// resized returns the size that results from changing the size of a group's machines, or all machines, by flags.
+// resized applies size flags to the current size of a group's machines, or of all machines
+// if group is "". It returns an error if the resulting sizes differ.
 func resized(have *there, group string, size *place.Size) (*bourse.Guest, error) {
 	var out *bourse.Guest
 	for _, x := range sizes(have) {

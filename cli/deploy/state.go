@@ -20,10 +20,10 @@ import (
 type there struct {
 	deploy.State
 	missing  bool              // the app does not exist
-	releases []release.Release // newest first
+	releases []release.Release // the app's releases, newest first
 }
 
-// look reads the current state of an app, and shows that on the screen.
+// look reads the current state of an app and shows a spinner in the meantime.
 func look(ctx context.Context, s *cli.Shell, app bourse.AppName) (*there, error) {
 	defer cli.Spin(s.Err, "reading app "+cli.Clean(string(app)))()
 	return read(ctx, s.Client(), app)
@@ -63,7 +63,8 @@ func read(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (
 	return out, nil
 }
 
-// unended reports whether the newest release is pending or running: its client is still working, or was killed.
+// unended reports whether the newest release is pending or running, which means that its
+// client is still working or was killed.
 func (t *there) unended() bool {
 	return len(t.releases) > 0 && (t.releases[0].Status == release.Pending || t.releases[0].Status == release.Running)
 }
@@ -76,8 +77,9 @@ func (t *there) mustBe() error {
 	return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "app %s does not exist", t.App), "bourse app list", "bourse deploy, to create it")
 }
 
-// digests resolves the images of an app, so that an image that was pushed again under the same name is noticed. Images
-// that cannot be resolved are left to the workers.
+// digests resolves the images of an app, so that the plan notices an image that was pushed
+// again under the same name. If the registry does not answer, the image is left out, and
+// workers resolve it later.
 func digests(ctx context.Context, s *cli.Shell, app *deploy.App) (map[string]string, error) {
 	defer cli.Spin(s.Err, "resolving images")()
 	client := s.Client()
@@ -102,10 +104,10 @@ func digests(ctx context.Context, s *cli.Shell, app *deploy.App) (map[string]str
 	return out, nil
 }
 
-// askers is the number of concurrent requests for versions.
+// askers limits the number of concurrent requests for machines' versions.
 const askers = 16
 
-// versions reads the former configs of all machines.
+// versions reads the former configs of all machines into have.Versions.
 func versions(ctx context.Context, client *machinesapi.Client, have *there) error {
 	have.Versions = make(map[bourse.MachineID][]machinesapi.Version, len(have.Machines))
 	var mu sync.Mutex // guards have.Versions
@@ -117,9 +119,9 @@ func versions(ctx context.Context, client *machinesapi.Client, have *there) erro
 		g.Go(func() error {
 			list, err := client.Versions(ctx, have.App, id)
 			if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeUnavailable && lost {
-				return nil // the plan handles a missing machine or worker
+				return nil // the plan handles machines that are gone or whose workers do not answer
 			}
-			if err != nil { // a machine without former versions would look as if the release had made it
+			if err != nil { // without former versions, the machine would look new
 				return err
 			}
 			mu.Lock()

@@ -15,14 +15,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// want is the desired state of an app, with the contents of its release.
+// want is the desired state of an app, with the data to record in its release.
 type want struct {
 	App         deploy.App
-	Definition  json.RawMessage // the configuration in the form of fly.json
+	Definition  json.RawMessage // the configuration as JSON, in the format of fly.json
 	Image       string
 	Description string
 	warnings    []string
-	unbuilt     bool // the image is not built yet
+	unbuilt     bool // the image would have to be built first, so its digest is unknown
 }
 
 // load reads the configuration.
@@ -34,13 +34,14 @@ func (t *target) load() (*config.Config, error) {
 	return config.Load(file)
 }
 
-// want reads the configuration, and overrides it by flags.
+// want returns the desired state of the app, from the configuration and the flags that
+// override it. It builds and pushes the image if necessary.
 func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	c, err := f.load()
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(filepath.Dir(c.File())) // symbolic links cannot lead out of it
+	root, err := os.OpenRoot(filepath.Dir(c.File())) // a root, so that symbolic links cannot lead out of the directory
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,8 @@ func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	return w, nil
 }
 
-// options converts the flags to options of package config. Files are those in the configuration's directory.
+// options converts the flags to options for package config. files is the directory of the
+// configuration file.
 func (f *deployFlags) options(files fs.FS) (config.Options, error) {
 	o := config.Options{
 		Image: f.image, App: bourse.AppName(f.app), Primary: bourse.Region(f.region), NoSpares: !f.ha,
@@ -91,7 +93,8 @@ func (f *deployFlags) options(files fs.FS) (config.Options, error) {
 	return o, nil
 }
 
-// localPrograms resolves relative paths of programs with the image host, as machine run does.
+// localPrograms makes relative paths of programs absolute, like "bourse machine run" does.
+// It applies only to machines with the image host.
 func (w *want) localPrograms() {
 	for i := range w.App.Groups {
 		if c := &w.App.Groups[i].Config; c.ImageKind() == bourse.HostImage {
@@ -103,7 +106,7 @@ func (w *want) localPrograms() {
 	}
 }
 
-// imageOf returns the image to show with a release: that of the first group.
+// imageOf returns the image to show for a release, which is the first group's.
 func imageOf(app *deploy.App) string {
 	for i := range app.Groups {
 		return app.Groups[i].Config.Image
@@ -111,15 +114,18 @@ func imageOf(app *deploy.App) string {
 	return ""
 }
 
-// kept is the part of a release's metadata that deploys write: the complete desired state of the app.
+// kept is the part of a release's metadata that a deploy stores. It contains the app's
+// complete desired state.
 type kept struct {
 	Want *deploy.App `json:"bourse_want,omitempty"`
 }
 
-// maxKept is the largest size of kept, in bytes. The API takes 64 KiB, and the executor adds a note.
+// maxKept limits the size of kept, in bytes. The API accepts up to 64 KiB of metadata, and
+// package deploy/run adds a note.
 const maxKept = 56 << 10
 
-// metadata returns the metadata of a release. If it would be too large, it is empty, and the definition is used instead.
+// metadata returns the metadata to store with a release. It returns an empty object if the
+// desired state is too large; the release's definition is used instead.
 func (w *want) metadata() (json.RawMessage, error) {
 	raw, err := json.Marshal(kept{&w.App})
 	if err != nil || len(raw) > maxKept {
@@ -128,8 +134,8 @@ func (w *want) metadata() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// wantOf returns the desired state of a release: from its metadata or, for a release of another client, from its
-// definition.
+// wantOf returns the desired state of a recorded release. It comes from the release's
+// metadata or, if another client made the release, from its definition.
 func wantOf(r *release.Release) (*want, error) {
 	w := &want{Definition: r.Definition, Image: r.Image}
 	var k kept

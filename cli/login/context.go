@@ -128,7 +128,7 @@ NAME. The token itself stays valid; to revoke it, run "bourse token revoke".`,
 }
 
 func describe(all *cli.Contexts, getenv func(string) string, name string) Cluster {
-	one, _ := all.Find(getenv, name) // name is one of all's names
+	one, _ := all.Find(getenv, name) // Find cannot fail, because name is a context's name
 	return Cluster{Name: name, API: one.API, CA: one.CA != "", Token: one.Token != "", Current: name == all.Current}
 }
 

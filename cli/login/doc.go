@@ -1,3 +1,3 @@
-// Package login implements the commands that select the cluster for the other commands:
-// "bourse login", "logout" and "context".
+// Package login implements the commands that select a cluster for other commands: "bourse
+// login", "logout" and "context".
 package login

@@ -50,13 +50,13 @@ which only you can read.`,
 	return c
 }
 
-// Cluster is a context in the commands' output.
+// Cluster describes a context in the output of commands.
 type Cluster struct {
 	Name    string `json:"name"`
 	API     string `json:"api"`
-	CA      bool   `json:"ca"`      // it has its own CA
-	Token   bool   `json:"token"`   // it has a token
-	Current bool   `json:"current"` // commands use it by default
+	CA      bool   `json:"ca"`      // the context has its own CA
+	Token   bool   `json:"token"`   // the context has a token
+	Current bool   `json:"current"` // commands use this context by default
 }
 
 func login(ctx context.Context, s *cli.Shell, address, name string) error {
@@ -69,7 +69,7 @@ func login(ctx context.Context, s *cli.Shell, address, name string) error {
 		return cli.Hint(err, "another name, with --name")
 	}
 	if _, err := cli.LoadContexts(s.Getenv); err != nil {
-		return err // fail before the user types a token
+		return err // fail before asking the user for a token
 	}
 	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		s.Note("warning: " + u.String() + " is not encrypted, so the token can be intercepted")
@@ -100,7 +100,7 @@ func login(ctx context.Context, s *cli.Shell, address, name string) error {
 	return err
 }
 
-// explain adds hints in terms of this command to an error from the API.
+// explain adds hints to an error from the API. The hints suggest flags of login.
 func explain(err error, u *url.URL) error {
 	_, replied := errors.AsType[*machinesapi.ReplyError](err)
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
@@ -121,7 +121,7 @@ func explain(err error, u *url.URL) error {
 	return err
 }
 
-// purpose describes what the stored token permits.
+// purpose describes the permissions of the stored token.
 func purpose(tokens []machinesapi.CurrentToken) string {
 	if len(tokens) == 0 {
 		return ""
@@ -145,7 +145,8 @@ func purpose(tokens []machinesapi.CurrentToken) string {
 	return cli.Clean(text)
 }
 
-// parseURL parses an API's address. The default scheme is https, or http on loopback.
+// parseURL parses an API's address. The scheme defaults to http on loopback and to https
+// otherwise.
 func parseURL(address string) (*url.URL, error) {
 	invalid := func(why string) error {
 		return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "%s is not the URL of an API: %s", bourse.Quoted(address), why), "bourse login https://HOST:PORT")
@@ -199,7 +200,7 @@ func tokenFor(ctx context.Context, s *cli.Shell, u *url.URL) (string, error) {
 			if err != nil {
 				return "", fmt.Errorf("disable terminal echo: %w", err)
 			}
-			defer restore() // even if a signal ends the wait
+			defer restore() // restore the terminal even if a signal interrupts the input
 		}
 	}
 	line, err := s.ReadInput(ctx, read)
@@ -220,14 +221,14 @@ func readLine(in io.Reader) ([]byte, error) {
 	return bufio.NewReader(io.LimitReader(in, maxToken)).ReadBytes('\n')
 }
 
-// readHidden prompts for the token on a raw terminal, without echo.
+// readHidden prompts for a token and reads it from the terminal in raw mode, without echo.
 func readHidden(s *cli.Shell, in io.Reader) ([]byte, error) {
 	t := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
 	}{in, s.Err}, "")
 	line, err := t.ReadPassword("Token: ")
-	if errors.Is(err, io.EOF) && line == "" { // Ctrl-C or Ctrl-D
+	if errors.Is(err, io.EOF) && line == "" { // the user pressed Ctrl-C or Ctrl-D
 		return nil, bourse.Errorf(bourse.CodeCanceled, "nothing was stored")
 	}
 	return []byte(line), err

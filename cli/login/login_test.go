@@ -46,7 +46,7 @@ func api(token string) http.Handler {
 	})
 }
 
-// home is a user's environment with its own home directory.
+// home is the environment of a user with a home directory of their own.
 type home struct {
 	t    *testing.T
 	vars map[string]string
@@ -80,13 +80,13 @@ func (h *home) fails(text string, args ...string) {
 	}
 }
 
-// TestContexts checks that the last cluster that was logged in to is used until another
-// one is selected, and that each has its own token and CA.
+// TestContexts checks that commands use the cluster that the user logged in to last until
+// another one is selected, and that each cluster has its own token and CA.
 func TestContexts(t *testing.T) {
 	one := httptest.NewServer(api("token-one"))
 	defer one.Close()
 	two := httptest.NewUnstartedServer(api("token-two"))
-	two.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // logs about clients that do not trust it
+	two.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // discard logs of failed handshakes
 	two.StartTLS()
 	defer two.Close()
 	h := newHome(t)
@@ -100,7 +100,7 @@ func TestContexts(t *testing.T) {
 	h.succeeds("ask")
 	h.fails("--ca FILE", "login", two.URL, "--name", "two", "--token", "token-two")
 	h.succeeds("login", two.URL, "--name", "two", "--token", "token-two", "--ca", ca)
-	if err := os.Remove(ca); err != nil { // the context has its own copy
+	if err := os.Remove(ca); err != nil { // the context contains a copy of the CA
 		t.Fatal(err)
 	}
 	h.succeeds("ask")
@@ -108,7 +108,7 @@ func TestContexts(t *testing.T) {
 	h.vars["BOURSE_API_TOKEN"] = "meant for another cluster"
 	h.succeeds("ask")
 	h.fails("does not accept this token", "ask", "--token", "wrong")
-	h.fails("does not accept this token", "ask", "--api", one.URL) // the environment's token is used, because a context's token is only for its own API
+	h.fails("does not accept this token", "ask", "--api", one.URL) // a context's token is sent only to its own API, so the environment's is used
 	delete(h.vars, "BOURSE_API_TOKEN")
 	h.fails("", "ask", "--api", one.URL)
 	h.vars["BOURSE_CONTEXT"] = "one"
@@ -136,9 +136,9 @@ func TestContexts(t *testing.T) {
 	h.fails("nothing is stored", "logout")
 }
 
-// TestContextsDoNotUseTheEnvironmentsToken checks that the environment's token and CA are only used
-// for the environment's API. A context without a token, such as that of "bourse dev",
-// must never use them, because anybody may listen at its address.
+// TestContextsDoNotUseTheEnvironmentsToken checks that the token and CA in the environment
+// are used only for the environment's API. They must never be used for a context without a
+// token, such as that of "bourse dev", because any local process may listen at its address.
 func TestContextsDoNotUseTheEnvironmentsToken(t *testing.T) {
 	var shown []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -207,7 +207,7 @@ func TestFailedLogin(t *testing.T) {
 	h.fails("invalid context name", "login", server.URL, "--token", "good", "--name", "a b")
 	h.fails("no PEM certificate", "login", server.URL, "--token", "good", "--ca", os.DevNull)
 	h.fails("try: bourse login "+server.URL, "login", strings.Replace(server.URL, "http:", "https:", 1), "--token", "good")
-	other := httptest.NewServer(http.NotFoundHandler()) // not a broker
+	other := httptest.NewServer(http.NotFoundHandler()) // a server that is not a broker
 	defer other.Close()
 	h.fails("try: the URL of a broker", "login", other.URL, "--token", "good")
 	for address, why := range map[string]string{
@@ -220,7 +220,8 @@ func TestFailedLogin(t *testing.T) {
 	}
 }
 
-// TestTokenFromInput checks tokens that are piped in, or typed without echo.
+// TestTokenFromInput checks that login accepts a token that is piped in, or typed without
+// echo.
 func TestTokenFromInput(t *testing.T) {
 	server := httptest.NewServer(api("secret"))
 	defer server.Close()
@@ -244,8 +245,8 @@ func TestTokenFromInput(t *testing.T) {
 	}
 }
 
-// TestUnsafeFile checks that a contexts file that others can read or that is malformed
-// is neither used nor overwritten.
+// TestUnsafeFile checks that a contexts file is neither used nor overwritten if it is
+// malformed or if other users can read it.
 func TestUnsafeFile(t *testing.T) {
 	server := httptest.NewServer(api("good"))
 	defer server.Close()
@@ -262,8 +263,8 @@ func TestUnsafeFile(t *testing.T) {
 	if err := os.Chmod(h.file(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// If the file is a link, its target is changed, so that no token remains there
-	// after logout.
+	// If the contexts file is a symbolic link, its target is rewritten, so that no token
+	// remains there after a logout.
 	elsewhere := filepath.Join(h.vars["HOME"], "elsewhere.toml")
 	if err := errors.Join(os.Rename(h.file(), elsewhere), os.Symlink(elsewhere, h.file())); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// remoteCommand is a command that runs on a worker.
+// remoteCommand is a command that runs on another host. The methods of io.Writer write to
+// its standard input.
 type remoteCommand interface {
 	io.Writer // the command's standard input
 	CloseWrite() error
@@ -30,9 +31,9 @@ type attachment struct {
 	open     func(context.Context, machinesapi.ExecStart) (remoteCommand, error)
 }
 
-// attach connects our standard streams to a remote command until it exits, and returns
-// its exit status as an error. If the command has a terminal, ours is in raw mode in
-// the meantime, so that Ctrl-C reaches the command.
+// attach connects our standard streams to a remote command until it exits, and returns its
+// exit status as an error. If the command has a terminal and standard input, our terminal
+// is in raw mode in the meantime, so that Ctrl-C reaches the command.
 func attach(ctx context.Context, s *cli.Shell, a attachment) error {
 	if a.terminal && !s.Out.TTY {
 		return bourse.Errorf(bourse.CodeInvalid, "--tty: standard output is not a terminal")
@@ -56,7 +57,7 @@ func attach(ctx context.Context, s *cli.Shell, a attachment) error {
 	stop := followSize(s, a.terminal, command)
 	defer stop()
 	if a.stdin {
-		go feed(s, command) // a read from a terminal cannot be canceled, so this runs until the process exits
+		go feed(s, command) // runs until the process exits, because reading from a terminal cannot be canceled
 	}
 	exit, err := command.Copy(s.Out, s.Err)
 	if err != nil {
@@ -65,11 +66,11 @@ func attach(ctx context.Context, s *cli.Shell, a attachment) error {
 	return exitStatus(&exit)
 }
 
-// feed passes standard input to the command until it ends.
+// feed copies our standard input to the command until the end of the input.
 func feed(s *cli.Shell, command remoteCommand) {
 	_, err := io.Copy(command, s.In)
 	if err == nil || !errors.Is(err, io.ErrClosedPipe) {
-		_ = command.CloseWrite() // fails if the command has exited, which Copy reports
+		_ = command.CloseWrite() // fails if the command has exited, which Copy reports as well
 	}
 }
 
@@ -81,7 +82,8 @@ func terminalSize(s *cli.Shell) machinesapi.TerminalSize {
 	return machinesapi.TerminalSize{Rows: uint16(min(height, 1<<16-1)), Cols: uint16(min(width, 1<<16-1))}
 }
 
-// followSize sends each new size of our terminal to the command until stop is called.
+// followSize sends the size of our terminal to the command each time it changes, until stop
+// is called.
 func followSize(s *cli.Shell, terminal bool, command remoteCommand) (stop func()) {
 	if !terminal {
 		return func() {}

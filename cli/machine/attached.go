@@ -12,10 +12,10 @@ import (
 // restarted.
 var ended = []string{string(bourse.StateStopped), string(bourse.StateFailed), string(bourse.StateDestroyed)}
 
-// attached prints the output of a machine that was just placed until its program ends
-// for good, and returns the program's exit status as an error. If remove is set, it
-// then destroys the machine itself: the worker would destroy it together with its last
-// log lines.
+// attached prints the output of a new machine until its program ends for good, and returns
+// the program's exit status as an error. If remove is set, attached then destroys the
+// machine. The worker must not do so itself, because it would also remove the last log
+// lines before they have been read.
 func attached(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, remove bool) error {
 	err := watchOutput(ctx, s, app, id)
 	if err == nil {
@@ -39,11 +39,11 @@ func attached(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	return err
 }
 
-// watchOutput prints the output of a machine's program until it has ended for good.
+// watchOutput prints the output of a machine's program until the program ends for good.
 func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
 	l := &logs{shell: s, app: app, follow: true, print: logPrinter(s, false)}
 	give := func(x machinesapi.LogLine) error {
-		l.want.After = x.Position // written only by the follower, which has returned before this is read
+		l.want.After = x.Position // no race: it is read only after followOne, which calls give, has returned
 		return l.print(logLine{LogLine: x})
 	}
 	following, stop := context.WithCancel(ctx)
@@ -58,10 +58,10 @@ func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.Machin
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	return s.Client().Logs(ctx, bourse.AppName(app), id, l.want, give) // lines written since the follower stopped
+	return s.Client().Logs(ctx, bourse.AppName(app), id, l.want, give) // print lines that were written after the follower stopped
 }
 
-// waitForEnd waits until a machine's program has ended for good.
+// waitForEnd waits until a machine's program ends for good or ctx is done.
 func waitForEnd(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
 	var backoff cli.Backoff
 	for {

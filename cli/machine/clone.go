@@ -40,7 +40,7 @@ with another volume or with "none".`,
 				req.Config.Image = from.ImageRef.String()
 			}
 			for _, key := range []string{deploy.KeyReplaces, deploy.KeyCopies, deploy.KeyPaused, deploy.KeyCanary} {
-				delete(req.Config.Metadata, key) // plans would take the clone for the original's replacement
+				delete(req.Config.Metadata, key) // otherwise plans would take the clone for a replacement
 			}
 			if err := cloneMounts(c, s, app, volume, &from, &req); err != nil {
 				return err
@@ -74,7 +74,7 @@ with another volume or with "none".`,
 	return c
 }
 
-// cloneMounts sets the volume that the clone mounts, if any.
+// cloneMounts sets the volume that the clone mounts, if there is one.
 func cloneMounts(c *cobra.Command, s *cli.Shell, app, volume string, from *machinesapi.Machine, req *machinesapi.CreateMachine) error {
 	switch {
 	case volume == "none":

@@ -13,8 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestCloneOfAReplacement clones a machine that an unfinished plan has made to replace
-// another one. The clone replaces nothing: a plan would destroy it, or the original's volume.
+// TestCloneOfAReplacement checks that the clone of a machine that an unfinished plan
+// created as a replacement is not marked as a replacement itself. Otherwise a plan would
+// destroy the clone, or the original's volume.
 func TestCloneOfAReplacement(t *testing.T) {
 	t.Parallel()
 	from := machinesapi.Machine{Summary: machinesapi.Summary{ID: "148e21ea1d5389", Name: "web-1", Region: "gru", State: bourse.StateStarted}}

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// reservationFlags are the flags of "reservation create". They are the flags of
-// "machine run" that affect placement.
+// reservationFlags are the flags of "reservation create", which are those of "machine run"
+// that affect placement.
 type reservationFlags struct {
 	app, region, id string
 	size            place.Size
@@ -74,7 +74,7 @@ func reserve(ctx context.Context, s *cli.Shell, f *reservationFlags, args []stri
 	case bourse.CodeCanceled:
 		return cli.Interrupted("interrupted; any held capacity is released after " + f.ttl.String() + "; bourse reservation create --id " + string(req.ID) + " shows the reservation")
 	case bourse.CodeTimeout:
-		if _, replied := errors.AsType[*machinesapi.ReplyError](err); replied { // the deadline passed, and nothing is held
+		if _, replied := errors.AsType[*machinesapi.ReplyError](err); replied { // the deadline has passed, so nothing is held
 			return cli.Hint(err, "a longer --deadline")
 		}
 		return cli.Hint(err, "the same command with --id "+string(req.ID)+", which shows the reservation")
@@ -111,10 +111,10 @@ func (f *reservationFlags) request(args []string) (machinesapi.CreateReservation
 		Orders: []machinesapi.ReserveOrder{{App: bourse.AppName(f.app), Region: f.region, Config: config, Count: &f.count}},
 	}
 	if f.id == "" {
-		req.ID = bourse.NewReservationKey() // chosen by the client, so that the request can be repeated if its reply is lost
+		req.ID = bourse.NewReservationKey() // chosen here, so that the request can be repeated if its reply is lost
 	} else if err := req.ID.Validate(); err != nil {
 		return req, cli.FlagError("--id", err)
 	}
-	normal := *config // a copy, only to validate it: the broker normalizes the request itself
+	normal := *config // validate a copy, because the broker normalizes the request itself
 	return req, normal.NormalizeHeld()
 }

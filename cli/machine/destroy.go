@@ -50,8 +50,8 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// checkDestroyable returns an error for a machine that its worker would refuse to destroy, so
-// that the user is not asked for confirmation in vain.
+// checkDestroyable returns a function that fails if a worker would refuse to destroy the
+// machine. It is called before the user is asked for confirmation.
 func checkDestroyable(ctx context.Context, s *cli.Shell, app string, yes bool) func(bourse.MachineID) error {
 	return func(id bourse.MachineID) error {
 		m, err := s.Client().Machine(ctx, bourse.AppName(app), id)
@@ -67,8 +67,7 @@ func checkDestroyable(ctx context.Context, s *cli.Shell, app string, yes bool) f
 	}
 }
 
-// stillRunning returns the error for a machine that must first be stopped, or destroyed
-// with --force.
+// stillRunning adds the hint to use --force to the error for a machine that is running.
 func stillRunning(app string, id bourse.MachineID, yes bool, err error) error {
 	return cli.Hint(withMachine(id, err), "bourse machine destroy"+appFlag(bourse.AppName(app))+" "+string(id)+" --force"+cli.YesFlag(yes))
 }

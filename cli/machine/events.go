@@ -53,7 +53,7 @@ type events struct {
 	app    string
 	limit  int
 	follow bool
-	newest map[bourse.MachineID]bourse.EventID // the newest event already shown
+	newest map[bourse.MachineID]bourse.EventID // id of the newest event that was printed
 }
 
 // machineEvent is an event together with its machine.
@@ -116,9 +116,9 @@ func (e *events) all(ctx context.Context, words []string) error {
 // eventReaders is the maximum number of machines that are queried at the same time.
 const eventReaders = 8
 
-// news returns the events since the last call, sorted by time, and the workers that did
-// not answer. If all is set, it queries every machine, otherwise only machines with a
-// new event.
+// news returns events that were not returned before, sorted by time, and the workers that
+// did not answer. If only is not empty, it returns only events of these machines. If all is
+// set, it queries every machine; otherwise it queries only machines that have a new event.
 func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (out []machineEvent, silent []bourse.WorkerID, err error) {
 	client, app := e.shell.Client(), bourse.AppName(e.app)
 	machines, silent, err := client.Machines(ctx, app, machinesapi.ListMachines{Deleted: true})
@@ -136,7 +136,7 @@ func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (o
 		group.Go(func() (err error) {
 			lists[i], err = client.Events(ctx, app, machines[i].ID, e.limit)
 			if bourse.CodeOf(err) == bourse.CodeNotFound || cli.Temporary(err) {
-				return nil // the machine is gone, or its worker does not answer; the next call catches up
+				return nil // the machine is gone, or a later call returns its events
 			}
 			return err
 		})
@@ -162,8 +162,8 @@ func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (o
 	return out, silent, nil
 }
 
-// print prints events as they arrive. Its columns have fixed widths, because later rows
-// are unknown.
+// print prints events as they arrive. Columns have fixed widths, because later events are
+// unknown.
 func (e *events) print(list []machineEvent) error {
 	for i := range list {
 		if e.shell.JSON {

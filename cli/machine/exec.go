@@ -60,7 +60,7 @@ of the same size as yours.`,
 	return c
 }
 
-// patience returns the value of --timeout, or 0 if it was not given.
+// patience returns the value of --timeout, or 0 if the flag is not set.
 func (f *execFlags) patience() (time.Duration, error) {
 	if f.timeout == "" {
 		return 0, nil
@@ -103,7 +103,7 @@ const (
 	defaultExec = time.Minute
 )
 
-// execForJSON runs a command and prints the API's reply as JSON.
+// execForJSON runs a command without streaming and prints the API's reply as JSON.
 func execForJSON(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.MachineID, command []string) error {
 	patience, err := f.patience()
 	if err == nil && patience > maxExec {
@@ -133,14 +133,14 @@ func execForJSON(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.Mach
 	return exitStatus(&exit)
 }
 
-// Shells' exit statuses for a command that could not be run.
+// Exit statuses with which shells report a command that could not be run.
 const (
 	notExecutable = 126
 	noProgram     = 127
 )
 
-// withShellStatus adds the exit status that shells use for a command that could not be run. The
-// reason is only known from the text of the worker's driver.
+// withShellStatus sets the exit status that a shell would use if the command could not be
+// run. The reason is known only from the message of the worker's driver.
 func withShellStatus(err error) error {
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		return err
@@ -159,7 +159,7 @@ func withShellStatus(err error) error {
 	return err
 }
 
-// stdin reads standard input unless it is a terminal.
+// stdin returns the contents of standard input, or "" if it is a terminal.
 func stdin(ctx context.Context, s *cli.Shell) (string, error) {
 	if s.In.TTY {
 		return "", nil

@@ -69,7 +69,7 @@ region. The copy is verified, and resumes after an interruption.`,
 	return c
 }
 
-// await waits until a volume's copy is complete.
+// await waits until all of a volume's data has been copied.
 func await(ctx context.Context, s *cli.Shell, app string, v *machinesapi.Volume) (machinesapi.Volume, error) {
 	defer cli.Spin(s.Err, "copying to volume "+string(v.ID))()
 	ctx, cancel := context.WithTimeout(ctx, forkWait)

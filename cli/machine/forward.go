@@ -53,7 +53,7 @@ func parseForward(word string) (here, there int, ok bool) {
 	if !two {
 		second = first
 	}
-	if first == "0" && two { // any free port
+	if first == "0" && two { // 0 means any free port
 		there, ok = cli.ParsePort(second)
 		return 0, there, ok
 	}
@@ -99,11 +99,11 @@ func carry(ctx context.Context, s *cli.Shell, conn net.Conn, app string, id bour
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		if _, err := io.Copy(tunnel, conn); err == nil {
-			_ = tunnel.CloseWrite() // fails if the machine is gone
+			_ = tunnel.CloseWrite() // fails only if the machine is gone
 		}
 	})
 	_, err = io.Copy(conn, tunnel)
-	_ = conn.Close() // also ends the other direction, because the machine no longer reads
+	_ = conn.Close() // the machine no longer reads, so the other direction ends, too
 	sending.Wait()
 	return err
 }

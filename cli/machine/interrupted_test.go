@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/cli/clitest"
 )
 
-// TestInterrupted checks that a user who presses Ctrl-C is told the outcome of the
-// order and nothing else, and that the exit status is 130.
+// TestInterrupted checks that after Ctrl-C the command prints only the order's outcome and
+// exits with status 130.
 func TestInterrupted(t *testing.T) {
 	const order = "01JD3V7K7Y5C5ZQ7W1R2M3N4P5"
 	decided := func(outcome bourse.Outcome, machine bourse.MachineID) http.Handler {

@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// startedFor is how long a machine must stay started for a wait to succeed. A program
-// that cannot run usually exits at once.
+// startedFor is how long a machine must stay started after a wait for it. A program that
+// cannot run usually exits at once.
 const startedFor = time.Second
 
-// confirmStarted returns the state, a moment later, of a machine that was found started. It
-// fails if the machine has been restarted since before, or is no longer in one of the
-// states.
+// confirmStarted waits for startedFor and returns the machine's state. before is the
+// machine when it was found started. confirmStarted fails if the program has exited since
+// then, unless the machine is in one of the wanted states and will not be restarted.
 func confirmStarted(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
 	timer := time.NewTimer(startedFor)
 	defer timer.Stop()
@@ -43,9 +43,9 @@ func confirmStarted(ctx context.Context, s *cli.Shell, before *machinesapi.Machi
 	return "", cli.Hint(err, "bourse machine logs"+appFlag(before.App)+" "+string(m.ID))
 }
 
-// lastExit returns a machine's latest exit event, or nil if it has none.
+// lastExit returns a machine's latest exit event, or nil if there is none.
 func lastExit(m *machinesapi.Machine) *machinesapi.Event {
-	i := slices.IndexFunc(m.Events, func(e machinesapi.Event) bool { // newest first
+	i := slices.IndexFunc(m.Events, func(e machinesapi.Event) bool { // events are sorted from newest to oldest
 		return e.Type == bourse.EventExit && e.Request != nil && e.Request.ExitEvent != nil
 	})
 	if i < 0 {

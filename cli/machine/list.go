@@ -121,8 +121,8 @@ func printMachines(s *cli.Shell, list []machinesapi.Machine, app string, quiet b
 	return cli.PrintList(s, list, none, machineTable(s, list, app == ""), func(m *machinesapi.Machine) []string { return machineRow(s, m) })
 }
 
-// machineTable returns the table for a list of machines. On a narrow terminal, it shows
-// only the most important columns.
+// machineTable returns a table for a list of machines. If apps is set, it has a column for
+// the app. On a narrow terminal, only the most important columns are shown.
 func machineTable(s *cli.Shell, list []machinesapi.Machine, apps bool) *cli.Table {
 	t := cli.NewTable("ID", "NAME", "APP", "STATE", "REGION", "WORKER", "IMAGE", "SIZE", "PORT", "RESTARTS", "EXIT", "AGE", "HOST", "NEXT START").
 		Numbers(8, 9, 10, 11).Narrow(3, 6, 2, 1).Drop(10, 13, 7, 8, 6, 5, 9, 11, 4).Paint(3, stateTone)
@@ -130,7 +130,7 @@ func machineTable(s *cli.Shell, list []machinesapi.Machine, apps bool) *cli.Tabl
 		t.Hide(2)
 	}
 	if !slices.ContainsFunc(list, func(m machinesapi.Machine) bool { return hostDoubt(s, &m) != "" }) {
-		t.Hide(12) // a column that is "ok" in every row is useless
+		t.Hide(12) // omit the column if it would be "ok" in every row
 	}
 	if !slices.ContainsFunc(list, func(m machinesapi.Machine) bool { _, ok := nextStart(s, &m); return ok }) {
 		t.Hide(13)
@@ -153,8 +153,8 @@ func machineRow(s *cli.Shell, m *machinesapi.Machine) []string {
 	}
 }
 
-// hostDoubt explains why a machine's data may be outdated: its host does not answer. It
-// returns "" if the host answers.
+// hostDoubt describes the state of a machine's host if it does not answer, because the
+// machine's data may then be outdated. It returns "" if the host answers.
 func hostDoubt(s *cli.Shell, m *machinesapi.Machine) string {
 	if m.HostStatus == "" || m.HostStatus == machinesapi.HostOK {
 		return ""

@@ -53,8 +53,8 @@ func (f *listFlags) listOrg(ctx context.Context, s *cli.Shell, c *cobra.Command)
 	})
 }
 
-// orgMachines fetches all pages. A machine that changed in the meantime appears again
-// on a later page, so the last occurrence counts.
+// orgMachines fetches all pages of the list. A machine that changes in the meantime appears
+// again on a later page, so the last occurrence is used.
 func orgMachines(ctx context.Context, s *cli.Shell, org string, want machinesapi.ListOrgMachines) ([]machinesapi.OrgMachine, []bourse.WorkerID, error) {
 	latest := map[bourse.MachineID]machinesapi.OrgMachine{}
 	var silent []bourse.WorkerID

@@ -84,17 +84,17 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// logLine is a line of output, with its machine if several machines are shown.
+// logLine is a line of output. It includes the machine if several machines are shown.
 type logLine struct {
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	Name    string           `json:"name,omitempty"`
 	machinesapi.LogLine
-	label  string // printed before the line
+	label  string // text printed before the line
 	colour int    // the label's terminal color number; 0 if none
 }
 
-// logPrinter returns a function that prints lines. Lines are printed unchanged, except
-// that control sequences other than colors are escaped on a terminal.
+// logPrinter returns a function that prints lines. On a terminal, it escapes control
+// sequences other than colors.
 func logPrinter(s *cli.Shell, times bool) func(logLine) error {
 	if s.JSON {
 		e := json.NewEncoder(s.Out)

@@ -16,7 +16,7 @@ import (
 
 const (
 	maxLogs             = 100             // maximum number of machines whose output is shown at the same time
-	maxLabel            = 24              // maximum length of a name before a line, in characters
+	maxLabel            = 24              // maximum length of the machine's name before a line, in characters
 	newMachinesInterval = 2 * time.Second // interval between checks for new machines
 )
 
@@ -24,12 +24,13 @@ const (
 type source struct {
 	machinesapi.Summary
 	want machinesapi.LogQuery
-	next chan machinesapi.LogLine // its lines up to now
-	err  error                    // why the lines ended; set before next is closed
+	next chan machinesapi.LogLine // lines that exist when the command starts
+	err  error                    // reason for the end of the lines; set before next is closed
 }
 
-// all shows the output of the named machines, or of all machines of the app. Existing
-// lines are merged by time; with -f, new lines follow as they arrive.
+// all shows the output of the named machines, or of all machines of the app if there are no
+// names. Existing lines are merged by time. With -f, it then prints new lines as they
+// arrive.
 func (l *logs) all(ctx context.Context, words []string) error {
 	list, err := l.named(ctx, words)
 	if err != nil {
@@ -52,7 +53,7 @@ func (l *logs) all(ctx context.Context, words []string) error {
 	return l.live(ctx, list, width, len(words) == 0)
 }
 
-// named returns the named machines, or all machines of the app.
+// named returns the named machines, or all machines of the app if there are no names.
 func (l *logs) named(ctx context.Context, words []string) ([]*source, error) {
 	list, err := listMachines(ctx, l.shell, l.app)
 	if err != nil {
@@ -92,7 +93,7 @@ func (l *logs) past(ctx context.Context, list []*source, width int) error {
 		reading.Go(func() { l.read(ctx, x) })
 		heads[i] = x.head()
 	}
-	var last []logLine // with --tail, which counts the lines of all machines together
+	var last []logLine // used with --tail, which limits the lines of all machines together
 	for {
 		first := -1
 		for i, h := range heads {
@@ -157,10 +158,10 @@ func (x *source) line(l machinesapi.LogLine, width int) logLine {
 // labelColors are the terminal colors of machine names. Red is reserved for failures.
 var labelColors = []int{32, 33, 34, 35, 36, 92, 93, 94, 95, 96}
 
-// colorOf chooses a machine's color by its id, so that the color never changes.
+// colorOf derives a machine's color from its id, so that the color is the same each time.
 func colorOf(id bourse.MachineID) int {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id)) // never fails
+	_, _ = h.Write([]byte(id)) // Write never fails
 	return labelColors[h.Sum32()%uint32(len(labelColors))]
 }
 
@@ -172,7 +173,7 @@ func (l *logs) live(ctx context.Context, list []*source, width int, more bool) e
 	known := map[bourse.MachineID]bool{}
 	follow := func(x *source) {
 		known[x.ID] = true
-		x.want.Tail = 0 // existing lines were already printed
+		x.want.Tail = 0 // all existing lines were already printed
 		following.Go(func() {
 			err := l.followOne(ctx, x.ID, x.want, func(line machinesapi.LogLine) error {
 				l.mu.Lock()
@@ -199,7 +200,8 @@ func (l *logs) live(ctx context.Context, list []*source, width int, more bool) e
 	return context.Cause(ctx)
 }
 
-// pollMachines regularly calls see with every machine of the app until ctx is done.
+// pollMachines lists the app's machines at regular intervals and calls see with each of
+// them, until ctx is done.
 func (l *logs) pollMachines(ctx context.Context, see func(machinesapi.Summary)) {
 	tick := time.NewTicker(newMachinesInterval)
 	defer tick.Stop()

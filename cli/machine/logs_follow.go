@@ -13,7 +13,7 @@ import (
 type logs struct {
 	shell  *cli.Shell
 	app    string
-	want   machinesapi.LogQuery // for each machine
+	want   machinesapi.LogQuery // query for each machine's lines
 	follow bool
 
 	mu    sync.Mutex // held while a line is printed
@@ -27,17 +27,17 @@ func (l *logs) one(ctx context.Context, id bourse.MachineID) error {
 		return l.shell.Client().Logs(ctx, bourse.AppName(l.app), id, l.want, give)
 	}
 	if _, err := l.shell.Client().Machine(ctx, bourse.AppName(l.app), id); err != nil {
-		return err // no retries if the first request fails
+		return err // do not retry if the first request fails
 	}
 	return l.followOne(ctx, id, l.want, give)
 }
 
-// followOne passes each line of an existing machine to give exactly once, reconnecting
-// as needed, until ctx is done or the machine is destroyed.
+// followOne passes each line of an existing machine to give exactly once. If the connection
+// breaks, it reconnects. It returns once ctx is done or the machine is destroyed.
 func (l *logs) followOne(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, give func(machinesapi.LogLine) error) error {
 	var backoff cli.Backoff
-	var failed error // returned by give
-	lost := false    // the connection is lost, and the user has been told
+	var failed error // error that give returned
+	lost := false    // the connection is lost, and the user has been notified
 	for want.Follow = true; ; {
 		err := l.shell.Client().Logs(ctx, bourse.AppName(l.app), id, want, func(x machinesapi.LogLine) error {
 			want.After, lost, backoff = x.Position, false, cli.Backoff{}
@@ -46,7 +46,7 @@ func (l *logs) followOne(ctx context.Context, id bourse.MachineID, want machines
 		})
 		switch {
 		case ctx.Err() != nil:
-			return context.Cause(ctx) // the normal end of -f
+			return context.Cause(ctx) // with -f, this is the normal end
 		case failed != nil:
 			return failed
 		case err == nil && l.destroyed(ctx, id), bourse.CodeOf(err) == bourse.CodeNotFound:
@@ -63,8 +63,8 @@ func (l *logs) followOne(ctx context.Context, id bourse.MachineID, want machines
 	}
 }
 
-// destroyed reports whether a stream ended because its machine was destroyed. A stream
-// also ends when its broker stops.
+// destroyed reports whether a stream ended because the machine was destroyed, rather than
+// because a broker stopped.
 func (l *logs) destroyed(ctx context.Context, id bourse.MachineID) bool {
 	m, err := l.shell.Client().Machine(ctx, bourse.AppName(l.app), id)
 	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && (m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying)

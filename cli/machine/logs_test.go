@@ -14,7 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// said writes log lines. Each line begins with its time, in seconds after noon.
+// said writes the log lines after a position as the API's reply. Each line begins with its
+// time in seconds after noon.
 func said(w http.ResponseWriter, after string, lines ...string) {
 	e := json.NewEncoder(w)
 	for i, text := range lines {
@@ -28,9 +29,9 @@ func said(w http.ResponseWriter, after string, lines ...string) {
 	}
 }
 
-// TestLogsFollowARestart checks that following a log continues after the last line when
-// the worker or broker was down. The end of a stream does not mean that the machine is
-// gone.
+// TestLogsFollowARestart checks that following a log continues after the last line once a
+// worker or broker is back. The end of a stream must not be mistaken for the end of the
+// machine.
 func TestLogsFollowARestart(t *testing.T) {
 	m := machineFixture()
 	var calls atomic.Int32
@@ -50,9 +51,9 @@ func TestLogsFollowARestart(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(machinesapi.LogLine{Error: &machinesapi.ErrorBody{Error: "no answer from worker gru-1", Code: bourse.CodeUnavailable}})
 		case 2:
 			clitest.Failure(bourse.CodeUnavailable, "no answer from worker gru-1").ServeHTTP(w, r)
-		case 3: // ends like the stream of a broker that is stopped
+		case 3: // the stream ends as it does when a broker stops
 			said(w, after, "1 a", "2 b", "3 c")
-		case 4: // ends in the middle of a line
+		case 4: // the stream breaks in the middle of a line
 			said(w, after, "1 a", "2 b", "3 c", "4 d")
 			_, _ = w.Write([]byte("{\"text\": \"to"))
 		default:
@@ -68,7 +69,8 @@ func TestLogsFollowARestart(t *testing.T) {
 	}
 }
 
-// TestLogsDoNotRetryTheFirstRequest checks that the first request is not retried.
+// TestLogsDoNotRetryTheFirstRequest checks that following a log fails at once if the first
+// request fails.
 func TestLogsDoNotRetryTheFirstRequest(t *testing.T) {
 	for code, want := range map[bourse.Code]int{bourse.CodeNotFound: 3, bourse.CodeUnavailable: 7, bourse.CodeForbidden: 4} {
 		if got := line.Against(t, clitest.Failure(code, "no"), "machine", "logs", "-f", "148e21ea1d5389"); got.Code != want {
@@ -103,8 +105,8 @@ func severalLogs(followed *atomic.Int32) http.Handler {
 	return mux
 }
 
-// TestLogsOfSeveralMachines checks that the lines of several machines are sorted by time and
-// labeled with the machine's name, and that each new line is printed once.
+// TestLogsOfSeveralMachines checks that the lines of several machines are sorted by time
+// and labeled with the machine's name. Each new line must be printed once.
 func TestLogsOfSeveralMachines(t *testing.T) {
 	t.Setenv("TZ", "UTC")
 	var followed atomic.Int32
@@ -125,14 +127,14 @@ func TestLogsOfSeveralMachines(t *testing.T) {
 	}
 }
 
-// TestLogColors checks that each machine's name has its own color, and that colors in
-// a program's output are preserved.
+// TestLogColors checks that each machine's name has its own color and that colors in a
+// program's output are preserved.
 func TestLogColors(t *testing.T) {
 	var followed atomic.Int32
 	line.Painted(t, "logs_painted", severalLogs(&followed), "machine", "logs", "-T")
 }
 
-// TestEventsOfAllMachines checks the list of events of all of an app's machines.
+// TestEventsOfAllMachines checks the list of the events of all machines of an app.
 func TestEventsOfAllMachines(t *testing.T) {
 	a, b := machineFixture(), machineFixture()
 	b.ID, b.Name = "148e21aabbccdd", "a-name-of-thirty-characters-12"

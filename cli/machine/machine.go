@@ -1,6 +1,6 @@
-// Package machine implements the commands of machines and of what is placed with them:
-// "bourse machine", "logs", "events", "order", "quote", "reservation", "spare", "task"
-// and "volume". There is one file for each verb.
+// Package machine implements the commands for machines and related objects: "bourse
+// machine", "logs", "events", "order", "quote", "reservation", "spare", "task" and
+// "volume". There is one file for each verb.
 package machine
 
 import (

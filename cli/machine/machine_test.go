@@ -52,7 +52,7 @@ func TestMachineStatus(t *testing.T) {
 	clitest.Golden(t, "machine_status", got.Out)
 }
 
-// lives returns machines in each situation that a list distinguishes.
+// lives returns a machine for each condition that a list shows differently.
 func lives() []machinesapi.Machine {
 	at := clitest.Now.Add(-time.Minute)
 	var out []machinesapi.Machine
@@ -140,8 +140,8 @@ func TestMachineList(t *testing.T) {
 	}
 }
 
-// TestHostStatus checks that data about a machine whose host does not answer is marked
-// as such, with the time of the last contact.
+// TestHostStatus checks that data about a machine whose host does not answer is marked with
+// the time of the last contact.
 func TestHostStatus(t *testing.T) {
 	list := []machinesapi.Machine{machineFixture(), machineFixture(), machineFixture()}
 	list[1].HostStatus, list[1].HostHeard = machinesapi.HostUnreachable, clitest.Now.Add(-12*time.Second).Format(time.RFC3339)
@@ -185,8 +185,8 @@ func TestMachineStats(t *testing.T) {
 	clitest.Golden(t, "machine_stats", got.Out)
 }
 
-// TestRunMountsAnUnusedVolume checks that a volume's name stands for the first unused
-// volume with that name.
+// TestRunMountsAnUnusedVolume checks that "machine run" mounts the first unused volume if
+// several volumes have the given name.
 func TestRunMountsAnUnusedVolume(t *testing.T) {
 	volume := func(id bourse.VolumeID, state bourse.VolumeState, machine bourse.MachineID) machinesapi.Volume {
 		return machinesapi.FromVolume(&bourse.Volume{ID: id, App: "shop", State: state, Machine: machine, Spec: bourse.VolumeOrder{Name: "data"}})
@@ -215,8 +215,8 @@ func TestVolumeFlag(t *testing.T) {
 	}
 }
 
-// TestDestroyChecksBeforeConfirming checks that the user is only asked to confirm what can
-// be done.
+// TestDestroyChecksBeforeConfirming checks that the command asks for confirmation only if
+// the machine can be destroyed.
 func TestDestroyChecksBeforeConfirming(t *testing.T) {
 	for state, want := range map[bourse.State]struct {
 		code int

@@ -54,7 +54,7 @@ be moved to another worker later.`,
 				}
 				return plans.Print(s, plan, plans.Fits(c.Context(), s.Client(), plan))
 			}
-			if to != "" { // check before anything is changed
+			if to != "" { // check the target before changing anything
 				if err := fitsOn(plans.Fits(c.Context(), s.Client(), plan), options.To); err != nil {
 					return err
 				}
@@ -78,11 +78,11 @@ be moved to another worker later.`,
 	return c
 }
 
-// toWorker checks the target worker, and sets options.Region to the worker's region.
+// toWorker checks the target worker and sets options.Region to its region.
 func toWorker(ctx context.Context, s *cli.Shell, options *deploy.MoveOptions) error {
 	w, err := s.Client().Worker(ctx, options.To)
 	switch {
-	case bourse.CodeOf(err) == bourse.CodeForbidden: // app tokens cannot list workers; the quote will show whether the worker accepts the machine
+	case bourse.CodeOf(err) == bourse.CodeForbidden: // app tokens cannot read workers; rely on the quote
 		return nil
 	case bourse.CodeOf(err) == bourse.CodeNotFound:
 		return cli.Hint(err, "bourse worker list")
@@ -97,7 +97,8 @@ func toWorker(ctx context.Context, s *cli.Shell, options *deploy.MoveOptions) er
 	return nil
 }
 
-// fitsOn returns nil if the worker would accept the machine, and its refusal otherwise.
+// fitsOn returns nil if the worker would accept the machine; otherwise it returns the
+// worker's refusal.
 func fitsOn(fits []plans.Fit, worker bourse.WorkerID) error {
 	short := plans.Short(fits)
 	if short == nil {
@@ -112,8 +113,8 @@ func fitsOn(fits []plans.Fit, worker bourse.WorkerID) error {
 	return plans.ShortError(fits)
 }
 
-// planMove plans the move of one machine. Errors: failed_precondition if the machine
-// cannot be moved, or might be placed on its current worker again.
+// planMove plans the move of one machine. Errors: failed_precondition if the machine cannot
+// be moved, or might be placed on its current worker again.
 func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, options deploy.MoveOptions) (*deploy.Plan, error) {
 	if options.To != "" {
 		if err := toWorker(ctx, s, &options); err != nil {
@@ -146,7 +147,7 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	}
 	w, err := s.Client().Worker(ctx, list[i].Worker)
 	switch {
-	case bourse.CodeOf(err) == bourse.CodeForbidden: // a token that cannot see workers cannot check for a cordon
+	case bourse.CodeOf(err) == bourse.CodeForbidden: // without access to workers, the cordon cannot be checked
 		return &moves.Plan, nil
 	case err != nil:
 		return nil, err

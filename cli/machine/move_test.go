@@ -10,8 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestMoveToWorkerWithAppToken checks that a token that is limited to an app can move its
-// machines to a named worker in their region, although it cannot list workers.
+// TestMoveToWorkerWithAppToken checks that a token for a single app permits moving the
+// app's machines to a named worker in their region, although it does not permit listing
+// workers.
 func TestMoveToWorkerWithAppToken(t *testing.T) {
 	const id = "148e21ea1d5389"
 	m := machinesapi.FromMachine(&bourse.Machine{ID: id, App: "shop", Region: "gru", Worker: "gru-1", State: bourse.StateStarted, Config: bourse.Config{Image: "host"}})

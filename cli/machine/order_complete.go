@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// completeOrder completes the first argument from the broker's recent orders.
+// completeOrder completes a command's first argument from the broker's recent orders.
 func completeOrder(s *cli.Shell) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, err := s.Client().Orders(ctx)

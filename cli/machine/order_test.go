@@ -17,7 +17,7 @@ func TestOrderShow(t *testing.T) {
 	if got.Code != 0 || got.Err != "" {
 		t.Fatalf("exit status %d, stderr %q", got.Code, got.Err)
 	}
-	clitest.Golden(t, "order_show_wide", got.Out) // nothing is cut in a pipe
+	clitest.Golden(t, "order_show_wide", got.Out) // without a terminal, nothing is shortened
 	screen, narrow := clitest.Buffer("")
 	screen.Width = 80
 	if err := place.PrintDecision(screen, &d); err != nil {

@@ -73,7 +73,8 @@ exits with status 6.`,
 	return c
 }
 
-// volumeBytes parses a volume's size. A number alone is in GiB. "" means 0.
+// volumeBytes parses the size of a volume and returns it in bytes. A number without a unit
+// is in GiB. "" means 0.
 func volumeBytes(text string) (uint64, error) {
 	if text == "" {
 		return 0, nil
@@ -85,8 +86,8 @@ func volumeBytes(text string) (uint64, error) {
 	return uint64(size) << 20, err
 }
 
-// enough returns an error if there is room for fewer machines than wanted. A want of 0
-// means 1.
+// enough returns an error if there is room for fewer machines than wanted. If want is 0,
+// one machine is wanted.
 func enough(list []machinesapi.RegionPlacement, want int64) error {
 	var n int64
 	for i := range list {

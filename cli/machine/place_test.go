@@ -63,8 +63,8 @@ func text(t *testing.T, v any) string {
 	return string(b)
 }
 
-// TestMachineListOfAnOrganization checks that all pages are fetched, and that a machine that
-// changes in the meantime is listed once.
+// TestMachineListOfAnOrganization checks that all pages are fetched, and that a machine
+// that changes between two pages is listed once.
 func TestMachineListOfAnOrganization(t *testing.T) {
 	t.Parallel()
 	one := machinesapi.OrgMachine{

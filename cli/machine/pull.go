@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// pullInterval is the polling interval for an order's pull.
+// pullInterval is the interval at which the progress of an order's image pull is polled.
 const pullInterval = 300 * time.Millisecond
 
-// followPull shows the progress of placing an order and of the image pull that it waits
-// for, until end is called. filled reports whether the order was filled. Errors while
-// asking for the progress are ignored.
+// followPull shows the progress of an order, and of an image pull that the order waits for,
+// until end is called. The argument of end reports whether the order was filled. Errors of
+// requests for the progress are ignored.
 func followPull(ctx context.Context, s *cli.Shell, app bourse.AppName, image string, order bourse.OrderID) (end func(filled bool)) {
 	spin := cli.Spin(s.Err, "placing order "+string(order))
 	if s.JSON || bourse.KindOfImage(image) != bourse.RegistryImage {
@@ -34,17 +34,17 @@ func followPull(ctx context.Context, s *cli.Shell, app bourse.AppName, image str
 	}
 }
 
-// pullProgress shows an order's pulls, one worker at a time.
+// pullProgress shows an order's image pulls, one worker at a time.
 type pullProgress struct {
 	*cli.Shell
 	image string
 	bars  cli.Bars
-	first func() // stops the spinner before a pull is shown
+	first func() // stops the spinner before the first pull is shown
 	last  machinesapi.PullLine
-	began time.Time // when the last pull began
+	began time.Time // when the worker's pull was first seen
 }
 
-// follow shows the pulls of an order until ctx is done.
+// follow polls and shows the pulls of an order until ctx is done.
 func (p *pullProgress) follow(ctx context.Context, app bourse.AppName, order bourse.OrderID) {
 	tick := time.NewTicker(pullInterval)
 	defer tick.Stop()
@@ -79,7 +79,7 @@ func (p *pullProgress) show(line machinesapi.PullLine) {
 	}
 }
 
-// end shows the outcome of the last pull, if there was one.
+// end shows the outcome of the last pull, if a pull was shown.
 func (p *pullProgress) end(filled bool) {
 	if p.last.Worker == "" {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestRunShowsThePull checks that "machine run" shows the pull for which the order
-// waits. Without a terminal it prints a line at the start and at the end. It prints
-// nothing if the token does not permit it.
+// TestRunShowsThePull checks that "machine run" shows the image pull that the order waits
+// for. Without a terminal, it prints a line at the start and at the end. It prints nothing
+// if the token does not permit reading the progress.
 func TestRunShowsThePull(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -27,7 +27,7 @@ func TestRunShowsThePull(t *testing.T) {
 			seen, asked := make(chan struct{}), atomic.Int64{}
 			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if strings.HasSuffix(r.URL.Path, "/pull") {
-					if n := asked.Add(1); n == c.asks { // the client has received the previous answer
+					if n := asked.Add(1); n == c.asks { // the client sends this request after it has handled the previous reply
 						close(seen)
 					}
 					w.WriteHeader(c.status)
@@ -36,7 +36,7 @@ func TestRunShowsThePull(t *testing.T) {
 					}})
 					return
 				}
-				<-seen // the pull ends once it has been shown
+				<-seen // the order is filled once the pull has been shown
 				_ = json.NewEncoder(w).Encode(map[string]any{"id": "148e21ea1d5389", "state": "started"})
 			})
 			got := line.Against(t, h, "machine", "run", "nginx")
@@ -47,8 +47,8 @@ func TestRunShowsThePull(t *testing.T) {
 	}
 }
 
-// TestWaitForACrashLoop checks that waiting for a machine to be started fails if the
-// machine is restarted in the meantime, even if it is found started.
+// TestWaitForACrashLoop checks that waiting for a machine to start fails if its program
+// crashes soon after the start, even if the machine has been restarted by then.
 func TestWaitForACrashLoop(t *testing.T) {
 	t.Parallel()
 	exit := func(id bourse.EventID, restarting bool, n int) machinesapi.Event {

@@ -21,7 +21,7 @@ run". If no worker could fill the order, the command exits with status 6.`,
 		Args:    cli.AtLeast(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 && bourse.KindOfImage(args[0]) != bourse.RegistryImage {
-				args = append(args, "true") // the command does not affect quotes
+				args = append(args, "true") // the order needs a command, but the command does not affect quotes
 			}
 			req, err := f.Request(args)
 			if err != nil {
@@ -35,7 +35,7 @@ run". If no worker could fill the order, the command exits with status 6.`,
 			if s.JSON {
 				err = s.PrintJSON(d)
 			} else {
-				d.Order = "" // a quote's order cannot be looked up later
+				d.Order = "" // omit the order's id, because it cannot be looked up later
 				err = place.PrintDecision(s.Out, &d.Decision)
 			}
 			if err != nil || d.Outcome != bourse.OutcomeRefused {

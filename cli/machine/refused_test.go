@@ -8,9 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestImageErrorsArePrintedOnce checks that the error about an image that cannot be pulled,
-// or that lacks the program, is printed once, without a table of refusals that would
-// repeat it.
+// TestImageErrorsArePrintedOnce checks that if an image cannot be pulled or lacks the
+// program, the error is printed once, without a table of refusals that would repeat it.
 func TestImageErrorsArePrintedOnce(t *testing.T) {
 	const order = "01M7Y71X6AS59JBN7QNQFH8DEW"
 	for name, c := range map[string]struct {

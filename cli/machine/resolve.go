@@ -20,7 +20,7 @@ func listMachines(ctx context.Context, s *cli.Shell, app string) ([]machinesapi.
 	return list, err
 }
 
-// find returns the machine with the given id, name, or id prefix.
+// find returns the machine with the given id, name, or unique id prefix.
 func find(ctx context.Context, s *cli.Shell, app, word string) (machinesapi.Machine, error) {
 	id, err := resolve(ctx, s, app, word)
 	if err != nil {
@@ -33,8 +33,8 @@ func find(ctx context.Context, s *cli.Shell, app, word string) (machinesapi.Mach
 	return m, nil
 }
 
-// resolve returns the id of the machine with the given id, name, or unique id prefix in
-// the app. It returns a whole id unchanged, without a request to the API.
+// resolve returns the id of the machine with the given id, name, or unique id prefix in the
+// app. It returns a complete id unchanged, without a request to the API.
 func resolve(ctx context.Context, s *cli.Shell, app, word string) (bourse.MachineID, error) {
 	if id := bourse.MachineID(word); id.Validate() == nil {
 		return id, nil
@@ -45,7 +45,7 @@ func resolve(ctx context.Context, s *cli.Shell, app, word string) (bourse.Machin
 	}
 	var found []string
 	named := slices.DeleteFunc(slices.Clone(list), func(m machinesapi.Machine) bool { return m.Name != word })
-	if len(named) > 1 { // a machine's name can be reused while the machine is being destroyed
+	if len(named) > 1 { // while a machine is being destroyed, another one may already have its name
 		named = slices.DeleteFunc(named, func(m machinesapi.Machine) bool { return m.State == bourse.StateDestroying })
 	}
 	for _, m := range named {
@@ -99,7 +99,8 @@ func about(err error, app string, id bourse.MachineID) error {
 	}
 }
 
-// withMachine adds the machine's id to an error's message, unless it contains the id.
+// withMachine adds the machine's id to an error's message, unless the message contains it
+// already.
 func withMachine(id bourse.MachineID, err error) error {
 	if strings.Contains(bourse.MessageOf(err), string(id)) {
 		return err
@@ -107,8 +108,7 @@ func withMachine(id bourse.MachineID, err error) error {
 	return &bourse.Error{Code: bourse.CodeOf(err), Message: "machine " + string(id) + ": " + bourse.MessageOf(err), Err: err}
 }
 
-// each calls do for every machine in words, one after the other, and continues after
-// errors.
+// each calls do for each machine in words, one after the other. It continues after errors.
 func each(ctx context.Context, s *cli.Shell, app string, words []string, do func(bourse.MachineID) error) error {
 	return cli.Each(words, func(word string) error {
 		id, err := resolve(ctx, s, app, word)
@@ -119,10 +119,11 @@ func each(ctx context.Context, s *cli.Shell, app string, words []string, do func
 	})
 }
 
-// maxWait is the longest timeout of one wait request.
+// maxWait limits the timeout of a single request to wait for a machine's state.
 const maxWait = time.Minute
 
-// wait blocks until the machine is in one of the states, for at most patience.
+// wait blocks until the machine is in one of the given states. It fails after the time
+// limit patience.
 func wait(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, states []string, patience time.Duration) (machinesapi.WaitReply, error) {
 	defer cli.Spin(s.Err, "waiting for machine "+string(id)+" to be "+strings.Join(states, " or "))()
 	end := s.Now().Add(patience)

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAmbiguousNameIsRejected checks that a name of two machines is rejected with
-// their ids.
+// TestAmbiguousNameIsRejected checks that a name that two machines have is rejected with an
+// error that lists their ids.
 func TestAmbiguousNameIsRejected(t *testing.T) {
 	list := []machinesapi.Machine{
 		{Summary: machinesapi.Summary{ID: "148e21ea1d5389", Name: "web", State: bourse.StateStarted}},

@@ -50,7 +50,7 @@ func newRestart(s *cli.Shell) *cobra.Command {
 	flags.StringVarP(&timeout, "timeout", "t", "", "`time` before SIGKILL is sent, in seconds or as 30s (default: from the machine's config, or 5s)")
 	flags.BoolVarP(&force, "force", "f", false, "kill the machine immediately")
 	flags.BoolVar(&force, "force-stop", false, "same as --force, for compatibility with flyctl")
-	_ = flags.MarkHidden("force-stop") // fails for an unknown flag only
+	_ = flags.MarkHidden("force-stop") // fails only if the flag does not exist
 	waitFlags(c, &detach, &patience, "started")
 	return c
 }

@@ -87,14 +87,14 @@ func runMachine(ctx context.Context, s *cli.Shell, f *runFlags, args []string) e
 	}
 	order := bourse.OrderID(f.order)
 	if order == "" {
-		order, req.FirstTry = bourse.NewOrderID(), true // chosen by the client, so that a lost answer can be requested again
+		order, req.FirstTry = bourse.NewOrderID(), true // chosen here, so that the request can be repeated if the reply is lost
 	} else if err := order.Validate(); err != nil {
 		return cli.FlagError("--order-id", err)
 	}
 	if f.attach {
-		req.Config.AutoDestroy = false // attached destroys the machine
+		req.Config.AutoDestroy = false // attached destroys the machine instead
 		if req.Config.Restart == nil {
-			req.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} // the command exits when the program does
+			req.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} // end when the program does
 		}
 	}
 	m, err := create(ctx, s, f.App, req, order)
@@ -124,14 +124,14 @@ func runMachine(ctx context.Context, s *cli.Shell, f *runFlags, args []string) e
 	return printCreated(s, &m)
 }
 
-// warn prints the order's warnings. It omits the one about services if the function served
-// prints a more detailed one.
+// warn prints the order's warnings. It omits the warning about services if served returns a
+// more detailed note.
 func warn(s *cli.Shell, m *machinesapi.Created) {
 	said := served(&m.Machine) != ""
 	place.Warn(s, slices.DeleteFunc(slices.Clone(m.Warnings), func(w bourse.Warning) bool { return said && w.Field == "config.services" }))
 }
 
-// create places the order. It need not create the app "default", which brokers know.
+// create places the order and shows its progress.
 func create(ctx context.Context, s *cli.Shell, app string, req machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Created, error) {
 	end := followPull(ctx, s, bourse.AppName(app), req.Config.Image, order)
 	m, err := s.Client().Create(ctx, bourse.AppName(app), req, order)
@@ -161,7 +161,7 @@ func printCreated(s *cli.Shell, m *machinesapi.Created) error {
 	return nil
 }
 
-// timing formats the server's measurements of the request.
+// timing formats the server's time measurements for the request.
 func timing(t machinesapi.Timing) string {
 	var total time.Duration
 	var parts []string
@@ -180,7 +180,7 @@ func timing(t machinesapi.Timing) string {
 	return cli.Took(total) + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// appFlag returns the --app flag for a hint, or "" for the default app.
+// appFlag returns the --app flag for a suggested command, or "" for the default app.
 func appFlag(app bourse.AppName) string {
 	if app == "" || app == cli.DefaultApp {
 		return ""

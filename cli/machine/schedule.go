@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// nextStart returns when a machine's schedule will next start it. It returns false if
-// the machine has no schedule or was never started.
+// nextStart returns when a machine's schedule starts it next. It returns false if the
+// machine has no schedule or was never started.
 func nextStart(s *cli.Shell, m *machinesapi.Machine) (time.Time, bool) {
 	if m.Config == nil || m.Starts == 0 {
 		return time.Time{}, false
@@ -28,7 +28,7 @@ func nextText(s *cli.Shell, m *machinesapi.Machine) string {
 	return "in " + cli.Age(at.Sub(s.Now()))
 }
 
-// scheduleText describes a machine's schedule. It returns "" if there is none.
+// scheduleText describes a machine's schedule. It returns "" if the machine has none.
 func scheduleText(s *cli.Shell, m *machinesapi.Machine) string {
 	if m.Config == nil || m.Config.Schedule == "" {
 		return ""

@@ -11,8 +11,8 @@ import (
 )
 
 // TestLogsAreEscapedOnATerminal checks that a machine's output cannot move the cursor,
-// change the title, clear the terminal or write to the clipboard, and that its colors
-// are preserved.
+// change the window's title, clear the terminal or write to the clipboard. Colors in the
+// output must be preserved.
 func TestLogsAreEscapedOnATerminal(t *testing.T) {
 	for line, want := range map[string]string{
 		"plain":                                  "plain",

@@ -26,7 +26,7 @@ func newSignal(s *cli.Shell) *cobra.Command {
 			if err != nil {
 				return cli.FlagError("--signal", err)
 			}
-			// Unlike with kill(1), a signal among the arguments would be taken as a
+			// kill(1) accepts a signal as an argument, but here it would be taken for a
 			// machine, and the other machines would get SIGTERM.
 			if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "SIG") }); i >= 0 {
 				return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "%s is not a machine id; no signal was sent", bourse.Quoted(args[i])), "bourse machine signal --signal "+bourse.Quoted(args[i])+" MACHINE")

@@ -21,7 +21,7 @@ func NewSpare(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// Spare is a stopped machine that is started when it is needed.
+// Spare is a stopped machine that can be started when it is needed.
 type Spare struct {
 	ID     bourse.MachineID `json:"id"`
 	Name   string           `json:"name"`
@@ -29,20 +29,20 @@ type Spare struct {
 	Region bourse.Region    `json:"region"`
 	Worker bourse.WorkerID  `json:"worker"`
 	State  bourse.State     `json:"state"`
-	// For lists the machines whose loss makes the spare start. If it is empty, the
-	// spare starts on a request or by hand.
+	// For lists the machines that the spare stands by for. Their loss starts it. If the
+	// list is empty, the spare is started by a request or a user.
 	For []Twin `json:"for,omitempty"`
 }
 
 // Twin is a machine for which a spare stands by.
 type Twin struct {
 	ID     bourse.MachineID `json:"id"`
-	Name   string           `json:"name,omitempty"` // "" if the machine does not exist
+	Name   string           `json:"name,omitempty"` // "" if the machine no longer exists
 	Worker bourse.WorkerID  `json:"worker,omitempty"`
 	State  bourse.State     `json:"state,omitempty"`
 }
 
-// spares returns the spares among an app's machines: standbys and stopped machines.
+// spares returns an app's spares, which are its standbys and its stopped machines.
 func spares(list []machinesapi.Machine) []Spare {
 	out := []Spare{}
 	for i := range list {

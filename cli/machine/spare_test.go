@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// spareFixture returns an app's machines: two machines, a standby for both of them on the
-// second one's worker, and a machine that waits for requests.
+// spareFixture returns an app's machines: two started machines, a standby for both that is
+// on the same worker as the second one, and a stopped machine that waits for requests.
 func spareFixture() []machinesapi.Machine {
 	machine := func(id bourse.MachineID, name, group string, worker bourse.WorkerID, state bourse.State, twins ...bourse.MachineID) machinesapi.Machine {
 		m := machinesapi.FromMachine(&bourse.Machine{ID: id, App: "shop", Name: name, Region: "gru", State: state, Worker: worker})
@@ -35,13 +35,13 @@ func TestSpareList(t *testing.T) {
 	line.Screens(t, "spare_list", clitest.Paths(map[string]any{"/v1/apps/shop/machines": spareFixture()}), "spare", "list", "-a", "shop")
 }
 
-// TestSpareTestScreens checks what a terminal shows while a spare is tested, and when the
-// test fails.
+// TestSpareTestScreens checks what a terminal shows during a successful and a failing test
+// of a spare.
 func TestSpareTestScreens(t *testing.T) {
 	m := spareFixture()[2]
 	p := trial("shop", &m, time.Minute)
 	show := func(s *cli.Shell, fails bool) {
-		var passed atomic.Int64 // the screen reads the clock whenever it draws
+		var passed atomic.Int64 // each redraw reads the clock
 		s.Now = func() time.Time { return clitest.Now.Add(time.Duration(passed.Load())) }
 		screen := plans.Show(s, "test of spare "+m.Name, &p)
 		for i := range p.Steps {

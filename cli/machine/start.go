@@ -43,14 +43,14 @@ func newStart(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// waitFlags adds the flags of a command that waits for the machine to reach a state.
+// waitFlags adds the flags of a command that waits until a machine has reached a state.
 func waitFlags(c *cobra.Command, detach *bool, timeout *time.Duration, state string) {
 	c.Flags().BoolVarP(detach, "detach", "d", false, "do not wait until the machine is "+state)
 	c.Flags().DurationVar(timeout, "wait-timeout", 5*time.Minute, "maximum `time` to wait until the machine is "+state)
 }
 
-// printAction reports an operation on a machine: as one line, or with --json as the API's
-// reply.
+// printAction reports an operation on a machine as one line of text. With --json, it prints
+// the API's reply instead.
 func printAction(s *cli.Shell, id bourse.MachineID, reply any, what string) error {
 	if s.JSON {
 		return s.PrintJSON(reply)

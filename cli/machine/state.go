@@ -9,12 +9,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// maxReason limits the length of a program's start error in a list. "machine status"
-// shows all of it.
+// maxReason limits the length of a program's start error in a list, in characters. "machine
+// status" shows the full error.
 const maxReason = 40
 
-// stateText returns a machine's state, how its program ended, and whether it is a
-// spare.
+// stateText formats a machine's state. It includes how the program ended, or that the
+// machine is a standby.
 func stateText(m *machinesapi.Machine) string {
 	switch asked := m.Exit == nil || m.Exit.RequestedStop; {
 	case m.StandsIn != "" && m.Exit == nil:
@@ -27,12 +27,13 @@ func stateText(m *machinesapi.Machine) string {
 	return string(m.State) + " (" + exitText(m.State, m.Exit) + ")"
 }
 
-// exitText describes how a program ended: "exit 0", "SIGTERM", "failed: exit 1".
+// exitText describes how a program ended, for example "exit 0", "SIGTERM" or "failed: exit
+// 1".
 func exitText(state bourse.State, x *machinesapi.ExitEvent) string {
 	if x.OOMKilled {
 		return "out of memory"
 	}
-	failed := !x.RequestedStop && state == bourse.StateStopped // in other states, the state itself says so
+	failed := !x.RequestedStop && state == bourse.StateStopped // other states already imply whether it failed
 	var how string
 	switch {
 	case x.Error != "":
@@ -49,8 +50,8 @@ func exitText(state bourse.State, x *machinesapi.ExitEvent) string {
 	return how
 }
 
-// faults maps the numbers of signals that indicate a program error to their names, as
-// on Linux, where machines run.
+// faults maps signals that indicate a program error to their names. The numbers are
+// Linux's, because machines run on Linux.
 var faults = map[int]string{4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV", 13: "SIGPIPE"}
 
 func signalName(n int) string {
@@ -63,7 +64,7 @@ func signalName(n int) string {
 	return "signal " + strconv.Itoa(n)
 }
 
-// stateTone returns the color for a cell produced by stateText.
+// stateTone returns the color for a text that stateText returned.
 func stateTone(text string) cli.Tone {
 	state, how, _ := strings.Cut(text, " ")
 	if strings.HasPrefix(how, "(failed") || how == "(out of memory)" {

@@ -58,7 +58,7 @@ func showStats(ctx context.Context, s *cli.Shell, app string, words []string) er
 		switch {
 		case err != nil && len(words) > 0:
 			return about(err, app, list[i].ID)
-		case err != nil: // the machine may just have ended
+		case err != nil: // the machine may have ended in the meantime
 			list[i].Error = bourse.MessageOf(err)
 		default:
 			list[i].Usage = &u
@@ -77,7 +77,8 @@ func showStats(ctx context.Context, s *cli.Shell, app string, words []string) er
 	})
 }
 
-// started returns the named machines, or all running machines of the app.
+// started returns the named machines, or all running machines of the app if there are no
+// names.
 func started(ctx context.Context, s *cli.Shell, app string, words []string) ([]machineUsage, error) {
 	out := []machineUsage{}
 	for _, word := range words {
@@ -99,7 +100,7 @@ func started(ctx context.Context, s *cli.Shell, app string, words []string) ([]m
 	return out, err
 }
 
-// known formats a figure, or returns "-" if it is unknown.
+// known formats a figure, or returns "-" if the figure is unknown.
 func known(is bool, format string, figure any) string {
 	if !is {
 		return "-"

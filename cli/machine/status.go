@@ -132,7 +132,7 @@ func joinIDs(list []bourse.MachineID) string {
 	return strings.Join(out, ", ")
 }
 
-// when formats an RFC 3339 time as local time with its age.
+// when formats an RFC 3339 time as local time, followed by its age.
 func when(s *cli.Shell, at string) string {
 	t, err := time.Parse(time.RFC3339, at)
 	if err != nil {
@@ -141,7 +141,7 @@ func when(s *cli.Shell, at string) string {
 	return cli.Since(t, s.Now())
 }
 
-// commandLine quotes words for a shell.
+// commandLine joins words into a command line, quoting them for a shell.
 func commandLine(words []string) string {
 	out := make([]string, len(words))
 	for i, w := range words {
@@ -170,7 +170,7 @@ func eventRow(e *machinesapi.Event) []string {
 	return []string{cli.At(time.UnixMilli(e.Timestamp)), string(e.Type), string(e.Status), by, exit, eventDetail(e)}
 }
 
-// eventDetail returns an event's details beyond its type.
+// eventDetail describes an event beyond its type.
 func eventDetail(e *machinesapi.Event) string {
 	if e.Reason != "" {
 		return e.Reason
@@ -185,7 +185,7 @@ func eventDetail(e *machinesapi.Event) string {
 	return exitDetail(e)
 }
 
-// exitDetail describes how a program ended, for exit events.
+// exitDetail describes how a program ended. It returns "" for other events.
 func exitDetail(e *machinesapi.Event) string {
 	if e.Request == nil || e.Request.ExitEvent == nil {
 		return ""

@@ -32,7 +32,8 @@ func newStop(s *cli.Shell) *cobra.Command {
 				if detach {
 					return printAction(s, id, machinesapi.OK{OK: true}, "stopping")
 				}
-				// A machine created with --rm is destroyed as soon as it has stopped.
+				// A machine that was created with --rm is destroyed as soon as it has
+				// stopped.
 				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateStopped), string(bourse.StateDestroyed)}, patience)
 				if err != nil {
 					return err
@@ -48,7 +49,7 @@ func newStop(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// stopRequest parses the flags that stop and restart share.
+// stopRequest parses the flags that stop and restart have in common.
 func stopRequest(signal, timeout string) (machinesapi.StopMachine, error) {
 	var in machinesapi.StopMachine
 	if signal != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// completeTask completes the first argument from the tasks for which the app's machines
-// are warm.
+// completeTask completes a command's first argument from the names of tasks for which the
+// app's machines are warm.
 func completeTask(s *cli.Shell, app *string) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, _, err := s.Client().Machines(ctx, bourse.AppName(*app), machinesapi.ListMachines{})

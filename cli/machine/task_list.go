@@ -72,7 +72,7 @@ worker's daemon started, and its last error. Only started machines accept payloa
 // warmMachine is a machine that is warm for a task, with its counters.
 type warmMachine struct {
 	machinesapi.Machine
-	Tasks *bourse.TaskTally `json:"tasks,omitempty"` // nil if unknown
+	Tasks *bourse.TaskTally `json:"tasks,omitempty"` // nil if the counters are unknown
 }
 
 // usageReaders is the maximum number of machines that are queried at the same time.
@@ -95,6 +95,6 @@ func tallies(ctx context.Context, s *cli.Shell, list []machinesapi.Machine) []wa
 			return nil
 		})
 	}
-	_ = group.Wait() // never fails
+	_ = group.Wait() // no function returns an error
 	return out
 }

@@ -93,7 +93,7 @@ func runTask(ctx context.Context, s *cli.Shell, f *taskFlags, args []string) err
 	return exitOf(s, &reply)
 }
 
-// call runs the task, and reports whether its answer has already been printed.
+// call runs the task. It also reports whether the answer has already been printed.
 func call(ctx context.Context, s *cli.Shell, f *taskFlags, req machinesapi.RunTask, order bourse.OrderID) (machinesapi.TaskReply, bool, error) {
 	if !f.stream || s.JSON {
 		defer cli.Spin(s.Err, "running a task")()
@@ -103,13 +103,13 @@ func call(ctx context.Context, s *cli.Shell, f *taskFlags, req machinesapi.RunTa
 	streamed := false
 	reply, err := s.Client().StreamTask(ctx, bourse.AppName(f.app), req, order, func(part []byte) {
 		streamed = true
-		_, _ = s.Out.Write(part) // a closed standard output means that nobody wants the rest
+		_, _ = s.Out.Write(part) // if standard output is closed, nobody wants the rest of the answer
 	})
 	return reply, streamed, err
 }
 
-// request builds the API request from flags and arguments. It returns the payload
-// argument, which may be "-".
+// request builds the API request from flags and arguments. It also returns the payload
+// argument, which may be "-" for standard input.
 func (f *taskFlags) request(args []string) (req machinesapi.RunTask, payload string, err error) {
 	req = machinesapi.RunTask{Region: f.region, Timeout: bourse.Duration(f.timeout)}
 	if f.image == "" {
@@ -164,8 +164,8 @@ func (f *taskFlags) cold(req *machinesapi.RunTask, args []string) (err error) {
 	return err
 }
 
-// readPayload sets the request's payload. JSON on the command line is sent as JSON,
-// everything else as bytes.
+// readPayload sets the request's payload. A JSON argument is sent as JSON, and anything
+// else as bytes.
 func readPayload(s *cli.Shell, req *machinesapi.RunTask, word string) error {
 	payload := []byte(word)
 	if word == "-" {
@@ -185,8 +185,8 @@ func readPayload(s *cli.Shell, req *machinesapi.RunTask, word string) error {
 	return nil
 }
 
-// explain prints the refusals of a task that did not run, and returns err with hints.
-// task is the name of a warm task, or "".
+// explain prints the refusals of a task that did not run, and returns err with hints. task
+// is the name of the warm task, or "" for a cold one.
 func explain(s *cli.Shell, err error, f *taskFlags, task string) error {
 	reply, replied := errors.AsType[*machinesapi.ReplyError](err)
 	switch bourse.CodeOf(err) {
@@ -214,8 +214,8 @@ func explain(s *cli.Shell, err error, f *taskFlags, task string) error {
 	return err
 }
 
-// printReply prints the answer unchanged, except that on a terminal it ends with a
-// newline.
+// printReply prints the answer unchanged. On a terminal, it adds a newline if the answer
+// does not end with one.
 func printReply(s *cli.Shell, t *machinesapi.TaskReply) error {
 	if s.JSON {
 		if err := s.PrintJSON(t); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// servicesOf returns the services of a config that have external ports.
+// servicesOf returns the services of a config that have external ports. c may be nil.
 func servicesOf(c *bourse.Config) []workload.Service {
 	if c == nil {
 		return nil
@@ -18,7 +18,7 @@ func servicesOf(c *bourse.Config) []workload.Service {
 	return slices.DeleteFunc(workload.Services(c), func(s workload.Service) bool { return len(s.Ports) == 0 })
 }
 
-// servedPorts describes the external and internal ports of services.
+// servedPorts describes which external ports lead to which internal ports.
 func servedPorts(list []workload.Service) string {
 	var parts []string
 	for _, s := range list {
@@ -29,8 +29,8 @@ func servedPorts(list []workload.Service) string {
 	return strings.Join(parts, ", ")
 }
 
-// served describes on one line how m's services can be accessed. It returns "" if m has
-// no services.
+// served describes in one line how m's services can be accessed. It returns "" if m has no
+// services with external ports.
 func served(m *machinesapi.Machine) string {
 	list := servicesOf(m.Known())
 	if len(list) == 0 {
@@ -53,9 +53,8 @@ func served(m *machinesapi.Machine) string {
 	return text
 }
 
-// forwardCommand returns the command that forwards a port to the first of m's services,
-// or "" if none can be forwarded. Only TCP can be forwarded, and a poller's machines
-// cannot be accessed.
+// forwardCommand returns a command that forwards a local port to m's first TCP service. It
+// returns "" if m has none or belongs to a poller, whose machines cannot be accessed.
 func forwardCommand(m *machinesapi.Machine, list []workload.Service) string {
 	i := slices.IndexFunc(list, func(s workload.Service) bool { return s.Protocol == "tcp" && s.InternalPort > 0 })
 	if i < 0 || m.Known().ImageKind() == bourse.PollerImage {
@@ -63,7 +62,7 @@ func forwardCommand(m *machinesapi.Machine, list []workload.Service) string {
 	}
 	there := list[i].InternalPort
 	here := there
-	if here < 1024 { // only root may listen on such ports
+	if here < 1024 { // only root may listen on ports below 1024
 		here += 8000
 	}
 	return fmt.Sprintf("bourse machine forward%s %s %d:%d", appFlag(m.App), m.ID, here, there)

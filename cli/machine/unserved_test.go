@@ -13,7 +13,7 @@ func TestServed(t *testing.T) {
 	for _, c := range []struct{ image, app, services, want string }{
 		{"nginx", "default", ``, ""},
 		{"nginx", "default", `[]`, ""},
-		{"nginx", "default", `[{"internal_port":80}]`, ""}, // no external port
+		{"nginx", "default", `[{"internal_port":80}]`, ""}, // the service has no external port
 		{"nginx", "default", `"?"`, ""},
 		{
 			"nginx", "default", `[{"protocol":"tcp","internal_port":80,"ports":[{"port":80}]}]`,

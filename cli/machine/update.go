@@ -16,7 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// updateFlags are the flags of "machine update". Settings without a flag do not change.
+// updateFlags are the flags of "machine update". A setting stays unchanged if its flag is
+// not set.
 type updateFlags struct {
 	app, image, restart, config, version string
 	env, metadata, unset                 []string
@@ -97,7 +98,7 @@ func update(ctx context.Context, s *cli.Shell, f *updateFlags, id bourse.Machine
 	return printAction(s, id, m, what)
 }
 
-// base returns the config to which the flags are applied.
+// base returns the config that the flags change.
 func (f *updateFlags) base(ctx context.Context, s *cli.Shell, now *machinesapi.Machine) (*bourse.Config, error) {
 	switch {
 	case f.config != "":

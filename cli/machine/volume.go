@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// mountVolume resolves the volume that --volume names, because the API only accepts
-// ids.
+// mountVolume replaces a volume's name in --volume by the volume's id, because the API
+// accepts only ids.
 func mountVolume(ctx context.Context, s *cli.Shell, f *runFlags, req *machinesapi.CreateMachine) error {
 	if f.Volume == "" {
 		return nil
@@ -32,8 +32,8 @@ func mountVolume(ctx context.Context, s *cli.Shell, f *runFlags, req *machinesap
 	return nil
 }
 
-// freeVolume returns the id of a volume. If word is a name, it chooses the first volume
-// of that name that no machine uses.
+// freeVolume returns the id of a volume. If word is a name, it returns the first volume
+// with that name that no machine uses.
 func freeVolume(ctx context.Context, s *cli.Shell, app, word string, region bourse.Region) (bourse.VolumeID, error) {
 	if id := bourse.VolumeID(word); id.Validate() == nil {
 		return id, nil

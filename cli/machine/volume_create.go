@@ -65,7 +65,7 @@ func parseGB(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	if n, ok := cli.ParsePort(s); ok { // as in flyctl, a number alone is in GiB
+	if n, ok := cli.ParsePort(s); ok { // as in flyctl, a number without a unit is in GiB
 		return int64(n), nil
 	}
 	size, err := cli.ParseMiB(s)

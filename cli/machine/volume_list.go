@@ -41,15 +41,15 @@ func newVolumeList(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// volumesOfOrg returns the volumes of all apps of an organization.
+// volumesOfOrg returns the volumes of all of an organization's apps.
 func volumesOfOrg(ctx context.Context, s *cli.Shell, org string) ([]machinesapi.Volume, error) {
 	list, silent, err := s.Client().Org(org).Volumes(ctx)
 	s.WarnMissing(silent, "volumes")
 	return list, err
 }
 
-// volumeTable returns the table for a list of volumes. If apps is set, it has a column
-// for the app.
+// volumeTable returns a table for a list of volumes. If apps is set, it has a column for
+// the app.
 func volumeTable(apps bool) *cli.Table {
 	t := cli.NewTable("ID", "NAME", "APP", "STATE", "SIZE", "REGION", "MACHINE", "AGE").Numbers(4).Narrow(1)
 	if !apps {
@@ -60,7 +60,7 @@ func volumeTable(apps bool) *cli.Table {
 
 func volumeRow(s *cli.Shell, v *machinesapi.Volume) []string {
 	state := string(v.State)
-	if v.HostStatus != machinesapi.HostOK { // the state is the last one that the worker reported
+	if v.HostStatus != machinesapi.HostOK { // the worker does not answer, so the state may be outdated
 		state = string(v.HostStatus)
 	}
 	size := cli.MiB(bourse.MiB(v.SizeGB) << 10)

@@ -51,7 +51,8 @@ func TestVolumeShow(t *testing.T) {
 	clitest.Golden(t, "volume_show", got.Out)
 }
 
-// TestAmbiguousVolumeNameIsRejected checks that a name of several volumes is rejected with their ids.
+// TestAmbiguousVolumeNameIsRejected checks that a name that several volumes have is
+// rejected with an error that lists their ids.
 func TestAmbiguousVolumeNameIsRejected(t *testing.T) {
 	both := stored()
 	api := clitest.Replies(http.StatusOK, both)

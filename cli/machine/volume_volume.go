@@ -27,8 +27,8 @@ func listVolumes(ctx context.Context, s *cli.Shell, app string) ([]machinesapi.V
 	return list, err
 }
 
-// resolveVolume returns the id of a volume that is given by its id, or by a name that
-// is unique in the app.
+// resolveVolume returns the id of the volume with the given id, or with the given name if
+// only one volume in the app has it.
 func resolveVolume(ctx context.Context, s *cli.Shell, app, word string) (bourse.VolumeID, error) {
 	if id := bourse.VolumeID(word); id.Validate() == nil {
 		return id, nil

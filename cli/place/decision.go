@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// PrintDecision prints how an order was decided: which workers were asked, why some
-// refused, and how the others ranked.
+// PrintDecision prints how an order was decided: which workers were asked, why some refused
+// it, and how the willing ones were ranked.
 func PrintDecision(w cli.Stream, d *bourse.Decision) error {
 	var head cli.Facts
 	head.Add("order", string(d.Order))
@@ -64,8 +64,9 @@ func printRound(w cli.Stream, i int, d *bourse.Decision) error {
 	return nil
 }
 
-// filler returns the worker that filled the order in this round, or "" if none did. A
-// decision that was stored together with its claim only has the worker's name.
+// filler returns the worker that filled the order in the given round, or "" if no worker
+// did. A decision that is stored with its machine contains no claims, only the worker's
+// name.
 func filler(d *bourse.Decision, r *bourse.Round) bourse.WorkerID {
 	for _, c := range r.Claims {
 		if c.Refusal == nil {
@@ -113,7 +114,7 @@ func filledWith(d *bourse.Decision) string {
 func asked(d *bourse.Decision) string {
 	candidates, asked, yes, no, silent := 0, 0, 0, 0, 0
 	for i, r := range d.Rounds {
-		if r.Standing > 0 && i < len(d.Rounds)-1 { // counted in the next round, which asks the same workers
+		if r.Standing > 0 && i < len(d.Rounds)-1 { // this round's workers are asked again in the next round, which counts them
 			continue
 		}
 		candidates += r.Candidates

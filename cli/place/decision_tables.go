@@ -71,7 +71,7 @@ func RefusalTable(refusals []bourse.Refusal) *cli.Table {
 	t := cli.NewTable(head...).Narrow(len(head) - 1)
 	for _, r := range list {
 		row := []string{cmp.Or(string(r.Worker), "-"), cmp.Or(string(r.Region), "-"), reason(r)}
-		if r.Reason == bourse.RefusedResource { // the amounts contain everything that the detail text says
+		if r.Reason == bourse.RefusedResource { // the amounts in the other columns say the same as the detail
 			row = append(row, cli.Amount(r.Resource, r.Wanted), cli.Amount(r.Resource, r.Free), "")
 		} else {
 			row = append(row, "-", "-", r.Detail)
@@ -81,7 +81,7 @@ func RefusalTable(refusals []bourse.Refusal) *cli.Table {
 	return t
 }
 
-// reason returns the subject of a refusal: "memory", or "label arch".
+// reason describes the cause of a refusal, for example "memory" or "label arch".
 func reason(r bourse.Refusal) string {
 	switch r.Reason {
 	case bourse.RefusedResource:
@@ -89,7 +89,7 @@ func reason(r bourse.Refusal) string {
 	case bourse.RefusedLabel, bourse.RefusedUnknown:
 		return string(r.Reason) + " " + r.Resource
 	default:
-		return strings.ReplaceAll(string(r.Reason), "_", " ") // "no answer"
+		return strings.ReplaceAll(string(r.Reason), "_", " ") // for example "no answer"
 	}
 }
 

@@ -35,7 +35,7 @@ func Explain(s *cli.Shell, err error, app string, order bourse.OrderID) error {
 		}
 	}
 	switch bourse.CodeOf(err) {
-	case bourse.CodeNotFound: // without refusals, which are about the image
+	case bourse.CodeNotFound: // the app does not exist; a missing image would be in a refusal
 		return cli.Hint(err, "bourse app create "+app)
 	case bourse.CodeTimeout:
 		return cli.Hint(err, "bourse order show "+string(order), "the same command with --order-id "+string(order)+", which returns the machine if it exists")
@@ -46,8 +46,8 @@ func Explain(s *cli.Shell, err error, app string, order bourse.OrderID) error {
 	}
 }
 
-// saysAll reports whether an order's error already contains everything that workers
-// reported about its image, so that a table of refusals would only repeat it.
+// saysAll reports whether an order's error message already contains everything that workers
+// reported about the image. A table of refusals would then only repeat it.
 func saysAll(message string, refusals []bourse.Refusal) bool {
 	other := func(r bourse.Refusal) bool {
 		switch r.Reason {
@@ -60,8 +60,8 @@ func saysAll(message string, refusals []bourse.Refusal) bool {
 	return len(refusals) > 0 && !slices.ContainsFunc(refusals, other)
 }
 
-// PrintRefusals prints the workers that refused an order to standard error. It prints
-// nothing with --json.
+// PrintRefusals prints a table of refusals to standard error. With --json, it prints
+// nothing.
 func PrintRefusals(s *cli.Shell, refusals []bourse.Refusal) error {
 	if len(refusals) == 0 || s.JSON {
 		return nil

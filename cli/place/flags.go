@@ -1,5 +1,5 @@
-// Package place contains what the commands that place orders share: their flags, the
-// output of decisions, and hints after a refusal.
+// Package place contains code that is common to commands that place orders: flags, the
+// output of decisions, and hints after refusals.
 package place
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Flags are the flags that "machine run" and "quote" share. They have flyctl's names
+// Flags are the flags that "machine run" and "quote" share. Their names are those of flyctl
 // where it has such flags.
 type Flags struct {
 	App, Region, name         string
@@ -26,14 +26,14 @@ type Flags struct {
 	stopSignal                string
 	stopTimeout               string
 	rm, SkipLaunch            bool
-	Standbys                  []string // machines that it stands by for; if set, the machine is not launched
+	Standbys                  []string // machines for which the new machine stands by; if there are any, it is not launched
 	race                      int
 	deadline                  time.Duration
 	reservation               string
-	Volume                    string // VOLUME:/PATH; the caller resolves a volume's name with the API
+	Volume                    string // VOLUME:/PATH; the caller replaces a volume's name by its id
 }
 
-// flagGroups groups the flags in a command's help.
+// flagGroups defines the groups of flags in a command's help.
 var flagGroups = []cli.FlagGroup{
 	{Title: "Placement flags", Flags: []string{"region", "require", "reservation", "standby-for", "race", "deadline", "order-id"}},
 	{Title: "Size flags", Flags: []string{"vm-size", "vm-cpus", "vm-cpu-kind", "vm-memory", "vm-gpus", "vm-gpu-kind", "rootfs-size"}},
@@ -80,8 +80,8 @@ func (f *Flags) Bind(s *cli.Shell, c *cobra.Command) {
 // Remove reports whether the machine is destroyed once its command has ended for good.
 func (f *Flags) Remove() bool { return f.rm }
 
-// Request builds the API request from the flags and arguments. args contains the image
-// and the command.
+// Request builds the API request from the flags and arguments. args contains the image,
+// followed by the command.
 func (f *Flags) Request(args []string) (machinesapi.CreateMachine, error) {
 	if err := f.image.when.taken(args[0]); err != nil {
 		return machinesapi.CreateMachine{}, err
@@ -138,14 +138,14 @@ func (f *Flags) Request(args []string) (machinesapi.CreateMachine, error) {
 	if f.deadline < 0 || f.deadline > bourse.MaxWithin {
 		return req, bourse.Errorf(bourse.CodeInvalid, "--deadline %s: use up to %s", f.deadline, bourse.MaxWithin)
 	}
-	normal := *c // a copy, only to validate it: the broker normalizes the request itself
+	normal := *c // validate a copy, because the broker normalizes the request itself
 	return req, normal.Normalize()
 }
 
 func (f *Flags) policies(c *bourse.Config) error {
 	if f.restart != "" {
 		policy := bourse.RestartPolicy(f.restart)
-		if policy == "on-fail" { // flyctl's short form
+		if policy == "on-fail" { // flyctl's short form of on-failure
 			policy = bourse.RestartOnFailure
 		}
 		c.Restart = &bourse.Restart{Policy: policy}

@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// addChecks adds the health checks of --check, [NAME=]TYPE[:PORT][/PATH], to a config.
+// addChecks adds health checks to a config. Each element of list is a value of --check in
+// the form [NAME=]TYPE[:PORT][/PATH].
 func addChecks(c *bourse.Config, list []string) error {
 	if len(list) == 0 {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// imageFlags are the flags for a machine's services, storage and files. They have
-// flyctl's names where it has such flags.
+// imageFlags are the flags for a machine's services, storage and files. Their names are
+// those of flyctl where it has such flags.
 type imageFlags struct {
 	ports, checks, files, literals []string
 	when                           startFlags
@@ -37,7 +37,7 @@ func (f *imageFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.runtime, "vm-runtime", "", "`name` of containerd's runtime, such as io.containerd.runsc.v1 (default: the worker's)")
 }
 
-// apply sets the flags' values in a config.
+// apply sets the fields of a config from the flags.
 func (f *imageFlags) apply(c *bourse.Config) error {
 	services, err := parseServices(f.ports)
 	if err != nil {
@@ -96,8 +96,8 @@ func (f *imageFlags) addFiles(c *bourse.Config) error {
 	return nil
 }
 
-// maxLocalFile is slightly larger than the limit for a config's files, so that
-// validation rejects larger files.
+// maxLocalFile limits how much of a local file is read, in bytes. It is larger than the
+// limit for a config's files, so that validation rejects files that are too large.
 const maxLocalFile = 2 << 20
 
 func readLocal(name string) ([]byte, uint32, error) {
@@ -117,8 +117,8 @@ func readLocal(name string) ([]byte, uint32, error) {
 	return text, uint32(info.Mode().Perm()), nil
 }
 
-// parseServices parses ports in flyctl's format. Ports with the same machine port and
-// protocol form one service.
+// parseServices parses port mappings in flyctl's format. Mappings to the same machine port
+// and protocol form one service.
 func parseServices(list []string) ([]workload.ServiceConfig, error) {
 	var out []workload.ServiceConfig
 	for _, s := range list {

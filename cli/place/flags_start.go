@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// startFlags control how requests start and stop a machine. Their names and defaults
-// are flyctl's.
+// startFlags are the flags that control how requests start and stop a machine. Their names
+// and defaults are flyctl's.
 type startFlags struct {
-	flags     *pflag.FlagSet // to find out which ones were set
+	flags     *pflag.FlagSet // used to find out which flags are set
 	autostart bool
 	autostop  string
 	least     int
@@ -32,8 +32,9 @@ func (f *startFlags) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&f.least, "min-machines-running", 0, "minimum `number` of the app's machines per region that autostop keeps running")
 }
 
-// taken rejects an image that is really the value of --autostop after a space. The
-// flag's value is optional, so pflag takes the word as the next argument.
+// taken rejects an image that is probably meant as the value of --autostop, because the
+// user wrote a space instead of "=". The value is optional, so pflag takes the next word as
+// an argument.
 func (f *startFlags) taken(image string) error {
 	if f.flags != nil && f.flags.Changed("autostop") && slices.Contains(autostops, image) {
 		return cli.FlagError("--autostop", bourse.Errorf(bourse.CodeInvalid, "%s would be taken as the image: use --autostop=%s", bourse.Quoted(image), image))
@@ -41,7 +42,7 @@ func (f *startFlags) taken(image string) error {
 	return nil
 }
 
-// apply sets the flags' values in services.
+// apply sets the fields of services from the flags.
 func (f *startFlags) apply(services []workload.ServiceConfig) error {
 	for _, name := range []string{"autostart", "autostop", "min-machines-running"} {
 		if len(services) == 0 && f.flags != nil && f.flags.Changed(name) {

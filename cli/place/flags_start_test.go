@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// TestStartFlags checks that the flags set the services' properties, and that the
-// defaults are flyctl's.
+// TestStartFlags checks the services' fields for different flags, and that the defaults are
+// flyctl's.
 func TestStartFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
@@ -56,8 +56,8 @@ func TestStartFlags(t *testing.T) {
 	}
 }
 
-// TestAutostopWithSpace checks that the value of --autostop after a space is not
-// taken as the image.
+// TestAutostopWithSpace checks that "--autostop VALUE" with a space is rejected instead of
+// using VALUE as the image.
 func TestAutostopWithSpace(t *testing.T) {
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	var f startFlags

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// warmFlags describe the task for which a machine stays warm.
+// warmFlags describe the task for which a machine is warm.
 type warmFlags struct {
 	name              string
 	concurrency, port int
@@ -24,7 +24,7 @@ func (f *warmFlags) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "task-timeout", 0, "`time` after which each call is ended (default: set by the call)")
 }
 
-// apply sets the flags' values in a config.
+// apply sets the fields of a config from the flags.
 func (f *warmFlags) apply(c *bourse.Config) error {
 	if f.name == "" {
 		if *f != (warmFlags{}) {

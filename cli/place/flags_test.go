@@ -34,8 +34,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestLocalProgram checks that ./server is resolved in the caller's directory, wherever
-// the machine runs.
+// TestLocalProgram checks that a relative path such as ./server is resolved in the caller's
+// directory, because the machine runs in another one.
 func TestLocalProgram(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// Polling of an order whose request was interrupted. The broker notices the
-// interruption and cancels the order.
+// Interval and time limit for polling an order whose request was interrupted, until the
+// broker has noticed the interruption and canceled the order.
 const (
 	cancelPatience = 5 * time.Second
 	cancelStep     = 100 * time.Millisecond

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// LocalProgram makes a relative path to a program, such as "./server", absolute if the
-// file exists, because a machine runs in another directory. Otherwise the path stays
-// unchanged, because the worker may be another host.
+// LocalProgram makes a relative path to a program, such as "./server", absolute if the file
+// exists, because a machine runs in another directory. If the file does not exist, the path
+// stays unchanged, because the program may exist on another host.
 func LocalProgram(i *bourse.Init) {
 	list := i.Cmd
 	if len(i.Entrypoint) > 0 {

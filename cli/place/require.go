@@ -26,9 +26,9 @@ func ParseRequirements(list []string) (bourse.Requirements, error) {
 	return out, out.Validate()
 }
 
-// parseRequirement parses "NAME=VALUE". A whole number is an amount of a countable
-// resource, anything else the value of a label. A number in quotes is a label:
-// zone="1".
+// parseRequirement parses "NAME=VALUE". If VALUE is a whole number, it is an amount of a
+// countable resource; otherwise it is the value of a label. A number in quotes is a label's
+// value, as in zone="1".
 func parseRequirement(s string) (string, bourse.Requirement, error) {
 	name, value, err := cli.ParsePair(s)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// Size contains the flags for a machine's size.
+// Size holds the flags for a machine's size.
 type Size struct {
 	preset, memory, cpuKind, gpuKind string
 	gpus                             int64
@@ -27,8 +27,8 @@ func (f *Size) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.gpuKind, "vm-gpu-kind", "", "`kind` of GPUs")
 }
 
-// cpuCount is a number of CPUs that the Machines API supports. 0 means that it is not
-// set.
+// cpuCount is a flag for a number of CPUs. It accepts only numbers that the Machines API
+// supports; 0 means that the flag is not set.
 type cpuCount int64
 
 // Set implements pflag.Value.
@@ -52,10 +52,11 @@ func (c *cpuCount) String() string {
 // Type implements pflag.Value.
 func (c *cpuCount) Type() string { return "number" }
 
-// Guest returns the size. Other flags override a preset's values.
+// Guest returns the size that the flags describe. Other flags override the values of a
+// preset.
 func (f *Size) Guest() (*bourse.Guest, error) { return f.Change(bourse.Guest{}) }
 
-// Change applies the flags to g. A preset replaces it.
+// Change applies the flags to g. If a preset is set, it replaces g.
 func (f *Size) Change(g bourse.Guest) (*bourse.Guest, error) {
 	if f.preset != "" {
 		preset, err := bourse.ParseSize(f.preset)
@@ -66,7 +67,7 @@ func (f *Size) Change(g bourse.Guest) (*bourse.Guest, error) {
 	}
 	if f.cpus != 0 {
 		if g.CPUs = int64(f.cpus); f.memory == "" {
-			g.MemoryMB = 0 // the preset's memory was for its own number of CPUs
+			g.MemoryMB = 0 // use the default for the new number of CPUs
 		}
 	}
 	if f.memory != "" {
@@ -91,7 +92,7 @@ func (f *Size) Change(g bourse.Guest) (*bourse.Guest, error) {
 	return &g, g.Validate()
 }
 
-// sizes are the presets suggested by completion. Others are accepted, too.
+// sizes are the presets that completion suggests. Other presets are accepted, too.
 var sizes = []string{
 	"shared-cpu-1x", "shared-cpu-2x", "shared-cpu-4x", "shared-cpu-8x",
 	"performance-1x", "performance-2x", "performance-4x", "performance-8x", "performance-16x",

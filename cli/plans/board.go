@@ -11,16 +11,17 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// board is the progress of a plan. Events change it; it has neither a clock nor a screen.
+// board tracks the progress of a plan. It changes only with events, and depends neither on
+// a clock nor on a screen.
 type board struct {
-	label    string // the app, if there are several plans
+	label    string // name of the app if several plans are shown; otherwise ""
 	plan     *deploy.Plan
-	began    time.Time // zero until the first event
+	began    time.Time // time of the first event; zero before that
 	subjects []subject
-	of       []int       // by step: the index of its subject
-	steps    []run.Event // by step: the last event
-	first    []time.Time // by step: when it began
-	failed   bool        // a step has failed, or the run was interrupted: no further step begins
+	of       []int       // index of the subject of each step
+	steps    []run.Event // last event of each step
+	first    []time.Time // time of each step's first event
+	failed   bool        // a step has failed or the run was interrupted, so no further step begins
 }
 
 func newBoard(label string, p *deploy.Plan) *board {
@@ -29,7 +30,8 @@ func newBoard(label string, p *deploy.Plan) *board {
 	return b
 }
 
-// apply applies an event. It returns the event's subject, nil if there is none or nothing has changed.
+// apply applies an event. It returns the subject of the event's step, or nil if there is
+// none or nothing has changed.
 func (b *board) apply(e run.Event) *subject {
 	if b.began.IsZero() {
 		b.began = e.At
@@ -62,32 +64,34 @@ func (b *board) apply(e run.Event) *subject {
 	return s
 }
 
-// has reports whether the plan has a step. Events of other steps show nothing.
+// has reports whether the plan has a step with this index. Events of unknown steps are
+// ignored.
 func (b *board) has(step int) bool { return 0 <= step && step < len(b.steps) }
 
-// status is the progress of a subject.
+// status is a subject's progress.
 type status struct {
 	state run.State
 	word  string
 	text  string
-	began time.Time // zero if it has not
-	ended time.Time // zero if it has not
+	began time.Time // zero if no step has begun
+	ended time.Time // zero if the steps have not ended
 }
 
-// Words for the states of a subject.
+// Words that describe a subject's state.
 const (
 	waitingWord = "waiting"
 	failedWord  = "failed"
 	undoingWord = "undoing"
 	undoneWord  = "undone"
-	leftWord    = "left"      // neither as planned nor as it was
-	spareWord   = "untouched" // it was still waiting when something failed
+	leftWord    = "left"      // the change could not be undone
+	spareWord   = "untouched" // nothing had begun when something else failed
 
 	replacedWord = "replaced"
 	movedWord    = "moved"
 )
 
-// status returns the progress of a subject: steps in progress take precedence over failed ones, and those over done ones.
+// status returns a subject's progress. If its steps are in different states, steps in
+// progress take precedence over failed ones, and failed ones over finished ones.
 func (b *board) status(s *subject) status {
 	out := b.told(s)
 	if s.former != "" && out.state == run.Done {
@@ -96,7 +100,7 @@ func (b *board) status(s *subject) status {
 	return out
 }
 
-// told returns the status that follows from events alone.
+// told returns a subject's progress as the events describe it.
 func (b *board) told(s *subject) status {
 	out := status{state: "", word: waitingWord}
 	done := 0
@@ -122,7 +126,7 @@ func (b *board) told(s *subject) status {
 			out.word = waitingWord
 		case run.Running:
 			out.word = wordsOf(b.plan.Steps[e.Step].Do).now
-		default: // it has ended
+		default: // undone, or left as it was
 			out.word, out.ended = leftWord, e.At
 			if state == run.Undone {
 				e.Text = cmp.Or(e.Text, wordsOf(b.plan.Steps[e.Step].Do).undone)
@@ -146,7 +150,8 @@ func (b *board) told(s *subject) status {
 	return out
 }
 
-// text returns the text of an event. It tells whether the event is about a replacement.
+// text returns an event's text. If the event is about the replacement of the subject's
+// machine, the text says so.
 func (b *board) text(s *subject, e *run.Event) string {
 	if !b.ofReplacement(s, e.Step) {
 		return e.Text
@@ -160,7 +165,8 @@ func (b *board) text(s *subject, e *run.Event) string {
 	return e.Text
 }
 
-// short returns the text of an event without the step and the machine, which are shown next to it.
+// short returns an event's text without the action and the machine, which are shown next to
+// it.
 func (b *board) short(e *run.Event) string {
 	if e.State != run.Failed || !b.has(e.Step) {
 		return e.Text
@@ -179,7 +185,7 @@ func (b *board) ofReplacement(s *subject, step int) bool {
 	return s.former != "" && machine != s.former && !deploy.Is[deploy.AwaitProxies](do) && !deploy.Is[deploy.DestroyVolume](do)
 }
 
-// last returns the latest event of a subject in a state.
+// last returns a subject's latest event with the given state.
 func (b *board) last(s *subject, state run.State) (out run.Event, ok bool) {
 	for _, i := range s.steps {
 		if e := b.steps[i]; e.State == state && (!ok || !e.At.Before(out.At)) {
@@ -189,7 +195,7 @@ func (b *board) last(s *subject, state run.State) (out run.Event, ok bool) {
 	return out, ok
 }
 
-// doneWord describes a subject whose steps are all done.
+// doneWord returns the word for a subject whose steps are all done.
 func (b *board) doneWord(s *subject) string {
 	if s.former != "" && b.plan.What == "move" {
 		return movedWord
@@ -210,7 +216,7 @@ func (b *board) doneWord(s *subject) string {
 	return wordsOf(out).done
 }
 
-// time returns how long something has taken so far, or took.
+// time formats how long the subject's steps have taken so far, or took in total.
 func (s *status) time(now time.Time) string {
 	switch {
 	case s.began.IsZero():
@@ -221,7 +227,8 @@ func (s *status) time(now time.Time) string {
 	return elapsed(s.ended.Sub(s.began))
 }
 
-// elapsed formats a duration with tenths of a second, so that a person sees it change.
+// elapsed formats a duration. Below a minute it shows tenths of a second, so that the user
+// sees it change.
 func elapsed(d time.Duration) string {
 	if d = max(0, d); d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())
@@ -229,7 +236,7 @@ func elapsed(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// toneOf returns the color of a status.
+// toneOf returns the color for a subject's status word.
 func toneOf(word string) cli.Tone {
 	switch word {
 	case failedWord, failedWord + ", " + undoneWord, failedWord + ", " + leftWord, leftWord:
@@ -247,8 +254,9 @@ func toneOf(word string) cli.Tone {
 	return cli.Busy
 }
 
-// plain returns the line for an event, with the time since the first one, for output that is no terminal. It returns "" for
-// events that a reader of a log would not miss.
+// plain returns an event as a line of text for output that is not a terminal. The line
+// begins with the time since began. It returns "" for events that are not worth a line in a
+// log.
 func (b *board) plain(s *subject, e run.Event, began time.Time) string {
 	st := b.status(s)
 	var say string

@@ -19,23 +19,24 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Carrier carries out plans and shows their progress.
+// Carrier executes plans and shows their progress.
 type Carrier struct {
 	Shell   *cli.Shell
 	API     run.API
-	Title   string      // of the plan: "release v4 of shop"
-	Options run.Options // without Events and Abandon
+	Title   string      // describes the plan, for example "release v4 of shop"
+	Options run.Options // Events and Abandon must not be set
 	Resume  []string    // commands that continue or undo an interrupted plan
-	Done    string      // the outcome, for a person; "": what the plan has changed
-	// Signals receives interrupts; nil: those of this process. The first one also ends the context of Carry, a second one
-	// abandons the plan.
+	Done    string      // describes the outcome; "" means a summary of the plan's changes
+	// Signals delivers interrupts; nil means the signals of this process. The first
+	// interrupt must also cancel the context of Carry. A second one abandons the plan.
 	Signals <-chan os.Signal
 }
 
-// Carry carries out a plan. Its error tells a person what to do next. After an interrupt it is a [cli.Interrupted]. With
-// --json, the last line of the output is the result.
+// Carry executes a plan. A returned error tells the user what to do next; after an
+// interrupt, it is a [cli.Interrupted]. The last line of output is the result if --json is
+// set.
 func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error) {
-	cli.OutliveReaders() // a plan is carried out even if nobody reads the progress
+	cli.OutliveReaders() // execute the whole plan even if nobody reads the progress
 	show := Show(c.Shell, c.Title, p)
 	over := make(chan struct{})
 	o := c.Options
@@ -46,7 +47,7 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 	p = &result.Plan
 	left := VolumesLeft(p, &result)
 	if c.Shell.JSON {
-		_ = c.Shell.PrintLine(Line{Result: &result, VolumesLeft: left}) // stdout may be closed
+		_ = c.Shell.PrintLine(Line{Result: &result, VolumesLeft: left}) // standard output may be closed
 	} else if err != nil && len(left) > 0 {
 		c.Shell.Note(cli.Clean(LeftText(p.App, left)))
 	}
@@ -69,12 +70,12 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 	return result, err
 }
 
-// VolumesLeft returns the volumes of machines that a run has destroyed.
+// VolumesLeft returns the volumes that remain after a run has destroyed their machines.
 func VolumesLeft(p *deploy.Plan, r *run.Result) []bourse.VolumeID {
 	return p.VolumesLeft(func(i int) bool { return i < len(r.Steps) && r.Steps[i].State == run.Done })
 }
 
-// LeftText describes in one line which volumes of an app are left, and how to remove them.
+// LeftText describes in one line which volumes of an app remain, and how to destroy them.
 func LeftText(app bourse.AppName, left []bourse.VolumeID) string {
 	words := []string{"bourse", "volume", "destroy", "-a", string(app)}
 	for _, id := range left {
@@ -87,13 +88,13 @@ func LeftText(app bourse.AppName, left []bourse.VolumeID) string {
 	return fmt.Sprintf("%d volumes are left, with their data; to remove them: %s", len(left), command)
 }
 
-// interrupts explains to a person what happens next when ctx ends before over is closed. It returns a channel that is
-// closed at the second interrupt.
+// interrupts tells the user what happens next if ctx is canceled before over is closed. It
+// returns a channel that is closed at the second interrupt.
 func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan struct{}) <-chan struct{} {
 	abandon := make(chan struct{})
 	signals, stop := c.Signals, func() {}
 	if signals == nil {
-		own := make(chan os.Signal, 2) // the first and the second one
+		own := make(chan os.Signal, 2) // room for the first and the second interrupt
 		signal.Notify(own, os.Interrupt, syscall.SIGTERM)
 		signals, stop = own, func() { signal.Stop(own) }
 	}
@@ -121,7 +122,8 @@ func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan st
 	return abandon
 }
 
-// once is the time during which two signals count as one: programs such as timeout signal a process and then its group.
+// once is the time within which two signals count as one interrupt. Programs such as
+// timeout signal a process and then its group.
 const once = 300 * time.Millisecond
 
 func (c *Carrier) interruptedNote() []string {
@@ -135,7 +137,7 @@ func (c *Carrier) interruptedNote() []string {
 	return []string{first, "  afterwards: " + strings.Join(c.Resume, "  or  ")}
 }
 
-// explain turns the error of a run into one for a person.
+// explain returns the error of a run with a message for the user and with hints.
 func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, err error) error {
 	state, half := "everything is as it was before", r.Status == release.Interrupted
 	over := errors.Is(err, run.ErrOvertaken)
@@ -157,7 +159,7 @@ func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, er
 		for _, line := range left {
 			c.Shell.Note("  " + cli.Clean(line))
 		}
-		if half && len(c.Resume) > 0 { // otherwise there is nothing to continue
+		if half && len(c.Resume) > 0 { // otherwise there is nothing to resume
 			state += "; to continue: " + strings.Join(c.Resume, " or ")
 		}
 		return cli.Interrupted(c.Title + " was interrupted: " + state)
@@ -178,7 +180,7 @@ func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, er
 	return cli.AfterResult(cli.Hint(said, c.next(p, r, err)...))
 }
 
-// next returns hints after a failure.
+// next returns hints for the user after a failure.
 func (c *Carrier) next(p *deploy.Plan, r *run.Result, err error) []string {
 	var out []string
 	for i := range r.Left {
@@ -204,13 +206,13 @@ func (c *Carrier) next(p *deploy.Plan, r *run.Result, err error) []string {
 	return out
 }
 
-// there reports whether a machine exists after a plan was undone.
+// there reports whether a machine still exists after a plan was undone.
 func there(p *deploy.Plan, r *run.Result, id bourse.MachineID) bool {
 	return slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return s.Machine == id }) || r.Status == release.Interrupted
 }
 
-// Owner describes where a command runs, what it does and since when, for clients that wait for its leases. The API adds the
-// name of the token.
+// Owner describes a command for other clients that wait for its leases: where the command
+// runs, what it does, and since when. The API adds the name of the token.
 func Owner(s *cli.Shell, doing string) string {
 	text := fmt.Sprintf("%s, since %s UTC", doing, s.Now().UTC().Format(time.TimeOnly))
 	host, err := os.Hostname()

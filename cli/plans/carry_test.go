@@ -20,7 +20,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// oneMachine is an API with one machine and only a few calls. The function cordon implements cordoning.
+// oneMachine is an API with one machine that supports only a few calls. The function cordon
+// handles requests to cordon the machine.
 type oneMachine struct {
 	run.API
 	cordon func(ctx context.Context, cordoned bool) error
@@ -61,7 +62,7 @@ func (o *oneMachine) SetRelease(_ context.Context, _ release.ID, status release.
 	return nil
 }
 
-// cordons is a plan with two steps that cordon the machine.
+// cordons returns a plan with two steps, which both cordon the machine.
 func cordons() *deploy.Plan {
 	step := deploy.Step{Do: deploy.CordonMachine{}, Machine: "148e21ea1d5301", Name: "quiet-river-1234", Region: "gru", Why: "a test"}
 	second := step
@@ -69,20 +70,21 @@ func cordons() *deploy.Plan {
 	return &deploy.Plan{App: "shop", Steps: []deploy.Step{step, second}}
 }
 
-// watched is the output on a terminal. It closes noted once an interrupt was reported.
+// watched records the output of a command. It closes noted when the output reports an
+// interrupt.
 type watched struct {
 	bytes.Buffer
 	noted chan struct{}
 }
 
-func (w *watched) Write(p []byte) (int, error) { // one at a time: Progress sees to it
+func (w *watched) Write(p []byte) (int, error) { // not called concurrently, because Progress holds a lock
 	if bytes.Contains(p, []byte("interrupted: ")) {
 		close(w.noted)
 	}
 	return w.Buffer.Write(p)
 }
 
-// carried carries out a plan and returns its output.
+// carried executes a plan and returns the command's output.
 func carried(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched, api run.API, signals <-chan os.Signal, keep bool) (out, errs string, err error) {
 	t.Helper()
 	s := &cli.Shell{Env: cli.Env{Now: time.Now}}
@@ -97,7 +99,8 @@ func carried(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched
 	return outs.String(), said.String(), err
 }
 
-// TestSummaryNamesWhatIsLeft: the summary of a release counts machines whose workers do not answer.
+// TestSummaryNamesWhatIsLeft checks that a release's summary counts machines that were left
+// unchanged because their workers do not answer.
 func TestSummaryNamesWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	p := cordons()
@@ -120,7 +123,8 @@ func TestCarryWell(t *testing.T) {
 	}
 }
 
-// TestCarryLeavesVolumes: the output ends with the volumes that are left, and how to remove them.
+// TestCarryLeavesVolumes checks that the output ends with the remaining volumes and a
+// command that destroys them.
 func TestCarryLeavesVolumes(t *testing.T) {
 	t.Parallel()
 	p := &deploy.Plan{App: "shop", Steps: []deploy.Step{{Do: deploy.DestroyMachine{Volumes: []bourse.VolumeID{"vol_1", "vol_2"}}, Machine: "148e21ea1d5301"}}}
@@ -130,7 +134,8 @@ func TestCarryLeavesVolumes(t *testing.T) {
 	}
 }
 
-// TestCarryBadly: after a failure everything is undone, and the error tells that and what to do next.
+// TestCarryBadly checks that after a failure all changes are undone, unless they are to be
+// kept, and that the error reports this and what to do next.
 func TestCarryBadly(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
@@ -155,8 +160,8 @@ func TestCarryBadly(t *testing.T) {
 	}
 }
 
-// TestInterrupts: the first interrupt undoes everything, a second one cancels the request in progress, and both tell how to
-// continue.
+// TestInterrupts checks that the first interrupt undoes the changes and that a second one
+// cancels the request in progress. The output must tell how to continue.
 func TestInterrupts(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]bool{"once": false, "twice": true} {
@@ -174,9 +179,9 @@ func TestInterrupts(t *testing.T) {
 				interrupt(errors.New("interrupt signal received"))
 				<-said.noted
 				if again {
-					<-time.After(2 * once) // a second one that comes sooner is the same
+					<-time.After(2 * once) // two interrupts in less time count as one
 					signals <- os.Interrupt
-					<-ctx.Done() // the run is ended, and this request with it
+					<-ctx.Done() // the second interrupt cancels this request
 				}
 				return bourse.Errorf(bourse.CodeCanceled, "it was broken off")
 			}}

@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// Limits of the evidence that is shown.
+// Maximum numbers of output lines and events that are shown for a failed machine.
 const (
 	shownLines  = 10
 	shownEvents = 5
 )
 
-// evidence describes a machine that failed.
+// evidence formats the evidence about a failed machine.
 func evidence(v *run.Evidence) []string {
 	var out []string
 	for i := range v.Checks {
@@ -51,12 +51,12 @@ func evidence(v *run.Evidence) []string {
 	return out
 }
 
-// headline tells which machine failed, and why.
+// headline describes which machine failed, and why.
 func headline(s *subject, e *run.Event) string {
 	return what(s, e.Evidence.Machine) + " failed: " + e.Text
 }
 
-// what names a machine.
+// what returns the name of a machine, followed by its id if the id differs.
 func what(s *subject, id bourse.MachineID) string {
 	name := s.name
 	if id != "" && name != string(id) {

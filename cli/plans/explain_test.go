@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// TestExplainAnother: if another client is or was deploying the app, the error tells how to see that, and does not suggest to
-// undo it.
+// TestExplainAnother checks the error if another client is deploying or has deployed the
+// app. Its hints must show how to find out about the other deploy, and must not suggest a
+// rollback.
 func TestExplainAnother(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -29,7 +30,7 @@ func TestExplainAnother(t *testing.T) {
 		if bourse.CodeOf(err) != bourse.CodeConflict || !strings.Contains(hints, tt.hint) || strings.Contains(hints, "rollback") {
 			t.Errorf("%v: %v, hints %q", tt.cause, err, hints)
 		}
-		if !errors.Is(err, tt.cause) { // what goes on with a release has to know
+		if !errors.Is(err, tt.cause) { // callers that continue with the release depend on this error
 			t.Errorf("%v is not in the chain of %v", tt.cause, err)
 		}
 	}

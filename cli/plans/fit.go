@@ -14,31 +14,34 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Fit tells whether a worker would take machines that a plan makes, given a quote for one of them. The machines have the
-// same group, region and size. A quote reserves nothing.
+// Fit reports whether workers would accept machines that a plan creates. It results from a
+// quote for one of these machines, which have the same group, region and size. A quote
+// reserves nothing.
 type Fit struct {
 	Group  string        `json:"group,omitempty"`
 	Region bourse.Region `json:"region,omitempty"`
-	Count  int           `json:"count"` // of machines
-	// Workers would take one, best first. If there are none, the machines do not fit.
+	Count  int           `json:"count"` // number of machines
+	// Workers lists the workers that would accept one of the machines, best first. If it is
+	// empty, no worker would.
 	Workers  []bourse.WorkerID `json:"workers,omitempty"`
 	Refusals []bourse.Refusal  `json:"refusals,omitempty"`
-	// Err is set if the quote failed.
+	// Err is the message if the request for the quote failed; otherwise it is "".
 	Err string `json:"error,omitempty"`
 
 	config *bourse.Config
-	cause  error // of Err
+	cause  error // the error of which Err is the message
 }
 
-// Quotes requests quotes. A *machinesapi.Client implements it.
+// Quotes is a source of quotes. *machinesapi.Client implements it.
 type Quotes interface {
 	Quote(ctx context.Context, app bourse.AppName, in machinesapi.CreateMachine) (machinesapi.Quoted, error)
 }
 
-// askers is the number of quotes that are requested at a time.
+// askers limits the number of concurrent requests for quotes.
 const askers = 8
 
-// Fits requests quotes for the machines that a plan makes.
+// Fits requests quotes for the machines that a plan creates, one for each combination of
+// group, region and size.
 func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 	type place struct {
 		group  string
@@ -62,7 +65,7 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 		at, ok := known[k]
 		if !ok {
 			config := *c
-			config.Mounts, config.Standbys = nil, nil // these may not exist yet
+			config.Mounts, config.Standbys = nil, nil // omit volumes and machines that may not exist yet
 			if makes.Worker != "" {
 				config.Requirements = config.Requirements.On(makes.Worker)
 			} else if makes.Volume != nil {
@@ -85,7 +88,7 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 			return nil
 		})
 	}
-	_ = g.Wait() // errors are in out
+	_ = g.Wait() // errors are stored in out
 	return out
 }
 
@@ -106,10 +109,10 @@ func (f *Fit) ask(ctx context.Context, api Quotes, app bourse.AppName) {
 	}
 }
 
-// Fit reports whether a worker would take one.
+// Fit reports whether at least one worker would accept one of the machines.
 func (f *Fit) Fit() bool { return len(f.Workers) > 0 }
 
-// what describes the machines.
+// what describes the machines, for example "2 of group web in gru".
 func (f *Fit) what() string {
 	out := fmt.Sprintf("%d", f.Count)
 	if f.Group != "" {
@@ -121,7 +124,7 @@ func (f *Fit) what() string {
 	return out
 }
 
-// lines describes the fit to a person.
+// lines describes the result for the user.
 func (f *Fit) lines() []string {
 	switch {
 	case f.Err != "":
@@ -134,7 +137,7 @@ func (f *Fit) lines() []string {
 	return append([]string{"does not fit: " + f.what() + ": no worker would take one"}, f.reasons()...)
 }
 
-// reasons returns the refusals of workers, one a line.
+// reasons returns workers' refusals, one per line.
 func (f *Fit) reasons() (out []string) {
 	for i, r := range f.Refusals {
 		if i == maxRefusals {
@@ -147,7 +150,8 @@ func (f *Fit) reasons() (out []string) {
 
 const maxRefusals = 5
 
-// Short returns the first fit without a worker, nil if all fit.
+// Short returns the first of fits that no worker would accept. It returns nil if all
+// machines fit.
 func Short(fits []Fit) *Fit {
 	for i := range fits {
 		if !fits[i].Fit() {
@@ -157,8 +161,8 @@ func Short(fits []Fit) *Fit {
 	return nil
 }
 
-// ShortError returns the error for machines that no worker would take, nil if all fit. It is for readers who have seen the
-// fits.
+// ShortError returns an error if no worker would accept some of the machines, and nil
+// otherwise. The error omits the refusals, because the user has seen them.
 func ShortError(fits []Fit) error {
 	if f := Short(fits); f != nil {
 		return f.short()
@@ -166,7 +170,7 @@ func ShortError(fits []Fit) error {
 	return nil
 }
 
-// RefusedError is [ShortError] with the reason of each worker.
+// RefusedError is like [ShortError], but the error includes each worker's refusal.
 func RefusedError(fits []Fit) error {
 	if f := Short(fits); f != nil {
 		return f.short(f.reasons()...)

@@ -17,7 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// moving returns a plan that moves machines of an app. The one named db has a volume.
+// moving returns a plan that moves an app's machines with the given names. A machine named
+// db has a volume.
 func moving(t *testing.T, app bourse.AppName, names ...string) *deploy.Plan {
 	t.Helper()
 	state := deploy.State{App: app}
@@ -25,7 +26,7 @@ func moving(t *testing.T, app bourse.AppName, names ...string) *deploy.Plan {
 	for _, name := range names {
 		var m machinesapi.Machine
 		h := fnv.New32a()
-		_, _ = h.Write([]byte(name)) // it does not fail
+		_, _ = h.Write([]byte(name)) // Write never fails
 		m.ID, m.Name, m.App = bourse.MachineID(fmt.Sprintf("148e21%08x", h.Sum32())), name, app
 		m.State, m.Region, m.InstanceID, m.Worker, m.HostStatus = bourse.StateStarted, "gru", "01", "gru-1", machinesapi.HostOK
 		m.Config = &bourse.Config{Image: "host", Init: bourse.Init{Exec: []string{"serve"}}, Metadata: map[string]string{deploy.KeyGroup: "web", deploy.KeyPlatform: deploy.Platform}}
@@ -41,7 +42,8 @@ func moving(t *testing.T, app bourse.AppName, names ...string) *deploy.Plan {
 	return &p
 }
 
-// played returns the events of a plan until a step is chosen by until. Each step takes a second.
+// played returns the events of a plan, up to the first step for which until returns true.
+// Each step takes a second.
 func played(p *deploy.Plan, until func(*deploy.Step) bool) []run.Event {
 	var out []run.Event
 	for i := range p.Steps {
@@ -69,7 +71,8 @@ func played(p *deploy.Plan, until func(*deploy.Step) bool) []run.Event {
 
 func done(*deploy.Step) bool { return false }
 
-// TestReplacementsAreOneLine: a machine and its replacement are one subject, with its volume and waiting for proxies.
+// TestReplacementsAreOneLine checks that a machine and its replacement form one subject,
+// which includes the volume and the wait for proxies.
 func TestReplacementsAreOneLine(t *testing.T) {
 	t.Parallel()
 	p := moving(t, "shop", "quiet-river-1234", "db")
@@ -92,8 +95,8 @@ func TestReplacementsAreOneLine(t *testing.T) {
 	}
 }
 
-// drainScreen shows a drain of two apps. One has moved. A machine of the other could not be moved, and the plan for the rest
-// was made again.
+// drainScreen shows a drain of two apps. The machine of the first app is moved. One machine
+// of the second app cannot be moved, so the moves of the others are planned again.
 func drainScreen(t *testing.T, s *cli.Shell) {
 	t.Helper()
 	show := ShowAll(s, "drain of worker gru-1", 4)
@@ -122,7 +125,7 @@ func drainScreen(t *testing.T, s *cli.Shell) {
 	show.End()
 }
 
-// TestDrainScreens: several plans on one screen.
+// TestDrainScreens checks the progress of several plans on one screen.
 func TestDrainScreens(t *testing.T) {
 	t.Parallel()
 	for _, width := range clitest.Widths {
@@ -139,7 +142,8 @@ func TestDrainScreens(t *testing.T) {
 	}))
 }
 
-// TestPlanOfManyMachines: a text contains the first machines and the number of the others. The JSON contains all.
+// TestPlanOfManyMachines checks that a printed plan lists only the first machines and the
+// number of the others, and that its JSON contains all of them.
 func TestPlanOfManyMachines(t *testing.T) {
 	t.Parallel()
 	var names []string

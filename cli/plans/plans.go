@@ -1,6 +1,7 @@
-// Package plans prints plans of package deploy, and shows their progress while package deploy/run carries them out: a
-// line for each machine with what is being done to it, for how long, and what it is waiting for. All commands that change
-// several machines in order share it.
+// Package plans prints plans of package deploy, and shows their progress while package
+// deploy/run executes them. There is a line for each machine, with what is being done to
+// it, for how long, and what it is waiting for. All commands that change several machines
+// in order use this package.
 package plans
 
 import (
@@ -11,24 +12,25 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// subject is a line of the screen: a machine, a volume or a command, with all steps about it. A machine and its
-// replacement are one subject.
+// subject is what a line of the screen is about: a machine, a volume or a command. It
+// includes all steps that concern it. A machine and its replacement are one subject.
 type subject struct {
 	group   string
 	region  bourse.Region
-	name    string           // of the machine; otherwise a description
-	unnamed bool             // name is a description until the machine is made
-	machine bourse.MachineID // "" until it is made
-	do      deploy.Action    // the most important action of its steps
-	former  bourse.MachineID // the machine that is replaced; "" if none is
+	name    string           // name of the machine, or a description if there is no machine
+	unnamed bool             // name is a description, until the machine is created
+	machine bourse.MachineID // "" until the machine is created
+	do      deploy.Action    // the most important action among its steps
+	former  bourse.MachineID // machine that is replaced, or ""
 	steps   []int
-	hidden  bool // a later plan shows it
+	hidden  bool // the subject is shown as part of a later plan
 }
 
-// subjects returns the subjects of a plan, in the order of its steps, and for each step the index of its subject.
+// subjects returns the subjects of a plan in the order of its steps. of[i] is the index of
+// the subject of step i.
 func subjects(p *deploy.Plan) (list []subject, of []int) {
 	of = make([]int, len(p.Steps))
-	mounted := map[int]int{} // MakeVolume step → the step that makes the machine that mounts it
+	mounted := map[int]int{} // maps a MakeVolume step to the step that creates the machine for the volume
 	for i := range p.Steps {
 		if do, ok := p.Steps[i].Do.(deploy.MakeMachine); ok && do.Volume != nil {
 			mounted[*do.Volume] = i
@@ -57,7 +59,8 @@ func subjects(p *deploy.Plan) (list []subject, of []int) {
 	return list, of
 }
 
-// keyOf returns a key for the subject of a step, and the step that describes the subject.
+// keyOf returns a key that identifies the subject of step i, and the index of the step that
+// describes the subject.
 func keyOf(p *deploy.Plan, mounted map[int]int, i int) (key any, head int) {
 	for {
 		s := &p.Steps[i]
@@ -70,14 +73,14 @@ func keyOf(p *deploy.Plan, mounted map[int]int, i int) (key any, head int) {
 		case s.Machine != "":
 			return s.Machine, i
 		case (deploy.Is[deploy.AwaitProxies](s.Do) || deploy.Is[deploy.DestroyVolume](s.Do)) && len(s.After) == 1:
-			i = s.After[0] // it is about the machine of the step before
+			i = s.After[0] // the step concerns the machine of the step before it
 		default:
 			return i, i
 		}
 	}
 }
 
-// pairsOf returns the machines that a plan both replaces and destroys.
+// pairsOf returns the machines that a plan replaces and then destroys.
 func pairsOf(p *deploy.Plan) map[bourse.MachineID]bool {
 	gone, out := map[bourse.MachineID]bool{}, map[bourse.MachineID]bool{}
 	for i := range p.Steps {
@@ -128,15 +131,16 @@ func nameless(s *deploy.Step) string {
 	}
 }
 
-// words describe an action.
+// words describe an action in different states.
 type words struct {
 	do     deploy.Action
-	now    string // while it is done
-	done   string // once it is done
-	undone string // once it was undone
+	now    string // while the action is in progress
+	done   string // after the action is done
+	undone string // after the action was undone
 }
 
-// actions are all actions, ordered by how much they tell about what happens to a machine.
+// actions lists all actions. An action that says more about what happens to a machine comes
+// later.
 var actions = []words{
 	{deploy.AwaitReady{}, "checking", "ready", ""},
 	{deploy.AwaitProxies{}, "updating routes", "routes updated", ""},

@@ -20,8 +20,9 @@ import (
 
 func TestMain(m *testing.M) { clitest.InUTC(m) }
 
-// shop is a plan with a release command, two machines of group web that are updated one after the other, a new one with a
-// volume in another region, and one of a group that no longer exists.
+// shop returns a plan for an app: it runs a release command, updates two machines of group
+// web one after the other, creates a machine with a volume in another region, and destroys
+// a machine of a group that no longer exists.
 func shop() *deploy.Plan {
 	config := &bourse.Config{Image: "registry.example.com/shop:2", Guest: &bourse.Guest{CPUKind: bourse.CPUShared, CPUs: 1, MemoryMB: 256}}
 	made := 6
@@ -47,7 +48,7 @@ func fits() []Fit {
 	}
 }
 
-// on prints with a shell whose screen has the given width, and returns the output.
+// on calls show with a shell whose screen has the given width, and returns the output.
 func on(t *testing.T, width int, show func(*cli.Shell) error) string {
 	t.Helper()
 	s := &cli.Shell{Env: cli.Env{Now: func() time.Time { return clitest.Now }}}
@@ -61,7 +62,7 @@ func on(t *testing.T, width int, show func(*cli.Shell) error) string {
 	return out.String() + errs.String()
 }
 
-// screens compares the output on screens with 80 and with 200 columns with golden files.
+// screens compares the output of show on screens of 80 and 200 columns with golden files.
 func screens(t *testing.T, name string, show func(*cli.Shell) error) {
 	t.Helper()
 	for width, suffix := range map[int]string{80: ".80", 200: ".200.wide"} {
@@ -84,12 +85,12 @@ func TestPlanPrinted(t *testing.T) {
 	screens(t, "plan_refused", func(s *cli.Shell) error { return Print(s, refused, nil) })
 }
 
-// moment returns an event so many milliseconds after the first.
+// moment returns an event that happens ms milliseconds after the first one.
 func moment(step int, ms int, state run.State, text string) run.Event {
 	return run.Event{Step: step, State: state, At: clitest.Now.Add(time.Duration(ms) * time.Millisecond), Text: text}
 }
 
-// halfway returns the events until one machine has been updated.
+// halfway returns the events up to the time when one machine has been updated.
 func halfway() []run.Event {
 	return []run.Event{
 		moment(0, 0, run.Running, ""),
@@ -137,13 +138,13 @@ func boardAfter(events []run.Event) *board {
 	return b
 }
 
-// screen returns the lines for one plan.
+// screen returns the lines that show the progress of a single plan.
 func (b *board) screen(now time.Time, width, height int, colour bool) []string {
 	x := boards{title: "release v4 of shop", list: []*board{b}}
 	return x.screen(now, width, height, colour)
 }
 
-// TestScreens compares the screen at a fixed time with golden files.
+// TestScreens compares screens at fixed times with golden files.
 func TestScreens(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -165,7 +166,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// There are words for every action.
+// TestEveryActionHasWords checks that every action has words that describe it.
 func TestEveryActionHasWords(t *testing.T) {
 	t.Parallel()
 	all := deploy.Actions()
@@ -179,7 +180,8 @@ func TestEveryActionHasWords(t *testing.T) {
 	}
 }
 
-// Events of steps that the plan does not have change nothing.
+// TestEventsOfUnknownSteps checks that events of steps that are not part of the plan change
+// nothing.
 func TestEventsOfUnknownSteps(t *testing.T) {
 	t.Parallel()
 	events := halfway()
@@ -201,7 +203,7 @@ func TestEventsOfUnknownSteps(t *testing.T) {
 	}
 }
 
-// Colors only repeat what words say: without them the lines are the same.
+// TestColoursMeanNothingAlone checks that the lines are the same with and without colors.
 func TestColoursMeanNothingAlone(t *testing.T) {
 	t.Parallel()
 	b := boardAfter(failure())
@@ -221,7 +223,8 @@ func TestColoursMeanNothingAlone(t *testing.T) {
 	}
 }
 
-// If a screen has too few lines, the least interesting rows are left out.
+// TestLowScreen checks that the least interesting rows are omitted if the screen has too
+// few lines.
 func TestLowScreen(t *testing.T) {
 	t.Parallel()
 	b := boardAfter(halfway())
@@ -240,7 +243,7 @@ func TestLowScreen(t *testing.T) {
 	}
 }
 
-// TestPlainLines: without a terminal, each event is a line.
+// TestPlainLines checks that without a terminal, each event is printed as a line.
 func TestPlainLines(t *testing.T) {
 	t.Parallel()
 	for name, events := range map[string][]run.Event{"success": success(), "failure": failure()} {
@@ -248,7 +251,7 @@ func TestPlainLines(t *testing.T) {
 			p := Show(s, "release v4 of shop", shop())
 			for _, e := range events {
 				p.Event(e)
-				p.Event(e) // said once
+				p.Event(e) // a repeated event is printed once
 			}
 			p.End()
 			return nil
@@ -257,7 +260,7 @@ func TestPlainLines(t *testing.T) {
 	}
 }
 
-// TestJSONLines: with --json each event is a line of its own.
+// TestJSONLines checks that with --json, each event is printed as a line of JSON.
 func TestJSONLines(t *testing.T) {
 	t.Parallel()
 	got := on(t, 0, func(s *cli.Shell) error {
@@ -275,7 +278,8 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
-// The lines of a terminal are updated in place: at the end it shows the last state, once.
+// TestDrawnOver checks that a terminal's lines are updated in place: at the end it shows
+// only the last state.
 func TestDrawnOver(t *testing.T) {
 	t.Parallel()
 	got := on(t, 80, func(s *cli.Shell) error {
@@ -306,7 +310,7 @@ func (q quotes) Quote(_ context.Context, _ bourse.AppName, in machinesapi.Create
 	return q(in)
 }
 
-// TestFits: one quote is requested for equal machines.
+// TestFits checks that only one quote is requested for equal machines.
 func TestFits(t *testing.T) {
 	t.Parallel()
 	p := shop()

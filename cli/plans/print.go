@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// Print prints a plan, and whether its machines would fit.
+// Print prints a plan and whether its machines would fit.
 func Print(s *cli.Shell, p *deploy.Plan, fits []Fit) error {
 	width, _ := s.Out.Size()
 	if width == 0 {
@@ -28,10 +28,11 @@ func Print(s *cli.Shell, p *deploy.Plan, fits []Fit) error {
 	return err
 }
 
-// whole is wider than any line: without a terminal, no line is broken.
+// whole is a width that no line reaches, so that lines are not broken if the output is not
+// a terminal.
 const whole = 1 << 20
 
-// Summary describes in one line what a plan has done: "2 updated, 1 created".
+// Summary describes in one line what a plan has done, for example "2 updated, 1 created".
 func Summary(p *deploy.Plan) string {
 	sum := p.Summary()
 	var parts []string
@@ -56,7 +57,8 @@ func Summary(p *deploy.Plan) string {
 	return strings.Join(parts, ", ")
 }
 
-// Left counts the machines that a plan leaves alone because their workers do not answer.
+// Left counts the machines that a plan leaves unchanged because their workers do not
+// answer.
 func Left(p *deploy.Plan) int {
 	n := 0
 	for _, seen := range p.Seen {

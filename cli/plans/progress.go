@@ -13,29 +13,31 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// tick is the time between two updates of a terminal.
+// tick is the interval between updates of a terminal.
 const tick = 100 * time.Millisecond
 
-// Progress shows the progress of plans: on a terminal, lines that are updated in place, otherwise a line for each event,
-// and with --json each event as a line of JSON. Its methods may be called by several goroutines.
+// Progress shows the progress of plans. On a terminal, it updates lines in place. Otherwise
+// it prints a line for each event, which is JSON if --json is set. Its methods are safe for
+// concurrent use.
 type Progress struct {
 	shell *cli.Shell
-	drawn bool // the lines of the terminal can be updated
+	drawn bool // lines on the terminal are updated in place
 
 	mu     sync.Mutex
 	boards boards
-	lines  int // on the screen
+	lines  int // number of lines on the terminal that are updated in place
 
 	end  chan struct{}
 	done sync.WaitGroup
 }
 
-// Show begins to show a plan under a title. End ends it.
+// Show starts to show the progress of a plan. The caller must call End.
 func Show(s *cli.Shell, title string, p *deploy.Plan) *Progress {
 	return show(s, boards{title: title, list: []*board{newBoard("", p)}})
 }
 
-// ShowAll begins to show plans of several apps, which Add adds. They are about so many machines in total. End ends it.
+// ShowAll starts to show the progress of several apps' plans, which [Progress.Add] adds.
+// machines is the total number of machines in these plans. The caller must call End.
 func ShowAll(s *cli.Shell, title string, machines int) *Progress {
 	return show(s, boards{title: title, total: machines, many: true})
 }
@@ -48,8 +50,8 @@ func show(s *cli.Shell, all boards) *Progress {
 	return out
 }
 
-// Add adds a plan, and returns a function that takes its events. Machines of an earlier plan for the same app move to this
-// one.
+// Add adds a plan, and returns a function that receives the plan's events. If a machine is
+// also part of an earlier plan for the same app, it is no longer shown there.
 func (p *Progress) Add(plan *deploy.Plan) func(run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,14 +73,14 @@ func (p *Progress) animate() {
 	}
 }
 
-// Event takes an event of the plan of [Show].
+// Event receives an event of the plan that was passed to [Show].
 func (p *Progress) Event(e run.Event) { p.event(p.boards.list[0], e) }
 
 func (p *Progress) event(b *board, e run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shell.JSON {
-		_ = p.shell.PrintLine(Line{Event: &e}) // stdout may be closed
+		_ = p.shell.PrintLine(Line{Event: &e}) // standard output may be closed
 		return
 	}
 	if e.Plan != nil {
@@ -110,14 +112,14 @@ func (p *Progress) event(b *board, e run.Event) {
 	p.say(evidence(e.Evidence)...)
 }
 
-// Say prints lines for a person, above those that are updated in place.
+// Say prints lines for the user, above the lines that are updated in place.
 func (p *Progress) Say(lines ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.say(lines...)
 }
 
-// say is Say for callers that hold p.mu.
+// say is like Say. The caller must hold p.mu.
 func (p *Progress) say(lines ...string) {
 	var b strings.Builder
 	p.wipe(&b)
@@ -129,10 +131,10 @@ func (p *Progress) say(lines ...string) {
 			b.WriteString(part + "\n")
 		}
 	}
-	_, _ = io.WriteString(p.shell.Err, b.String()) // the terminal may be gone
+	_, _ = io.WriteString(p.shell.Err, b.String()) // the terminal may be closed
 }
 
-// End shows the last state, and stops updating it.
+// End shows the final state and stops updating it.
 func (p *Progress) End() {
 	close(p.end)
 	p.done.Wait()
@@ -163,12 +165,13 @@ func (p *Progress) wipe(b *strings.Builder) {
 	p.lines = 0
 }
 
-// Line is a line of the output of --json. It has one of these members.
+// Line is a line of output with --json. One of its fields is set, unless stated otherwise.
 type Line struct {
 	Plan   *deploy.Plan `json:"plan,omitempty"`
-	Fits   []Fit        `json:"fits,omitempty"` // with Plan
+	Fits   []Fit        `json:"fits,omitempty"` // only if Plan is set
 	Event  *run.Event   `json:"event,omitempty"`
 	Result *run.Result  `json:"result,omitempty"`
-	// VolumesLeft, with Result, are volumes of destroyed machines.
+	// VolumesLeft lists volumes that remain after their machines were destroyed. It is set
+	// only if Result is.
 	VolumesLeft []bourse.VolumeID `json:"volumes_left,omitempty"`
 }

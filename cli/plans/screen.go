@@ -12,15 +12,16 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// boards are the plans of one screen.
+// boards holds the plans that are shown on one screen.
 type boards struct {
 	title string
-	total int // of machines, if more plans will be added; 0: those of the plans
+	total int // total number of machines if more plans will be added; 0 means the number in the added plans
 	many  bool
 	list  []*board
 }
 
-// add adds a plan. Its subjects are no longer shown as part of earlier plans of the same app.
+// add adds a plan. Subjects that are also part of an earlier plan for the same app are no
+// longer shown there.
 func (x *boards) add(b *board) {
 	for _, former := range x.list {
 		if former.label == b.label {
@@ -30,7 +31,7 @@ func (x *boards) add(b *board) {
 	x.list = append(x.list, b)
 }
 
-// leave hides the subjects of another plan.
+// leave hides the subjects that are also part of another plan.
 func (b *board) leave(other *board) {
 	for i := range b.subjects {
 		s := &b.subjects[i]
@@ -38,7 +39,7 @@ func (b *board) leave(other *board) {
 	}
 }
 
-// id returns the existing machine of a subject, "" if the plan makes it.
+// id returns the existing machine of a subject, or "" if there is none yet.
 func (s *subject) id() bourse.MachineID { return cmp.Or(s.former, s.machine) }
 
 // row is a subject and its progress.
@@ -59,7 +60,7 @@ func (x *boards) rows() (out []row) {
 	return out
 }
 
-// began returns the time of the first event, zero before that.
+// began returns the time of the first event, or zero if there was none yet.
 func (x *boards) began() (t time.Time) {
 	for _, b := range x.list {
 		if t.IsZero() || !b.began.IsZero() && b.began.Before(t) {
@@ -69,7 +70,7 @@ func (x *boards) began() (t time.Time) {
 	return t
 }
 
-// head returns the first line.
+// head returns the first line of the screen.
 func (x *boards) head(rows []row, now time.Time) string {
 	count := map[run.State]int{}
 	for i := range rows {
@@ -88,7 +89,8 @@ func (x *boards) head(rows []row, now time.Time) string {
 	return line
 }
 
-// progress returns how many subjects are done, after one of many has been done; "" otherwise.
+// progress formats how many subjects are done, if there are several plans and the event
+// completes a subject. Otherwise it returns "".
 func (x *boards) progress(b *board, s *subject, e *run.Event) string {
 	if !x.many || e.State != run.Done || b.status(s).state != run.Done {
 		return ""
@@ -103,8 +105,8 @@ func (x *boards) progress(b *board, s *subject, e *run.Event) string {
 	return fmt.Sprintf(" (%d of %d)", done, max(x.total, len(rows)))
 }
 
-// screen returns the lines for a screen of the given size; height 0 means no limit. If not all rows fit, the least
-// interesting ones are left out.
+// screen returns the lines for a screen of the given size; a height of 0 means no limit. If
+// there are too many rows, it omits the least interesting ones.
 func (x *boards) screen(now time.Time, width, height int, color bool) []string {
 	width = max(width, cli.MinWidth)
 	if x.began().IsZero() {
@@ -113,7 +115,7 @@ func (x *boards) screen(now time.Time, width, height int, color bool) []string {
 	rows := x.rows()
 	room := len(rows)
 	if height > 0 {
-		room = max(1, min(room, height-4)) // the head, the header, what is left out, the cursor
+		room = max(1, min(room, height-4)) // 4 lines for the head, the table's header, the number of omitted rows and the cursor
 	}
 	t := cli.NewTable("APP", "GROUP", "REGION", "MACHINE", "STATE", "TIME", "").Numbers(5).Narrow(6, 3).Drop(1).Paint(4, toneOf)
 	if !x.many {
@@ -125,7 +127,7 @@ func (x *boards) screen(now time.Time, width, height int, color bool) []string {
 		t.Row(r.app, dash(r.group), dash(string(r.region)), r.name, r.word, r.time(now), r.text)
 	}
 	var out bytes.Buffer
-	_ = t.Write(cli.Stream{ReadWriter: &out, Width: width, Color: color}) // into memory
+	_ = t.Write(cli.Stream{ReadWriter: &out, Width: width, Color: color}) // writes to memory cannot fail
 	lines := []string{cli.Cut(x.head(rows, now), width)}
 	for line := range bytes.Lines(out.Bytes()) {
 		lines = append(lines, string(bytes.TrimRight(line, "\n ")))
@@ -136,7 +138,7 @@ func (x *boards) screen(now time.Time, width, height int, color bool) []string {
 	return lines
 }
 
-// interest orders states, the most interesting one first.
+// interest lists the states of rows from the most to the least interesting.
 var interest = []run.State{run.Failed, run.Left, run.Undoing, run.Waiting, run.Running, run.Undone, "", run.Done}
 
 // shown returns the indexes of the rows to show, in ascending order.

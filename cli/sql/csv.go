@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// csvRows prints rows as CSV according to RFC 4180, with a header. Package encoding/csv
-// cannot be used, because it cannot distinguish NULL from an empty text. If watched is
-// set, a column "change" is added in front.
+// csvRows prints rows as CSV with a header, according to RFC 4180. It does not use package
+// encoding/csv, which cannot distinguish NULL from an empty text. If watched is set, the
+// first column is "change".
 type csvRows struct {
 	w       io.Writer
 	tty     bool // escape control characters, because the output is a terminal

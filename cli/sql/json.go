@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// jsonRows prints rows as a JSON array of objects, one per line. The array is only
-// closed once the answer is complete, so that a partial answer is not valid JSON.
+// jsonRows prints rows as a JSON array of objects, one per line. The array is closed only
+// if the answer is complete, so that an incomplete answer is not valid JSON.
 type jsonRows struct {
 	w     io.Writer
 	names []string // column names, as JSON
-	some  bool     // a row was printed
+	some  bool     // at least one row was printed
 }
 
 func (j *jsonRows) begin(columns []string) error {
@@ -56,7 +56,7 @@ func jsonNames(columns []string) ([]string, error) {
 	return out, nil
 }
 
-// jsonObject encodes a row with its columns in order.
+// jsonObject encodes a row as a JSON object with its columns in order.
 func jsonObject(names []string, cells []any) (string, error) {
 	var b strings.Builder
 	b.WriteByte('{')

@@ -12,7 +12,7 @@ import (
 // such as 148e21 look like them.
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?$`)
 
-// namedParam matches :NAME=VALUE, also with the other prefixes that SQLite supports.
+// namedParam matches :NAME=VALUE. The other prefixes of SQLite, @ and $, are accepted, too.
 var namedParam = regexp.MustCompile(`(?s)^[:@$]([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
 // parseParams parses the values of --param, which are either positional or named.
@@ -37,8 +37,8 @@ func parseParams(words []string) (values []any, names map[string]any, err error)
 	return values, names, nil
 }
 
-// paramValue parses a parameter's value: a plain number, null, or text. A JSON string
-// is always text.
+// paramValue parses the value of a parameter, which is a plain number, null, or text. A
+// JSON string is always text.
 func paramValue(word string) any {
 	if word == "null" {
 		return nil

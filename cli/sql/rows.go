@@ -13,26 +13,25 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// changedRow is a row to print. If the query is watched, it also says how the row
-// changed.
+// changedRow is a row to print. If the query is watched, it includes how the row changed.
 type changedRow struct {
 	kind   string // row, insert, update or delete
-	change uint64 // 0 for rows of the initial answer
-	id     int64  // within the subscription
+	change uint64 // number of the change; 0 for rows of the initial answer
+	id     int64  // identifies the row within the subscription
 	cells  []any
 }
 
 // Kinds of rows that are not changes.
 const (
 	kindRow     = "row"     // a row of the initial answer
-	kindRestart = "restart" // not a row: earlier output is void, and all rows follow again
+	kindRestart = "restart" // not a row: discard earlier output, because all rows follow again
 )
 
 func rowOf(r *machinesapi.ViewRow) changedRow {
 	return changedRow{kind: kindRow, id: r.ID, cells: r.Cells}
 }
 
-// rowPrinter prints the rows of one answer.
+// rowPrinter prints the rows of an answer.
 type rowPrinter interface {
 	begin(columns []string) error
 	row(r changedRow) error
@@ -51,7 +50,8 @@ func newRowPrinter(s *cli.Shell, f options) rowPrinter {
 	return &tableRows{out: s.Out}
 }
 
-// cellText formats a value. It does not escape text; that depends on the output.
+// cellText formats a value. It does not escape control characters, because how to do so
+// depends on the output.
 func cellText(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -72,14 +72,14 @@ func cellText(v any) string {
 	return string(text)
 }
 
-// isNumber reports whether v is a number, which is right-aligned.
+// isNumber reports whether v is a number. Numbers are right-aligned.
 func isNumber(v any) bool {
 	_, ok := v.(json.Number)
 	return ok
 }
 
-// safeJSON encodes a value as JSON that is safe for a terminal: the characters that
-// [cli.Clean] would escape are written as JSON escapes.
+// safeJSON encodes a value as JSON that is safe to print to a terminal. Characters that
+// [cli.Clean] would escape become JSON escapes.
 func safeJSON(v any) (string, error) {
 	var raw bytes.Buffer
 	e := json.NewEncoder(&raw)
@@ -96,7 +96,7 @@ func safeJSON(v any) (string, error) {
 			b.WriteRune(r)
 			continue
 		}
-		if r > 0xffff { // as two surrogates
+		if r > 0xffff { // a pair of surrogates
 			hi, lo := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
 			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
 			continue
@@ -106,7 +106,7 @@ func safeJSON(v any) (string, error) {
 	return b.String(), nil
 }
 
-// uniqueNames makes column names unique: a second "id" becomes "id:1".
+// uniqueNames makes column names unique. For example, it renames a second "id" to "id:1".
 func uniqueNames(columns []string) []string {
 	seen := map[string]bool{}
 	out := make([]string, len(columns))

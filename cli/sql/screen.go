@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	screenInterval = 100 * time.Millisecond // minimum interval between updates
+	screenInterval = 100 * time.Millisecond // minimum time between two updates
 	markFor        = 3 * time.Second        // how long a changed row is marked
 )
 
-// screen shows a watched query on a terminal and redraws it when rows change. A
-// goroutine draws. mu guards the fields below it.
+// screen shows the rows of a watched query on a terminal. A goroutine redraws it when rows
+// have changed. mu guards the fields below it.
 type screen struct {
 	out  cli.Stream
 	now  func() time.Time
@@ -29,10 +29,10 @@ type screen struct {
 	rows    []screenRow
 	changes uint64    // number of changes
 	last    time.Time // time of the last change
-	trouble string    // why the connection was lost; "" while connected
-	whole   bool      // the initial rows are complete
+	trouble string    // reason for the loss of the connection; "" while connected
+	whole   bool      // all initial rows have been received
 	dirty   bool
-	drawn   int // number of lines on the terminal
+	drawn   int // number of lines drawn on the terminal
 	err     error
 }
 
@@ -40,7 +40,7 @@ type screenRow struct {
 	id      int64
 	cells   []any
 	mark    string    // "+" for a new row, "~" for a changed one
-	markEnd time.Time // when the mark is removed
+	markEnd time.Time // time at which the mark is removed
 }
 
 func newScreen(out cli.Stream, now func() time.Time) *screen {
@@ -104,7 +104,7 @@ func (s *screen) settled(uint64) error {
 	return s.err
 }
 
-// restart keeps the old rows on the screen until the new ones arrive.
+// restart does nothing, so that the old rows stay on the screen until the new ones arrive.
 func (s *screen) restart() error { return nil }
 
 func (s *screen) lost(why string) {
@@ -129,7 +129,7 @@ func (s *screen) close() error {
 	return s.err
 }
 
-// draw updates the terminal in a single write, to avoid flickering. The caller holds
+// draw updates the terminal with a single write, to avoid flickering. The caller must hold
 // mu.
 func (s *screen) draw() {
 	for i := range s.rows {
@@ -159,7 +159,7 @@ func (s *screen) lines() []string {
 	width, height := s.out.Size()
 	shown := len(s.rows)
 	if height > 0 {
-		shown = min(shown, max(1, height-4)) // room for the header, the number of omitted rows, the status and the cursor
+		shown = min(shown, max(1, height-4)) // 4 lines for the header, the number of omitted rows, the status and the cursor
 	}
 	g := newGrid(append([]string{" "}, s.columns...)) // the first column contains the marks
 	texts := make([][]string, shown)
@@ -172,7 +172,7 @@ func (s *screen) lines() []string {
 		}
 		g.measure(texts[i], numbers)
 	}
-	fitted, _ := g.fit(width) // lines that are still too wide are cut below
+	fitted, _ := g.fit(width) // lines that do not fit are cut below
 	out := []string{fitted.line(g.columns)}
 	for _, row := range texts {
 		out = append(out, fitted.line(row))
@@ -190,7 +190,7 @@ func (s *screen) lines() []string {
 	return out
 }
 
-// status returns the line below the table.
+// status returns the status line, which is shown below the table.
 func (s *screen) status() string {
 	text := "-- " + cli.Count(len(s.rows), "row")
 	if s.trouble != "" {

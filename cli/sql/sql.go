@@ -1,6 +1,6 @@
-// Package sql implements "bourse sql", which queries the view and prints rows as a
-// table, as CSV or as JSON, either once or with every change. The view's data comes
-// from other servers, so it is escaped before it is printed to a terminal.
+// Package sql implements "bourse sql", which queries the view and prints rows as a table,
+// as CSV or as JSON. With --watch, it prints every change. The view's data comes from other
+// servers, so control characters are escaped if the output is a terminal.
 package sql
 
 import (
@@ -71,7 +71,7 @@ change (row, insert, update, delete). With --json, each line is an object
 	flags.StringSliceVar(&f.key, "key", nil, "`columns` that identify a row with --watch (default: id, then name, then all columns)")
 	flags.BoolVar(&f.tables, "tables", false, "list the tables and their columns")
 	c.MarkFlagsMutuallyExclusive("tables", "watch")
-	_ = c.RegisterFlagCompletionFunc("param", cobra.NoFileCompletions) // fails for an unknown flag only
+	_ = c.RegisterFlagCompletionFunc("param", cobra.NoFileCompletions) // fails only if the flag does not exist
 	return c
 }
 
@@ -99,7 +99,7 @@ func run(ctx context.Context, s *cli.Shell, f options, args []string) error {
 		err = ask(ctx, s, q, f)
 	}
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // the normal end of --watch
+		return context.Cause(ctx) // with --watch, this is the normal end
 	}
 	if bourse.CodeOf(err) == bourse.CodeTimeout {
 		return cli.Hint(err, smallerResult)
@@ -137,7 +137,7 @@ func statement(ctx context.Context, s *cli.Shell, args []string) (string, error)
 	return statement, nil
 }
 
-// ask runs a query once and prints rows as they arrive.
+// ask runs a query and prints its rows as they arrive.
 func ask(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f options) error {
 	out := newRowPrinter(s, f)
 	stop := cli.Spin(s.Err, "asking the view")

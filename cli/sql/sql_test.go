@@ -19,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// answers serves the same lines to every query except the one for the schema, and
-// records the last query.
+// answers is an API that replies to every query with the same lines, except to the query
+// for the schema. It records the last query.
 type answers struct {
 	lines  string
 	schema string
@@ -79,8 +79,8 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// TestSQLOutputCanBeParsed checks that the usual parsers read the original values from
-// JSON and CSV.
+// TestSQLOutputCanBeParsed checks that standard JSON and CSV parsers read the original
+// values from the output.
 func TestSQLOutputCanBeParsed(t *testing.T) {
 	got := line.Against(t, &answers{lines: someRows}, "sql", "SELECT 1", "--json")
 	d := json.NewDecoder(strings.NewReader(got.Out))
@@ -119,8 +119,8 @@ func TestSQLNoRows(t *testing.T) {
 	}
 }
 
-// TestSQLIncompleteAnswer checks that an incomplete answer is printed, and that the
-// command fails.
+// TestSQLIncompleteAnswer checks that the rows of an incomplete answer are printed, and
+// that the command fails.
 func TestSQLIncompleteAnswer(t *testing.T) {
 	rows, _, _ := strings.Cut(someRows, `{"end"`)
 	got := line.Against(t, &answers{lines: rows}, "sql", "SELECT 1", "--json")
@@ -144,7 +144,7 @@ func TestSQLStatementFromInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		in   string
-		want string // "" if the tables are listed
+		want string // expected query; "" if the tables are listed instead
 		code int
 	}{
 		"a dash":            {[]string{"-"}, "SELECT\n 1\n", "SELECT\n 1", 0},
@@ -208,7 +208,7 @@ func TestSQLParams(t *testing.T) {
 	a := &answers{lines: someRows}
 	for _, c := range []struct {
 		words []string
-		want  string // the request
+		want  string // expected request
 	}{
 		{[]string{"shop", "42", "-1.5", "null", `"42"`}, `{"statement":"S","params":["shop",42,-1.5,null,"42"]}`},
 		{[]string{"148e21", "007", "1.", "+1", "NaN", `"open`, "", "12345678901234567890123"}, `{"statement":"S","params":["148e21","007","1.","+1","NaN","\"open","","12345678901234567890123"]}`},
@@ -271,7 +271,7 @@ func TestRowsAreEscaped(t *testing.T) {
 		if code := line.Main(t.Context(), env, args...); code != 0 {
 			t.Fatalf("%s: exit status %d, %v", flag, code, errs)
 		}
-		plain := strings.ReplaceAll(b.String(), "\r\n", "\n") // line ends of CSV
+		plain := strings.ReplaceAll(b.String(), "\r\n", "\n") // remove the CSV line ends, which contain a carriage return
 		if strings.ContainsAny(plain, "\x1b\x07\u009b\u202e\u200b\r\x7f") {
 			t.Errorf("%s: the terminal receives %q", flag, b.String())
 		}
@@ -284,8 +284,8 @@ func TestRowsAreEscaped(t *testing.T) {
 	}
 }
 
-// TestSQLFitsTheTerminal checks that cells are cut until the table fits, and that rows
-// become lists if they would be cut too much.
+// TestSQLFitsTheTerminal checks that cells are shortened until the table fits the terminal,
+// and that each row is printed as a list if cells would become too short.
 func TestSQLFitsTheTerminal(t *testing.T) {
 	for name, c := range map[string]struct {
 		width, columns int
@@ -314,7 +314,7 @@ func TestSQLFitsTheTerminal(t *testing.T) {
 }
 
 // TestLongAnswersArePrintedInChunks checks that rows are printed before the answer is
-// complete, and that later rows are aligned.
+// complete and that later rows are aligned.
 func TestLongAnswersArePrintedInChunks(t *testing.T) {
 	var b bytes.Buffer
 	p := &tableRows{out: cli.Stream{ReadWriter: &b}}

@@ -9,12 +9,12 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// tableChunk is the number of rows that are aligned together. Long answers are printed
-// in chunks as they arrive.
+// tableChunk is the number of rows that are aligned together. A long answer is printed in
+// chunks as it arrives.
 const tableChunk = 500
 
-// tableRows prints rows as a table. On a terminal, long cells are cut. If the table
-// still does not fit, each row is printed as a list of its cells. If watched is set, a
+// tableRows prints rows as a table. On a terminal, long cells are shortened. If the table
+// still does not fit, each row is printed as a list of its cells. If watched is set, the
 // first column contains the kind of change.
 type tableRows struct {
 	out     cli.Stream
@@ -22,7 +22,7 @@ type tableRows struct {
 
 	grid  grid
 	held  []changedRow
-	begun bool // the header was printed
+	begun bool // the header has been printed
 	shown int  // number of rows printed as lists
 }
 
@@ -57,7 +57,7 @@ func (t *tableRows) end() error {
 	if t.begun {
 		return t.flush()
 	}
-	return t.write() // prints at least the header
+	return t.write() // prints the header even if there are no rows
 }
 
 func (t *tableRows) write() error {
@@ -110,8 +110,7 @@ func (t *tableRows) numbers(r changedRow) []bool {
 	return out
 }
 
-// shownCell formats a cell for a terminal of the given width. A width of 0 means no
-// limit.
+// shownCell formats a cell for a terminal of the given width; 0 means no limit.
 func shownCell(v any, width int) string {
 	text := cellText(v)
 	if width > 0 {
@@ -124,7 +123,7 @@ func shownCell(v any, width int) string {
 type grid struct {
 	columns []string
 	widths  []int
-	right   []bool // columns that have only contained numbers so far
+	right   []bool // columns whose cells have all been numbers so far
 }
 
 func newGrid(columns []string) grid {
@@ -137,7 +136,7 @@ func newGrid(columns []string) grid {
 	return g
 }
 
-// measure widens the columns to fit a row.
+// measure widens the columns so that a row fits.
 func (g *grid) measure(cells []string, numbers []bool) {
 	for i, cell := range cells[:min(len(cells), len(g.widths))] {
 		g.widths[i] = max(g.widths[i], utf8.RuneCountInString(cell))
@@ -145,7 +144,7 @@ func (g *grid) measure(cells []string, numbers []bool) {
 	}
 }
 
-// fit narrows the widest columns until the grid fits the width. ok is false if the
+// fit narrows the widest columns until the grid fits into width. It returns false if the
 // columns would become too narrow to be useful.
 func (g *grid) fit(width int) (fitted grid, ok bool) {
 	fitted = *g
@@ -166,7 +165,7 @@ func (g *grid) fit(width int) (fitted grid, ok bool) {
 	return fitted, true
 }
 
-// sumWidths returns the width of a line in which no column is wider than most.
+// sumWidths returns the width of a line if no column may be wider than most.
 func sumWidths(widths []int, most int) int {
 	sum := max(0, len(widths)-1) * len(cli.ColumnGap)
 	for _, n := range widths {
@@ -175,7 +174,7 @@ func sumWidths(widths []int, most int) int {
 	return sum
 }
 
-// line returns one line of the table.
+// line formats a row as a line of the table.
 func (g *grid) line(cells []string) string {
 	out := make([]string, min(len(cells), len(g.widths)))
 	for i := range out {

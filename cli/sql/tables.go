@@ -15,23 +15,23 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// schemaPatience limits how long fetching the schema for a hint may take.
+// schemaPatience limits the time for fetching the schema when an error needs it for a hint.
 const schemaPatience = time.Second
 
-// tableInfo describes a table.
+// tableInfo describes a table of the view.
 type tableInfo struct {
 	Table   string   `json:"table"`
-	About   string   `json:"about,omitempty"` // description of its contents
+	About   string   `json:"about,omitempty"` // description of the table's contents
 	Columns []string `json:"columns"`
 }
 
-// schemaQuery lists the public tables, their columns in order, and each table's
-// description, which is the comment after AS in the schema.
+// schemaQuery lists the public tables, with their columns in order. Each table's
+// description is the comment after AS in the schema.
 const schemaQuery = `SELECT m.name, c.name, CASE WHEN m.sql LIKE 'CREATE VIEW % AS -- %' THEN
 	substr(m.sql, instr(m.sql, '-- ') + 3, instr(m.sql, char(10)) - instr(m.sql, '-- ') - 3) ELSE '' END
 	FROM sqlite_schema AS m, pragma_table_info(m.name) AS c WHERE m.type = 'view' ORDER BY m.name, c.cid`
 
-// viewTables fetches the list of tables from the server.
+// viewTables fetches the list of the view's tables from the API.
 func viewTables(ctx context.Context, s *cli.Shell) ([]tableInfo, error) {
 	var out []tableInfo
 	for line, err := range s.Client().Query(ctx, machinesapi.ViewQuery{Statement: schemaQuery}) {
@@ -84,7 +84,7 @@ func listTables(ctx context.Context, s *cli.Shell, f options) error {
 	return nil
 }
 
-// printTables prints each table's name with its description and columns next to it.
+// printTables prints the name of each table, with its description and columns next to it.
 func printTables(s *cli.Shell, tables []tableInfo) error {
 	const usualWidth = 80
 	width, _ := s.Out.Size()
@@ -137,7 +137,7 @@ func wrapWords(words []string, mark string, width int) []string {
 // missing matches SQLite's errors about missing tables and columns.
 var missing = regexp.MustCompile(`no such (table|column): ([^\s,;:]+)`)
 
-// withTables adds the existing tables or columns to an error about a missing one.
+// withTables adds the names of existing tables or columns to an error about a missing one.
 func withTables(ctx context.Context, s *cli.Shell, err error) error {
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		return err
@@ -175,7 +175,7 @@ func columnHints(wanted string, tables []tableInfo) []string {
 	if !qualified {
 		column = wanted
 	}
-	var have []string // tables that have such a column
+	var have []string // tables that have a column with the missing name
 	var names []string
 	for _, t := range tables {
 		if slices.Contains(t.Columns, column) {

@@ -9,26 +9,26 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// watchSink displays a watched query.
+// watchSink displays the rows and changes of a watched query.
 type watchSink interface {
 	begin(columns []string) error
 	row(r changedRow) error
-	settled(change uint64) error // the output is complete up to this change
-	restart() error              // earlier output is void; columns and rows follow again
+	settled(change uint64) error // all rows up to this change have been passed
+	restart() error              // discard earlier output; columns and rows follow again
 	lost(why string)             // the connection was lost
-	back(fresh bool)             // the connection is restored; if fresh, all rows follow
+	back(fresh bool)             // the connection is restored; if fresh is set, all rows follow again
 	close() error
 }
 
-// watch follows a query across reconnections.
+// watch follows a query and reconnects if the connection breaks.
 type watch struct {
 	shell *cli.Shell
 	query machinesapi.ViewQuery
 	sink  watchSink
 
-	id     string // the subscription's id
-	change uint64 // the last change that was shown
-	whole  bool   // all initial rows were shown
+	id     string // id of the subscription
+	change uint64 // number of the last change that was shown
+	whole  bool   // all initial rows have been shown
 }
 
 // watchQuery shows a query's rows and all their changes until ctx is done.
@@ -36,7 +36,7 @@ func watchQuery(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f op
 	w := &watch{shell: s, query: q}
 	sub, err := s.Client().Subscribe(ctx, q)
 	if err != nil {
-		return err // no retries if the first request fails
+		return err // do not retry if the first request fails
 	}
 	w.sink = newSink(s, f)
 	defer func() {
@@ -48,7 +48,7 @@ func watchQuery(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f op
 	for resumed := false; ; {
 		began := s.Now()
 		err := w.follow(sub, resumed)
-		_ = sub.Close() // read-only, so errors do not matter
+		_ = sub.Close() // the stream is only read, so closing it cannot lose data
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -83,7 +83,7 @@ func (w *watch) follow(sub *machinesapi.Subscription, resumed bool) error {
 			if err == nil {
 				err = w.sink.settled(c.ID)
 			}
-		case resumed: // the initial rows were already shown
+		case resumed: // the initial rows have been shown before
 		case line.Columns != nil:
 			err = w.sink.begin(line.Columns)
 		case line.Row != nil:
@@ -99,7 +99,8 @@ func (w *watch) follow(sub *machinesapi.Subscription, resumed bool) error {
 	return nil
 }
 
-// reconnect retries with growing delays until it succeeds or fails permanently.
+// reconnect tries to connect until it succeeds or fails permanently. The delays between
+// tries grow.
 func (w *watch) reconnect(ctx context.Context, backoff *cli.Backoff) (sub *machinesapi.Subscription, resumed bool, err error) {
 	client := w.shell.Client()
 	for {
@@ -123,8 +124,9 @@ func (w *watch) reconnect(ctx context.Context, backoff *cli.Backoff) (sub *machi
 	}
 }
 
-// subscriptionGone reports whether the subscription no longer exists: its broker was
-// restarted, is a different one, or no longer has the changes since then.
+// subscriptionGone reports whether the subscription cannot be resumed, because the broker
+// was restarted, another broker answered, or the broker no longer has the changes since the
+// last one.
 func subscriptionGone(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeConflict:

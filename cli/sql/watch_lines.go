@@ -20,7 +20,7 @@ func newSink(s *cli.Shell, f options) watchSink {
 	return &printedChanges{shell: s, rowPrinter: &tableRows{out: s.Out, watched: true}}
 }
 
-// notices reports the connection's state on standard error.
+// notices prints the connection's state to standard error.
 type notices struct{ shell *cli.Shell }
 
 func (t notices) lost(why string) {
@@ -35,16 +35,16 @@ func (t notices) back(fresh bool) {
 	t.shell.Note("reconnected; no changes were missed")
 }
 
-// printedChanges prints a watched query row by row.
+// printedChanges prints the rows and changes of a watched query one after the other.
 type printedChanges struct {
 	rowPrinter
 	shell  *cli.Shell
 	begun  bool
-	wholly bool // the initial rows are complete
+	wholly bool // all initial rows have been received
 }
 
 func (p *printedChanges) begin(columns []string) error {
-	if p.begun { // the columns have not changed
+	if p.begun { // the header was already printed, and the columns have not changed
 		return nil
 	}
 	p.begun = true
@@ -64,11 +64,11 @@ func (p *printedChanges) lost(why string) { notices{p.shell}.lost(why) }
 func (p *printedChanges) back(fresh bool) { notices{p.shell}.back(fresh) }
 func (p *printedChanges) close() error    { return p.flush() }
 
-// jsonLines prints a watched query as JSON, one object per line.
+// jsonLines prints the rows and changes of a watched query as JSON objects, one per line.
 type jsonLines struct {
 	shell *cli.Shell
 	names []string // column names, as JSON
-	begun bool     // the initial rows are complete
+	begun bool     // all initial rows have been received
 }
 
 func (j *jsonLines) begin(columns []string) error {

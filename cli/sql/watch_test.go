@@ -21,15 +21,15 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// reply is a scripted server's reply to one request. The server checks the request and
-// sends the lines until the connection breaks.
+// reply is a scripted server's reply to one request. The server checks the request, sends
+// the lines, and closes the connection.
 type reply struct {
-	want   string // method and path with query
+	want   string // expected method, path and query
 	code   bourse.Code
-	status int // status of a reply by a proxy
+	status int // HTTP status; if it is set, the reply comes from a proxy in between
 	lines  []string
-	pause  time.Duration // before each line
-	broken bool          // the connection fails
+	pause  time.Duration // pause before each line
+	broken bool          // the connection cannot be established
 	stay   bool          // the connection stays open after the lines
 }
 
@@ -89,8 +89,8 @@ const (
 
 func script() []string { return strings.Split(firstRows, "|") }
 
-// watching runs "bourse sql --watch" against a script for the given time. It must run
-// in a synctest bubble.
+// watching runs "bourse sql --watch" against a server with scripted replies for the given
+// time. It must be called in a synctest bubble.
 func watching(t *testing.T, out cli.Stream, f options, long time.Duration, asJSON bool, replies ...reply) (said string, err error) {
 	t.Helper()
 	server := &scripted{t: t, replies: replies}
@@ -106,8 +106,8 @@ func watching(t *testing.T, out cli.Stream, f options, long time.Duration, asJSO
 	return errText.String(), err
 }
 
-// eventful returns a script with changes, a broken connection that is resumed, a
-// temporary failure, and a broker that no longer has the subscription.
+// eventful returns the replies for a watch with changes, a broken connection that is
+// resumed, a temporary failure, and a broker that no longer has the subscription.
 func eventful() []reply {
 	return []reply{
 		{want: subscribing, lines: append(script(), `{"change":[5,"update",1,["a",3]]}`)},
@@ -137,14 +137,14 @@ func TestWatchReconnects(t *testing.T) {
 	}
 }
 
-// TestWatchResumesOnlyAfterInitialRows checks that a watch is only resumed after all its
-// initial rows have arrived.
+// TestWatchResumesOnlyAfterInitialRows checks that a watch is not resumed if the connection
+// broke before all initial rows had arrived.
 func TestWatchResumesOnlyAfterInitialRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, text := clitest.Buffer("")
 		_, err := watching(t, out, options{}, time.Minute, true,
 			reply{want: subscribing, lines: script()[:2]},
-			reply{want: subscribing, lines: append(script(), `{"change":[9,"insert",3,["c",4]]}`)}, // 5 to 8 are missing
+			reply{want: subscribing, lines: append(script(), `{"change":[9,"insert",3,["c",4]]}`)}, // changes 5 to 8 are missing
 			reply{want: "GET /v1/view/subscriptions/s1?from=4", lines: []string{`{"error":{"code":"unavailable","message":"the reader was too slow"}}`}},
 			reply{want: "GET /v1/view/subscriptions/s1?from=4", code: bourse.CodeInvalid},
 		)
@@ -157,7 +157,8 @@ func TestWatchResumesOnlyAfterInitialRows(t *testing.T) {
 	})
 }
 
-// TestWatchDoesNotRetryTheFirstRequest checks that there are no retries if the first request fails.
+// TestWatchDoesNotRetryTheFirstRequest checks that the command fails at once if the first
+// request fails.
 func TestWatchDoesNotRetryTheFirstRequest(t *testing.T) {
 	for _, first := range []reply{{want: subscribing, broken: true}, {want: subscribing, code: bourse.CodeInvalid}, {want: subscribing, code: bourse.CodeUnavailable}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -170,8 +171,8 @@ func TestWatchDoesNotRetryTheFirstRequest(t *testing.T) {
 	}
 }
 
-// TestWatchDoesNotRetryStatementTimeout checks that a proxy's timeout is
-// retried, but not that of a statement.
+// TestWatchDoesNotRetryStatementTimeout checks that a watch reconnects after a proxy's
+// timeout, but not after a timeout of the statement.
 func TestWatchDoesNotRetryStatementTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, _ := clitest.Buffer("")
@@ -186,7 +187,8 @@ func TestWatchDoesNotRetryStatementTimeout(t *testing.T) {
 	})
 }
 
-// TestWatchBacksOff checks that an unavailable broker is not flooded with requests.
+// TestWatchBacksOff checks that the delays between tries grow while the broker is
+// unavailable.
 func TestWatchBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replies := []reply{{want: subscribing, lines: script()}}
@@ -206,7 +208,7 @@ func TestWatchBacksOff(t *testing.T) {
 	})
 }
 
-// TestWatchOnATerminal checks that the table is redrawn in place.
+// TestWatchOnATerminal checks that a terminal's table is redrawn in place.
 func TestWatchOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
@@ -233,7 +235,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	})
 }
 
-// displayed returns what a terminal shows after the given output.
+// displayed returns the lines that a terminal shows after the given output.
 func displayed(written string) []string {
 	var lines []string
 	row := 0
@@ -263,8 +265,8 @@ func displayed(written string) []string {
 	return lines
 }
 
-// TestScreenFits checks that no frame is larger than the terminal, because the next one
-// would otherwise be drawn in the wrong place.
+// TestScreenFits checks that no frame is larger than the terminal. Otherwise the next frame
+// would be drawn in the wrong place.
 func TestScreenFits(t *testing.T) {
 	width, height := 20, 6
 	var b bytes.Buffer
