@@ -6,93 +6,105 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Action is what a step does: one of the types in this file. String returns its name, such as "make machine".
+// Action is what a step does. The types in this file implement it. String returns the
+// action's name, such as "make machine".
 type Action interface {
 	String() string
 }
 
-// Actions that make something. Undoing a step destroys what it has made.
+// Actions that create something. Undoing such a step destroys what it has created.
 type (
-	// RunCommand runs a command on a machine of its own until it exits with status 0. Nothing undoes it.
+	// RunCommand creates a machine for a command and runs it until it exits with status 0.
+	// It cannot be undone.
 	RunCommand struct {
 		Config  *bourse.Config  `json:"config"`
-		Timeout bourse.Duration `json:"timeout,omitempty"` // 0: the executor's default
+		Timeout bourse.Duration `json:"timeout,omitempty"` // 0 means the executor's default
 	}
 
-	// MakeVolume makes an empty volume, or a fork of another one.
+	// MakeVolume creates an empty volume, or a fork of another volume.
 	MakeVolume struct {
 		Name   string          `json:"volume_name"`
 		SizeGB int64           `json:"size_gb"`
 		Fork   bourse.VolumeID `json:"fork,omitempty"`
-		// For is the config of the machine that will mount the volume: the volume's worker must have room for it.
+		// For is the config of the machine that will mount the volume. The volume's worker
+		// must have room for that machine.
 		For *bourse.Config `json:"for,omitempty"`
-		// AnyWorker allows a worker that has another of the app's volumes with the same name.
+		// AnyWorker permits a worker that already has one of the app's volumes with the
+		// same name.
 		AnyWorker bool `json:"any_worker,omitempty"`
 	}
 
-	// MakeMachine makes a machine.
+	// MakeMachine creates a machine.
 	MakeMachine struct {
 		Config   *bourse.Config `json:"config"`
-		Stopped  bool           `json:"stopped,omitempty"`  // it is not started
-		Cordoned bool           `json:"cordoned,omitempty"` // it is made cordoned (skip_service_registration)
-		// Worker is the worker that has to take the machine, "" for any. The machine takes capacity there that the plan
-		// has reserved (Reserve), so that its config does not bind it to the worker.
+		Stopped  bool           `json:"stopped,omitempty"`  // the machine is created but not started
+		Cordoned bool           `json:"cordoned,omitempty"` // the machine is created cordoned (skip_service_registration)
+		// Worker is the worker that must accept the machine; "" means any. If it is set,
+		// the plan reserves capacity for the machine on that worker (Plan.Reserve), so that
+		// the machine's config need not require the worker.
 		Worker bourse.WorkerID `json:"worker,omitempty"`
-		// Volume is the MakeVolume step whose volume the machine mounts. Config.Mounts[0] names no volume then.
+		// Volume is the MakeVolume step that creates the machine's volume. If it is set,
+		// Config.Mounts[0] names no volume.
 		Volume *int `json:"volume_of,omitempty"`
-		// StandbyOf is the MakeMachine step whose machine is appended to Config.Standbys.
+		// StandbyOf is a MakeMachine step. The id of the machine that it creates is
+		// appended to Config.Standbys.
 		StandbyOf *int `json:"standby_of,omitempty"`
 	}
 )
 
-// Actions on a machine: Step.Machine or Step.MadeBy.
+// Actions on the machine that Step.Machine or Step.MadeBy names.
 type (
-	// UpdateMachine gives the machine another config. Undoing the step restores Former.
+	// UpdateMachine changes the machine's config. Undoing the step restores Former.
 	UpdateMachine struct {
 		Config *bourse.Config `json:"config"`
 		Former *bourse.Config `json:"former"`
-		// Instance is the version that the plan was made for. The update fails if the machine has another one.
+		// Instance is the machine's version when the plan was made. The update fails if the
+		// machine has another version.
 		Instance  bourse.InstanceID `json:"instance,omitempty"`
-		Stopped   bool              `json:"stopped,omitempty"`    // it is not started
-		StandbyOf *int              `json:"standby_of,omitempty"` // as in MakeMachine
+		Stopped   bool              `json:"stopped,omitempty"`    // the machine is not started after the update
+		StandbyOf *int              `json:"standby_of,omitempty"` // see MakeMachine
 	}
 
-	// AwaitReady waits until the machine has started and its checks pass. Nothing undoes it.
+	// AwaitReady waits until the machine has started and its checks pass. There is nothing
+	// to undo.
 	AwaitReady struct {
-		Timeout bourse.Duration `json:"timeout,omitempty"` // 0: the executor's default
-		Smoke   bool            `json:"smoke,omitempty"`   // it fails if the machine exits soon after its start
+		Timeout bourse.Duration `json:"timeout,omitempty"` // 0 means the executor's default
+		Smoke   bool            `json:"smoke,omitempty"`   // fail if the machine exits soon after its start
 	}
 
-	// RestartMachine stops and starts the machine. Nothing undoes it.
+	// RestartMachine stops and starts the machine. There is nothing to undo.
 	RestartMachine struct{}
-	// CordonMachine takes the machine out of routing.
+	// CordonMachine makes proxies send no more requests to the machine.
 	CordonMachine struct{}
-	// UncordonMachine puts the machine back into routing.
+	// UncordonMachine makes proxies send requests to the machine again.
 	UncordonMachine struct{}
 	// StopMachine stops the machine.
 	StopMachine struct{}
 	// StartMachine starts the machine.
 	StartMachine struct{}
 
-	// SetMetadata sets the given metadata; an empty value removes a key. Undoing the step restores Former.
+	// SetMetadata sets keys of the machine's metadata; an empty value removes a key.
+	// Undoing the step restores Former.
 	SetMetadata struct {
 		Metadata map[string]string `json:"metadata"`
 		Former   map[string]string `json:"former"`
 	}
 
-	// DestroyMachine destroys the machine. Nothing restores it, so only other destroys come after it, unless this plan
-	// made the machine (MadeBy).
+	// DestroyMachine destroys the machine. It cannot be undone, so only other destroy steps
+	// may come after it, unless the plan itself created the machine (Step.MadeBy).
 	DestroyMachine struct {
-		Volumes []bourse.VolumeID `json:"volumes,omitempty"` // that the machine mounts
+		Volumes []bourse.VolumeID `json:"volumes,omitempty"` // volumes that the machine mounts
 	}
 )
 
-// Actions on nothing that the plan makes.
+// Actions that concern no machine of the step.
 type (
-	// AwaitProxies waits until every proxy knows about the steps before it. Nothing undoes it.
+	// AwaitProxies waits until every proxy knows about the changes of all steps before it.
+	// There is nothing to undo.
 	AwaitProxies struct{}
 
-	// DestroyVolume destroys a volume. Nothing restores it, so only other destroys come after it.
+	// DestroyVolume destroys a volume. It cannot be undone, so only other destroy steps may
+	// come after it.
 	DestroyVolume struct {
 		Volume bourse.VolumeID `json:"volume"`
 	}
@@ -113,7 +125,7 @@ func (DestroyMachine) String() string  { return "destroy machine" }
 func (AwaitProxies) String() string    { return "await proxies" }
 func (DestroyVolume) String() string   { return "destroy volume" }
 
-// Actions returns one action of each type, with no fields set.
+// Actions returns one action of each type, with all fields zero.
 func Actions() []Action {
 	return []Action{
 		RunCommand{},
@@ -133,13 +145,13 @@ func Actions() []Action {
 	}
 }
 
-// Is reports whether an action is of type A.
+// Is reports whether do is of type A.
 func Is[A Action](do Action) bool {
 	_, ok := do.(A)
 	return ok
 }
 
-// Changes reports whether the step changes a machine that exists before it.
+// Changes reports whether the step changes a machine that exists when the step begins.
 func (s *Step) Changes() bool {
 	return (s.Machine != "" || s.MadeBy != nil) && !Is[AwaitReady](s.Do)
 }
@@ -147,7 +159,8 @@ func (s *Step) Changes() bool {
 // Destroys reports whether the step destroys a machine or a volume.
 func (s *Step) Destroys() bool { return Is[DestroyMachine](s.Do) || Is[DestroyVolume](s.Do) }
 
-// Final reports whether the step destroys something that existed before the plan, which nothing restores.
+// Final reports whether the step destroys something that existed before the plan, and that
+// can therefore not be restored.
 func (s *Step) Final() bool { return s.Destroys() && s.MadeBy == nil }
 
 func (s *Step) undoable() bool {
@@ -158,7 +171,7 @@ func (s *Step) undoable() bool {
 	return true
 }
 
-// Makes returns the config of the machine that the step makes, nil if it makes none.
+// Makes returns the config of the machine that the step creates, or nil if it creates none.
 func (s *Step) Makes() *bourse.Config {
 	switch do := s.Do.(type) {
 	case RunCommand:
@@ -169,7 +182,8 @@ func (s *Step) Makes() *bourse.Config {
 	return nil
 }
 
-// Replaces returns the machine whose replacement the step makes, "" if it makes none.
+// Replaces returns the machine for which the step creates a replacement, or "" if it
+// creates none.
 func (s *Step) Replaces() bourse.MachineID {
 	if do, ok := s.Do.(MakeMachine); ok {
 		return bourse.MachineID(do.Config.Metadata[KeyReplaces])
@@ -177,7 +191,8 @@ func (s *Step) Replaces() bourse.MachineID {
 	return ""
 }
 
-// MarshalJSON returns the step with the fields of its action in the same object, and the action's name as "do".
+// MarshalJSON encodes the step and its action as a single object. The member "do" is the
+// action's name.
 func (s Step) MarshalJSON() ([]byte, error) {
 	type fields Step
 	step, err := json.Marshal(struct {

@@ -6,34 +6,37 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// App is the desired state of an app. It is complete: files have been read and defaults filled in.
+// App is the desired state of an app. It is complete: the files that it refers to have been
+// read, and defaults are filled in.
 type App struct {
 	Name    bourse.AppName `json:"app"`
-	Primary bourse.Region  `json:"primary_region,omitempty"` // region of the first machines; "": the API chooses one
-	Groups  []Group        `json:"groups"`                   // by name
+	Primary bourse.Region  `json:"primary_region,omitempty"` // region of the first machines; "" means that the API chooses one
+	Groups  []Group        `json:"groups"`                   // sorted by name
 
 	Strategy       Strategy        `json:"strategy"`
-	MaxUnavailable float64         `json:"max_unavailable"` // of a group: a number of machines if at least 1, otherwise a share of them, rounded up
-	Wait           bourse.Duration `json:"wait_timeout"`    // for one machine to start, and for its checks to pass
+	MaxUnavailable float64         `json:"max_unavailable"` // limit per group: a number of machines if it is at least 1, otherwise a fraction of them, rounded up
+	Wait           bourse.Duration `json:"wait_timeout"`    // time limit for each machine to start and for its checks to pass
 	Reserve        bool            `json:"reserve,omitempty"`
-	Command        *Command        `json:"release_command,omitempty"` // run before any machine is changed
+	Command        *Command        `json:"release_command,omitempty"` // release command, which runs before any machine is changed
 }
 
 // Group is a set of machines with the same config.
 type Group struct {
 	Name string `json:"name"`
-	// Config is the config of each machine, without the metadata that plans write, and without the volume of its mount.
+	// Config is the config of each machine. It lacks the metadata that plans write, and the
+	// volume of the mount.
 	Config bourse.Config `json:"config"`
-	// Counts are the numbers of machines by region. If it is nil, existing machines stay, and the default number is made
-	// for a group that has none.
+	// Counts are the desired numbers of machines in each region. If it is nil, existing
+	// machines stay; if there are none, the default number is created.
 	Counts []Count `json:"counts,omitempty"`
-	// Spare raises the default number from one to two: another machine that serves or, in a group without services, a
-	// standby of the first.
+	// Spare raises the default number from one machine to two. If the group has services,
+	// the second machine serves, too; otherwise it is a standby of the first.
 	Spare bool `json:"spare,omitempty"`
-	// KeepGuest lets existing machines keep their size, because the configuration sets none.
+	// KeepGuest preserves the size of existing machines. It is set if the configuration
+	// contains no size.
 	KeepGuest bool   `json:"keep_guest,omitempty"`
 	Mount     *Mount `json:"mount,omitempty"`
-	// Smoke makes a machine fail that exits soon after its start.
+	// Smoke makes a deploy fail if a machine exits soon after its start.
 	Smoke bool `json:"smoke,omitempty"`
 }
 
@@ -45,33 +48,34 @@ type Count struct {
 
 // Mount describes the volume that each machine of a group mounts.
 type Mount struct {
-	Volume string `json:"volume"` // the name of all of the group's volumes
+	Volume string `json:"volume"` // name of all of the group's volumes
 	Path   string `json:"path"`
-	SizeGB int64  `json:"size_gb"` // of new volumes
+	SizeGB int64  `json:"size_gb"` // size of new volumes
 
-	// As in [bourse.Mount]: a volume that is this full grows by AddSizeGB, up to the limit.
+	// The limits for automatic growth, as in [bourse.Mount]: a volume that is filled to
+	// ExtendThresholdPercent grows by AddSizeGB, up to SizeGBLimit.
 	ExtendThresholdPercent int   `json:"extend_threshold_percent,omitempty"`
 	AddSizeGB              int64 `json:"add_size_gb,omitempty"`
 	SizeGBLimit            int64 `json:"size_gb_limit,omitempty"`
 
-	// Of new volumes, as in a request for a volume; nil: the API's default.
+	// Settings of new volumes, as in a request for a volume. nil means the API's default.
 	SnapshotRetention *int  `json:"snapshot_retention,omitempty"`
 	AutoBackup        *bool `json:"auto_backup_enabled,omitempty"`
 }
 
-// Command is a release command: it runs on a machine of its own and has to exit with status 0.
+// Command is a release command, which runs on its own machine and must exit with status 0.
 type Command struct {
 	Config  bourse.Config `json:"config"`
 	Timeout time.Duration `json:"timeout"`
 }
 
-// Strategy determines how the machines of a group are updated.
+// Strategy determines in which order a group's machines are updated.
 type Strategy string
 
-// The strategies.
+// The strategies of a deploy.
 const (
-	Rolling   Strategy = "rolling"   // some at a time, each ready before the next
-	Immediate Strategy = "immediate" // all at once, without waiting
-	Canary    Strategy = "canary"    // an additional machine first, which is destroyed once it was ready; then rolling
-	BlueGreen Strategy = "bluegreen" // a new machine for each; once all are ready they serve, and the old ones are destroyed
+	Rolling   Strategy = "rolling"   // a few machines at a time, each of which must be ready before the next
+	Immediate Strategy = "immediate" // all machines at once, without waiting
+	Canary    Strategy = "canary"    // like Rolling, after an additional machine was ready with the new config; it is then destroyed
+	BlueGreen Strategy = "bluegreen" // a new machine for each; once all are ready, they serve and the old ones are destroyed
 )

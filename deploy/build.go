@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// builder adds the steps of a plan.
+// builder builds a plan.
 type builder struct {
 	plan    Plan
 	opts    Options
@@ -19,19 +19,19 @@ type builder struct {
 	compare *comparer
 	survey  *survey
 
-	begin     []int // the steps before all others
+	begin     []int // steps that all other steps wait for
 	uncordons []uncordon
 	retires   []retire
-	marked    map[bourse.MachineID]bool // machines of retires
+	marked    map[bourse.MachineID]bool // the machines in retires
 }
 
-// uncordon is a machine that is uncordoned once all others are ready.
+// uncordon is a machine to uncordon once all other machines are ready.
 type uncordon struct {
-	machine *machine // nil if the plan makes it
+	machine *machine // nil if the plan creates the machine
 	step    Step
 }
 
-// retire is a machine that is destroyed at the end.
+// retire is a machine to destroy at the end of the plan.
 type retire struct {
 	machine *machine
 	why     string
@@ -44,7 +44,7 @@ func newBuilder(what string, app bourse.AppName, s *survey, opts Options, wait b
 	}
 }
 
-// add appends a step that begins after others, and returns its ID.
+// add appends a step that waits for the steps in after. It returns the step's ID.
 func (b *builder) add(s Step, after ...int) int {
 	s.ID = len(b.plan.Steps)
 	s.After = slices.Compact(slices.Sorted(slices.Values(after)))
@@ -60,7 +60,7 @@ func on(m *machine, do Action, why string) Step {
 	return Step{Do: do, Group: m.group, Region: m.Region, Machine: m.ID, Name: m.Name, Why: why}
 }
 
-// onMade returns a step that acts on the machine which step id makes.
+// onMade returns a step that acts on the machine that step id creates.
 func (b *builder) onMade(id int, do Action, why string) Step {
 	made := &b.plan.Steps[id]
 	return Step{Do: do, Group: made.Group, Region: made.Region, MadeBy: &id, Why: why}
@@ -76,7 +76,8 @@ func (b *builder) refuse(format string, args ...any) {
 	b.plan.Refused = append(b.plan.Refused, fmt.Sprintf(format, args...))
 }
 
-// retire marks m for destruction at the end of the plan. If its worker does not answer, it adds a warning instead.
+// retire marks m for destruction at the end of the plan. If m's worker does not answer, it
+// adds a warning instead.
 func (b *builder) retire(m *machine, why string) {
 	switch {
 	case b.marked[m.ID]:
@@ -96,8 +97,9 @@ func (b *builder) warnVolumes(m *machine) {
 	}
 }
 
-// roll changes count machines of a group, at most n at a time, and the first one alone. change adds the steps for one
-// machine after other steps, and returns the steps after which the next may begin.
+// roll changes count machines of a group, at most n at a time, and the first one alone. It
+// calls change to add the steps for machine i, which must wait for the steps in after.
+// change returns the steps that a later machine must wait for.
 func roll(count, n int, begin []int, change func(i int, after []int) []int) {
 	ended := make([][]int, count)
 	for i := range count {
@@ -109,7 +111,8 @@ func roll(count, n int, begin []int, change func(i int, after []int) []int) {
 	}
 }
 
-// unavailable returns how many of count machines may be unavailable at a time.
+// unavailable returns how many of count machines may be unavailable at a time. limit is a
+// number of machines, or a fraction of them if it is less than 1.
 func unavailable(limit float64, count int) int {
 	const usual = 0.33
 	if limit <= 0 || math.IsNaN(limit) {
@@ -121,13 +124,14 @@ func unavailable(limit float64, count int) int {
 	return int(max(1, min(limit, float64(max(1, count)))))
 }
 
-// finish ends the plan. After all other steps it uncordons the new machines, and then cordons, stops and destroys the
-// retired ones: no machine stops serving before its replacement serves.
+// finish adds the last steps of the plan. They uncordon the new machines, and then cordon,
+// stop and destroy the retired ones, so that no machine stops serving before its
+// replacement serves.
 func (b *builder) finish() {
 	before := b.serve(b.leaves())
 	before = b.withdraw(before)
 	slices.SortStableFunc(b.retires, func(x, y retire) int { return b.depth(y.machine) - b.depth(x.machine) })
-	gone := map[bourse.MachineID][]int{} // by the machine that they were to replace
+	gone := map[bourse.MachineID][]int{} // steps that destroy replacements, by the machine that is replaced
 	for _, r := range b.retires {
 		after := before
 		if !r.machine.down() {
@@ -139,8 +143,9 @@ func (b *builder) finish() {
 	}
 }
 
-// depth returns how many replacements lead from m to a machine that replaces none. A replacement is destroyed before
-// the machine that it replaces: it would count as a machine of its own otherwise.
+// depth returns how many replacements lead from m to a machine that replaces no other. A
+// replacement must be destroyed before the machine that it replaces, because it would
+// otherwise count as an additional machine.
 func (b *builder) depth(m *machine) int {
 	for n := range len(b.survey.machines) {
 		next := b.survey.machines[m.replaces()]
@@ -152,8 +157,9 @@ func (b *builder) depth(m *machine) int {
 	return 0
 }
 
-// withdraw cordons the retired machines, and returns the steps after which they may be stopped. It marks each as
-// paused first, so that a machine that stays after all can be recognized.
+// withdraw cordons the retired machines, and returns the steps after which they may be
+// stopped. First it marks each machine as paused. If the plan is interrupted, a later plan
+// can thereby recognize a machine that has to serve again.
 func (b *builder) withdraw(before []int) []int {
 	var marks []Step
 	var running []retire
@@ -178,7 +184,7 @@ func (b *builder) withdraw(before []int) []int {
 	return []int{b.add(Step{Do: AwaitProxies{}, Why: "the machines that are stopped next are no longer served"}, ids...)}
 }
 
-// pause returns the step that sets or removes a machine's KeyPaused.
+// pause returns the step that sets KeyPaused on a machine, or removes it if mark is false.
 func pause(m *machine, mark bool, why string) Step {
 	value := ""
 	if mark {
@@ -189,7 +195,8 @@ func pause(m *machine, mark bool, why string) Step {
 	}, why)
 }
 
-// few is the number of steps above which not each of them waits for each of as many others.
+// few is the number of steps up to which each of them may wait for each of as many others.
+// Above it, fewer dependencies are used.
 const few = 8
 
 // destroy returns the step that destroys a machine.
@@ -201,7 +208,7 @@ func destroy(m *machine, why string) Step {
 	return on(m, DestroyMachine{volumes}, why)
 }
 
-// leaves returns the steps that no other step comes after.
+// leaves returns the steps that no other step waits for.
 func (b *builder) leaves() []int {
 	inner := make([]bool, len(b.plan.Steps))
 	for _, s := range b.plan.Steps {
@@ -218,7 +225,8 @@ func (b *builder) leaves() []int {
 	return out
 }
 
-// serve uncordons the machines of b.uncordons, and returns the steps that the next ones come after.
+// serve uncordons the machines in b.uncordons, and returns the steps that later steps must
+// wait for.
 func (b *builder) serve(before []int) []int {
 	if len(b.uncordons) == 0 {
 		return before
@@ -238,8 +246,10 @@ func (b *builder) serve(before []int) []int {
 	return out
 }
 
-// together adds steps that all begin after the same others, and returns the steps that the next ones come after. If
-// there are many of both, the first one goes before the rest, so that the plan has no edge for each pair.
+// together adds steps that all wait for the same steps, and returns the steps that later
+// steps must wait for. If there are many steps to wait for, only the first of the new steps
+// waits for them, and the others wait for the first. The plan then needs fewer
+// dependencies.
 func (b *builder) together(steps []Step, before []int) []int {
 	if len(steps) == 0 {
 		return before
@@ -258,7 +268,8 @@ func (b *builder) together(steps []Step, before []int) []int {
 // serving reports whether machines with config c have services.
 func serving(c *bourse.Config) bool { return !empty(c.Services) }
 
-// stamped returns the metadata of a machine of a group, with the keys that plans write.
+// stamped returns metadata for a machine of a group. It merges the given metadata and sets
+// the keys that plans write.
 func (b *builder) stamped(group string, given ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range given {
@@ -277,22 +288,23 @@ func (b *builder) stamped(group string, given ...map[string]string) map[string]s
 	return out
 }
 
-// placing is a machine to be made.
+// placing describes a machine to create.
 type placing struct {
 	group     string
-	config    *bourse.Config // without the metadata of plans, and without the volume of its mount
+	config    *bourse.Config // lacks the metadata that plans write, and the volume of the mount
 	mount     *Mount
 	region    bourse.Region
 	replaces  bourse.MachineID
 	canary    bool
 	cordoned  bool
 	stopped   bool
-	standbyOf *int // the step that makes the machine which it stands by for
+	standbyOf *int // step that creates the machine for which this one stands by; nil for none
 	why       string
-	metadata  map[string]string // in addition to that of config
+	metadata  map[string]string // additional metadata, which overrides that of config
 }
 
-// make adds a machine, with a volume if it needs one, and returns its step.
+// make adds the step that creates a machine, and a step that creates its volume if one is
+// needed. It returns the machine's step.
 func (b *builder) make(p placing, after ...int) int {
 	config := *p.config
 	config.Metadata = b.stamped(p.group, p.config.Metadata, p.metadata)
@@ -321,7 +333,8 @@ func (b *builder) make(p placing, after ...int) int {
 	return b.add(s, after...)
 }
 
-// mountOf returns the mount of a machine without its volume. It keeps the config's settings for growth.
+// mountOf returns a machine's mount without its volume. It keeps the config's settings for
+// automatic growth.
 func mountOf(c *bourse.Config, want *Mount) bourse.Mount {
 	out := bourse.Mount{}
 	if len(c.Mounts) > 0 {

@@ -9,13 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// planCase is a plan with a golden file.
+// planCase is a plan to compare with a golden file.
 type planCase struct {
 	name string
 	plan func(*stage) deploy.Plan
 }
 
-// wants returns a case with existing groups, a change of their machines, and a desired app.
+// wants returns a case for a deploy of a. The groups in there are deployed first, and then
+// change changes their machines.
 func wants(name string, there []deploy.Group, change func(*stage), a deploy.App) planCase {
 	return planCase{name, func(s *stage) deploy.Plan {
 		s.there(there...)

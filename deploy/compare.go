@@ -11,11 +11,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// members are a config's members by name, in canonical JSON, without empty ones. Metadata, mounts and standbys are
-// missing, because plans write them.
+// members contains a config's members in canonical JSON, by name, without empty ones. It
+// lacks metadata, mounts and standbys, because plans write them.
 type members map[string]string
 
-// comparer makes configs comparable. It caches results, because the machines of an app have few different configs.
+// comparer compares configs. It caches results, because an app's machines have only a few
+// different configs.
 type comparer struct {
 	raw  map[string]string
 	seen map[*bourse.Config]members
@@ -48,7 +49,7 @@ func (c *comparer) members(config *bourse.Config) members {
 	return out
 }
 
-// guestOf returns a machine's size, with defaults filled in.
+// guestOf returns the size in a config, with defaults filled in.
 func guestOf(c *bourse.Config) bourse.Guest {
 	if c.Guest == nil && c.Size != "" {
 		if g, err := bourse.ParseSize(c.Size); err == nil {
@@ -61,8 +62,8 @@ func guestOf(c *bourse.Config) bourse.Guest {
 	return c.Guest.WithDefaults()
 }
 
-// spell returns canonical JSON: without spaces, with sorted members, and without nulls and empty strings, lists and
-// objects. It returns "" if nothing remains or the value cannot be read.
+// spell returns v as canonical JSON, which has no spaces, has sorted members, and omits
+// nulls and empty strings, lists and objects. It returns "" if nothing remains.
 func (c *comparer) spell(v any) string {
 	raw, ok := v.(json.RawMessage)
 	if !ok {
@@ -99,7 +100,8 @@ func spelled(raw []byte) string {
 	return string(out)
 }
 
-// pruned returns v without empty values, nil if nothing remains. The items of a list keep their positions.
+// pruned removes empty values from v and returns it, or nil if nothing remains. The items
+// of a list keep their positions.
 func pruned(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -130,11 +132,12 @@ func pruned(v any) any {
 	return v
 }
 
-// empty reports whether a raw member contains nothing.
+// empty reports whether raw JSON contains only empty values.
 func empty(raw json.RawMessage) bool { return len(raw) == 0 || spelled(raw) == "" }
 
-// differences describes the differences between two configs for a reader, without the values of variables, which may be
-// secrets. digest is the digest of the desired image, and has that of the machine's, if they are known.
+// differences describes the differences between two configs for people. It omits the values
+// of environment variables, which may be secrets. digest and has are the digests of the
+// desired and the machine's image, or "" if unknown.
 func (c *comparer) differences(have, want *bourse.Config, digest, has string) []string {
 	a, b := c.members(have), c.members(want)
 	var out []string
@@ -177,7 +180,7 @@ func changedKeys(a, b map[string]string) []string {
 	return out
 }
 
-// listed joins at most four names.
+// listed joins the first four names and adds how many more there are.
 func listed(names []string) string {
 	const most = 4
 	if len(names) > most {
@@ -191,7 +194,7 @@ func short(digest string) string {
 	return digest[:min(len(digest), shown)]
 }
 
-// size describes a guest.
+// size describes a machine's size.
 func size(g bourse.Guest) string {
 	out := fmt.Sprintf("%d %s cpu, %d MB", g.CPUs, g.CPUKind, g.MemoryMB)
 	if g.GPUs > 0 {

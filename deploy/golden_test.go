@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// stage is the world of a case, and its options.
+// stage is the world in which a case is planned, and the options for the plan.
 type stage struct {
 	*world
 	opts deploy.Options
@@ -36,7 +36,7 @@ func db(image string) deploy.Group {
 	return g
 }
 
-// in sets the numbers of machines: in(g, "fra", 2, "gru", 1).
+// in sets a group's numbers of machines by region, as in in(g, "fra", 2, "gru", 1).
 func in(g deploy.Group, counts ...any) deploy.Group {
 	g.Counts = []deploy.Count{}
 	for i := 0; i < len(counts); i += 2 {
@@ -54,7 +54,7 @@ func app(s deploy.Strategy, groups ...deploy.Group) deploy.App {
 	return deploy.App{Name: "shop", Primary: "fra", Strategy: s, MaxUnavailable: 1, Groups: groups}
 }
 
-// there deploys groups.
+// there deploys the groups.
 func (s *stage) there(groups ...deploy.Group) {
 	if len(groups) == 0 {
 		return
@@ -63,7 +63,7 @@ func (s *stage) there(groups ...deploy.Group) {
 	s.start(&p).finish()
 }
 
-// done carries out the first n steps of a plan.
+// done executes the first n steps of a plan.
 func (s *stage) done(p deploy.Plan, n int) {
 	r := s.start(&p)
 	for i := range min(n, len(p.Steps)) {
@@ -72,7 +72,7 @@ func (s *stage) done(p deploy.Plan, n int) {
 	s.settle()
 }
 
-// until carries out the steps up to the last one with an action.
+// until executes the steps of a plan up to the last one with the given action.
 func (s *stage) until(p deploy.Plan, do deploy.Action) {
 	n := 0
 	for i, step := range p.Steps {
@@ -83,7 +83,7 @@ func (s *stage) until(p deploy.Plan, do deploy.Action) {
 	s.done(p, n)
 }
 
-// nth returns the n-th machine that was made.
+// nth returns the n-th machine that was created.
 func (s *stage) nth(n int) *machinesapi.Machine {
 	for id, m := range s.machines {
 		if strings.HasSuffix(string(id), string("0123456789"[n])) {
@@ -98,7 +98,7 @@ func (s *stage) make(a deploy.App) deploy.Plan {
 	return deploy.Make(a, s.state(), s.opts)
 }
 
-// golden compares a plan with its file.
+// golden compares a plan with a golden file.
 func golden(t *testing.T, name string, p *deploy.Plan) {
 	t.Helper()
 	got := p.Text(80)
@@ -121,7 +121,7 @@ func golden(t *testing.T, name string, p *deploy.Plan) {
 	}
 }
 
-// TestPlans compares plans, as text and step by step, with golden files.
+// TestPlans compares the text and the steps of plans with golden files.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	cases := slices.Concat(firstCases(), updateCases(), countCases(), stateCases(), halfwayCases(), fleetCases())

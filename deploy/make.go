@@ -10,17 +10,19 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Options are further inputs of [Make].
+// Options contains optional inputs of [Make].
 type Options struct {
-	Release release.ID // of machines that are made or changed; "": they keep theirs
-	Version int64      // its number; 0: none
-	// Digests are the digests ("sha256:…") that images were resolved to, by their name in configs. A machine that runs
-	// another digest of the same name is updated. For an image that is missing here, only names are compared.
+	Release release.ID // release of the created and updated machines; "" means that machines keep theirs
+	Version int64      // number of the release; 0 means none
+	// Digests maps the names of images in configs to the digests ("sha256:…") that they
+	// were resolved to. A machine that runs another digest of the same name is updated. If
+	// an image is missing from Digests, only names are compared.
 	Digests map[string]string
 }
 
-// Make returns the plan that brings an app to its desired state. It continues from whatever an interrupted plan has
-// left. The plan has no steps if the app is in its desired state.
+// Make returns a plan that changes an app to its desired state. It continues from the state
+// that an interrupted plan has left. The plan has no steps if the app is already in its
+// desired state.
 func Make(app App, have State, opts Options) Plan {
 	s := look(&have, false)
 	b := newBuilder(string(app.Strategy), app.Name, s, opts, app.Wait)
@@ -46,7 +48,8 @@ func Make(app App, have State, opts Options) Plan {
 	return b.plan
 }
 
-// sensible refuses an app that no plan can be made for, and reports whether it is acceptable.
+// sensible reports whether app is valid. If it is not, sensible adds the reasons to the
+// plan's refusals.
 func (b *builder) sensible(app *App) bool {
 	names := map[string]bool{}
 	for i := range app.Groups {
@@ -70,10 +73,11 @@ func (b *builder) sensible(app *App) bool {
 	return len(b.plan.Refused) == 0
 }
 
-// MaxCount is the largest number of machines that a group may have in one region.
+// MaxCount limits the number of machines that a group may have in one region.
 const MaxCount = 10_000
 
-// retireGone retires the machines of groups that the app no longer has, and those that earlier plans have left.
+// retireGone retires the machines of groups that the app no longer has, and temporary
+// machines that earlier plans have left.
 func (b *builder) retireGone(app *App) {
 	for _, name := range slices.Sorted(maps.Keys(b.survey.units)) {
 		if slices.ContainsFunc(app.Groups, func(g Group) bool { return g.Name == name }) {
@@ -95,7 +99,7 @@ func leftoverOf(m *machine) string {
 	return "a canary of an unfinished deploy"
 }
 
-// retireUnit retires the machines of a unit, except keep.
+// retireUnit retires all machines of a unit, except keep.
 func (b *builder) retireUnit(u *unit, keep *machine, why string) {
 	for _, m := range u.all() {
 		if m != keep {
@@ -104,7 +108,7 @@ func (b *builder) retireUnit(u *unit, keep *machine, why string) {
 	}
 }
 
-// command is the step that runs a release command.
+// command returns the step that runs a release command.
 func (b *builder) command(c *Command) Step {
 	config := c.Config
 	config.Metadata = b.stamped(CommandGroup, c.Config.Metadata)
@@ -113,7 +117,7 @@ func (b *builder) command(c *Command) Step {
 	return Step{Do: RunCommand{&config, bourse.Duration(c.Timeout)}, Group: CommandGroup, Why: "the release command, before any machine is changed"}
 }
 
-// shape adds the steps of each group according to the app's strategy.
+// shape adds the steps for each group according to the app's strategy.
 func (b *builder) shape(app *App, works []*work) {
 	for _, w := range works {
 		b.checkStrategy(app.Strategy, w)
@@ -130,7 +134,7 @@ func (b *builder) shape(app *App, works []*work) {
 	}
 }
 
-// checkStrategy refuses a strategy that the group cannot be deployed with.
+// checkStrategy refuses the plan if the strategy cannot be used for the group.
 func (b *builder) checkStrategy(s Strategy, w *work) {
 	if s != Canary && s != BlueGreen || len(w.warm()) == 0 {
 		return
@@ -144,7 +148,7 @@ func (b *builder) checkStrategy(s Strategy, w *work) {
 	}
 }
 
-// rolling changes the machines of a group some at a time, or all at once if wait is false.
+// rolling changes a few machines of a group at a time, or all at once if wait is false.
 func (b *builder) rolling(w *work, begin []int, wait bool) {
 	warm := w.lanes()
 	var first []int
@@ -171,14 +175,15 @@ func (b *builder) rolling(w *work, begin []int, wait bool) {
 	}
 }
 
-// canary tries the group's new config on an additional machine that receives no requests.
+// canary creates an additional machine that tries the group's new config without receiving
+// requests. It returns the steps after which the group's machines may be changed.
 func (b *builder) canary(w *work) []int {
 	warm := w.warm()
 	if len(warm) == 0 || w.group.Mount != nil {
 		return b.begin
 	}
 	config := w.group.Config
-	config.DNS = &bourse.DNS{SkipRegistration: true} // no name leads to it
+	config.DNS = &bourse.DNS{SkipRegistration: true} // no DNS name leads to the machine
 	p := placing{
 		group: w.group.Name, config: &config, region: warm[0].machine.Region, canary: true, cordoned: true,
 		why: "a canary: an additional machine tries the release",
@@ -188,7 +193,7 @@ func (b *builder) canary(w *work) []int {
 	return []int{b.add(b.onMade(id, DestroyMachine{}, "the canary has been ready"), ready)}
 }
 
-// blueGreen makes a new machine for each that serves.
+// blueGreen creates a new machine for each serving one.
 func (b *builder) blueGreen(w *work) {
 	for _, j := range w.lanes() {
 		if !j.update || j.machine.Cordoned && !j.uncordon {
@@ -207,7 +212,7 @@ func (b *builder) blueGreen(w *work) {
 	}
 }
 
-// change adds the steps of a job, and returns the steps after which the next one may begin.
+// change adds the steps of a job, and returns the steps that the next job must wait for.
 func (b *builder) change(j *job, wait bool, after []int) []int {
 	m, last := j.machine, after
 	switch {
@@ -233,10 +238,11 @@ func (b *builder) change(j *job, wait bool, after []int) []int {
 	return last
 }
 
-// places makes the missing machines of a group, and returns the steps after which each is in its desired state.
+// places creates the missing machines of a group, and returns the steps after which each
+// machine is in its desired state.
 func (b *builder) places(w *work, begin []int, wait bool) []int {
 	var ends []int
-	made := map[int]int{} // by index in w.places
+	made := map[int]int{} // steps that create the machines, by index in w.places
 	for i := range w.places {
 		p := &w.places[i]
 		after := begin

@@ -13,21 +13,22 @@ import (
 
 // MoveOptions configure how machines are moved. The zero value is useful.
 type MoveOptions struct {
-	Region bourse.Region   // the new region; "": each machine stays in its own
-	To     bourse.WorkerID // the new worker, which is in Region; "": the exchange chooses one
-	Lanes  int             // machines of a group that are moved at a time; default 8
-	// Downtime allows moving a machine with a volume although too few others of its group serve in the meantime.
+	Region bourse.Region   // target region; "" means that each machine stays in its region
+	To     bourse.WorkerID // target worker, which must be in Region; "" means that the exchange chooses one
+	Lanes  int             // number of a group's machines that are moved at a time; default 8
+	// Downtime permits moving a machine with a volume even if too few other machines of its
+	// group serve while the volume is copied.
 	Downtime bool
-	Why      string // for a reader: "worker a is drained"
+	Why      string // reason for people, such as "worker a is drained"
 }
 
 const defaultLanes = 8
 
 // Moves is the result of [PlanMoves].
 type Moves struct {
-	Plan  Plan               // moves the machines of Go
+	Plan  Plan               // plan that moves the machines in Go
 	Go    []bourse.MachineID // machines that the plan moves
-	Later []bourse.MachineID // machines with volumes, which a later plan moves
+	Later []bourse.MachineID // machines with volumes, which are left to a later plan
 	Stay  []Stay
 }
 
@@ -38,8 +39,9 @@ type Stay struct {
 	Why     string
 }
 
-// PlanMoves plans the moves of machines of an app, as far as they can be moved. Machines without volumes are moved
-// first. Once there are none, those with volumes are moved one at a time.
+// PlanMoves plans the moves of an app's machines, as far as they can be moved. The plan
+// moves all machines without volumes. If there are none, it moves the machines with
+// volumes, one at a time.
 func PlanMoves(state *State, ids []bourse.MachineID, opts MoveOptions) Moves {
 	var out Moves
 	var pinned []bourse.MachineID
@@ -65,7 +67,8 @@ func PlanMoves(state *State, ids []bourse.MachineID, opts MoveOptions) Moves {
 	return out
 }
 
-// MachineOf returns the machine whose move a step of the plan belongs to, "" if it belongs to no single machine.
+// MachineOf returns the machine whose move a step belongs to, or "" if the step belongs to
+// no single machine.
 func (m *Moves) MachineOf(step int) bourse.MachineID {
 	s := &m.Plan.Steps[step]
 	if s.MadeBy != nil {
@@ -81,7 +84,7 @@ func (m *Moves) MachineOf(step int) bourse.MachineID {
 			}
 		}
 		return ""
-	case UpdateMachine: // of a standby
+	case UpdateMachine: // update of a standby
 		if do.StandbyOf != nil {
 			return m.MachineOf(*do.StandbyOf)
 		}
@@ -89,7 +92,7 @@ func (m *Moves) MachineOf(step int) bourse.MachineID {
 	return s.Machine
 }
 
-// stays returns why a machine cannot be moved, "" if it can.
+// stays returns the reason why a machine cannot be moved, or "" if it can.
 func stays(state *State, m *machinesapi.Machine, opts *MoveOptions) string {
 	config := m.Config
 	switch {
@@ -115,7 +118,7 @@ func stays(state *State, m *machinesapi.Machine, opts *MoveOptions) string {
 	return ""
 }
 
-// othersServing counts the other serving machines of m's group.
+// othersServing counts the machines of m's group, other than m, that are serving.
 func othersServing(state *State, m *machinesapi.Machine) int {
 	n := 0
 	for i := range state.Machines {
@@ -127,20 +130,20 @@ func othersServing(state *State, m *machinesapi.Machine) int {
 	return n
 }
 
-// services returns the services that receive requests from outside.
+// services returns the services in c that have external ports.
 func services(c *bourse.Config) []workload.Service {
 	return slices.DeleteFunc(workload.Services(c), func(s workload.Service) bool { return len(s.Ports) == 0 })
 }
 
 func serves(c *bourse.Config) bool { return len(services(c)) > 0 }
 
-// isServing reports whether proxies send requests to m now.
+// isServing reports whether proxies currently send requests to m.
 func isServing(m *machinesapi.Machine) bool {
 	return m.State == bourse.StateStarted && !m.Cordoned && serves(m.Config) &&
 		!slices.ContainsFunc(m.Checks, func(c bourse.CheckStatus) bool { return c.Status == bourse.CheckCritical })
 }
 
-// needed returns how many machines with config c have to serve.
+// needed returns how many machines with config c must serve at any time.
 func needed(c *bourse.Config) int {
 	n := 1
 	for _, s := range services(c) {
@@ -155,9 +158,11 @@ type mover struct {
 	opts MoveOptions
 }
 
-// Move returns the plan that replaces machines by copies on other workers, some at a time, and destroys each once its
-// copy serves. Without Region and To, the machines' workers must be cordoned: a copy could otherwise end up on the
-// same worker. A machine with a volume is stopped while its volume is forked, so that no write is lost.
+// Move returns a plan that replaces machines by copies on other workers. It moves a few
+// machines at a time, and destroys each one once its copy serves. If neither Region nor To
+// is set, the machines' workers must be cordoned, because a copy could otherwise be placed
+// on the same worker. A machine with a volume is stopped while its volume is forked, so
+// that no write is lost.
 func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
 	if opts.Lanes < 1 {
 		opts.Lanes = defaultLanes
@@ -182,12 +187,12 @@ func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
 // move is the move of one machine.
 type move struct {
 	from   *machine
-	to     *machine   // its replacement, if an unfinished plan has made one
-	stale  []*machine // unusable replacements that unfinished plans have made
-	spares []*machine // standbys of from or its replacements; they stay
-	twins  []*move    // moves of the machines that from stands by for
-	beside []*move    // moves whose standby is one of spares; it is updated once for all of them
-	made   Step       // names the replacement: Machine or MadeBy
+	to     *machine   // replacement, if an unfinished plan has created one
+	stale  []*machine // unusable replacements that unfinished plans have created
+	spares []*machine // standbys, which are not moved themselves, of from or of its replacements
+	twins  []*move    // moves of the machines for which from stands by
+	beside []*move    // other moves with the same standby, which is updated only once
+	made   Step       // identifies the replacement by Machine or MadeBy
 }
 
 func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
@@ -215,8 +220,8 @@ func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
 	})
 }
 
-// pairSpares makes each standby change only once. A standby that moves as well is replaced after the machines that it
-// stands by for.
+// pairSpares makes sure that each standby is changed only once. A standby that is moved as
+// well is replaced after the machines for which it stands by.
 func (b *mover) pairSpares(moves []*move) {
 	changed := map[*machine]*move{}
 	for _, mv := range moves {
@@ -237,8 +242,8 @@ func (b *mover) pairSpares(moves []*move) {
 	}
 }
 
-// sparesOf returns the standbys of u's machines. After an unfinished plan, a standby may stand by for a replacement
-// that this plan destroys.
+// sparesOf returns the standbys of u's machines. If a plan was interrupted, a standby may
+// stand by for a replacement that this plan destroys.
 func sparesOf(units []*unit, u *unit) []*machine {
 	var out []*machine
 	for _, other := range units {
@@ -251,7 +256,8 @@ func sparesOf(units []*unit, u *unit) []*machine {
 	return out
 }
 
-// movable returns the move of a unit, nil if it cannot be moved.
+// movable returns the move of a unit, or nil if the unit cannot be moved. In that case it
+// refuses the plan.
 func (b *mover) movable(u *unit) *move {
 	m := u.root
 	mv := &move{from: m}
@@ -278,13 +284,14 @@ func (b *mover) movable(u *unit) *move {
 	return nil
 }
 
-// usable reports whether the move can continue with n, a replacement of m that an unfinished plan has made.
+// usable reports whether n can be used as the replacement of m. An unfinished plan has
+// created n.
 func (b *mover) usable(m, n *machine) bool {
 	return !n.lost() && n.Worker != m.Worker && n.State != bourse.StateFailed && b.alike(m, n) &&
 		(len(m.config.Mounts) == 0 || m.copiedTo(n))
 }
 
-// onTarget reports whether a machine is where the options send machines.
+// onTarget reports whether a machine is on the target worker and in the target region.
 func (b *mover) onTarget(n *machine) bool {
 	return (b.opts.To == "" || n.Worker == b.opts.To) && (b.opts.Region == "" || n.Region == b.opts.Region)
 }
@@ -299,12 +306,12 @@ func (b *mover) proxies(m *machine, why string) Step {
 	return Step{Do: AwaitProxies{}, Group: m.group, Region: m.Region, Why: why}
 }
 
-// moveMachine makes a replacement, and destroys the machine once that serves.
+// moveMachine creates a replacement, and destroys the machine once the replacement serves.
 func (b *mover) moveMachine(mv *move, after []int) []int {
 	m := mv.from
 	target := b.target(mv, nil, &after)
 	if !m.down() || m.paused() {
-		if mv.to != nil && mv.to.down() { // another unfinished plan was about to remove it
+		if mv.to != nil && mv.to.down() { // another unfinished plan was about to remove the replacement
 			after = []int{b.add(target(StartMachine{}), after...)}
 		}
 		after = []int{b.add(target(b.ready(true)), after...)}
@@ -326,7 +333,8 @@ func (b *mover) moveMachine(mv *move, after []int) []int {
 	return after
 }
 
-// moveVolume stops a machine, forks its volume and makes a replacement with the fork.
+// moveVolume stops a machine, forks its volume and creates a replacement that mounts the
+// fork.
 func (b *mover) moveVolume(mv *move, after []int) []int {
 	m := mv.from
 	if !m.down() {
@@ -339,11 +347,11 @@ func (b *mover) moveVolume(mv *move, after []int) []int {
 		b.warn("machine %s in %s does not serve while its volume %s is forked", m, m.Region, m.config.Mounts[0].Volume)
 	}
 	mount := m.config.Mounts[0]
-	do := MakeVolume{Name: mount.Name, SizeGB: max(1, mount.SizeGB), Fork: mount.Volume, For: m.config, AnyWorker: true} // a small region may have no other worker
+	do := MakeVolume{Name: mount.Name, SizeGB: max(1, mount.SizeGB), Fork: mount.Volume, For: m.config, AnyWorker: true} // AnyWorker because a small region may have no other worker
 	if v := b.survey.known[mount.Volume]; v != nil {
 		do.Name, do.SizeGB = v.Name, v.SizeGB
 	}
-	if b.opts.To != "" { // the machine goes where its volume is
+	if b.opts.To != "" { // the machine is placed where its volume is
 		config := *m.config
 		config.Requirements = config.Requirements.On(b.opts.To)
 		do.For = &config
@@ -359,7 +367,8 @@ func (b *mover) moveVolume(mv *move, after []int) []int {
 	return after
 }
 
-// target makes the replacement, unless it exists. It returns a function that makes steps about the replacement.
+// target creates the replacement unless it exists already. It returns a function that
+// returns a step with an action on the replacement.
 func (b *mover) target(mv *move, fork *int, after *[]int) func(Action) Step {
 	why := b.opts.Why
 	if mv.to != nil {
@@ -380,7 +389,7 @@ func (b *mover) target(mv *move, fork *int, after *[]int) func(Action) Step {
 		mount := c.Mounts[0]
 		mount.Volume, mount.Encrypted = "", false
 		c.Mounts = []bourse.Mount{mount}
-		if m.State == bourse.StateStopped || !m.down() { // a suspended machine may write again without another start
+		if m.State == bourse.StateStopped || !m.down() { // a suspended machine may resume and write without another start
 			c.Metadata[KeyCopies] = m.lastStart()
 		}
 	} else if b.opts.To != "" {
@@ -397,14 +406,16 @@ func (b *mover) target(mv *move, fork *int, after *[]int) func(Action) Step {
 	return func(do Action) Step { return b.onMade(id, do, why) }
 }
 
-// goes reports whether the move destroys a machine.
+// goes reports whether the move destroys the machine with this id.
 func (mv *move) goes(id bourse.MachineID) bool {
 	return id == mv.from.ID || slices.ContainsFunc(mv.stale, func(m *machine) bool { return m.ID == id })
 }
 
-// twinned returns the machines that the replacement of a standby stands by for, given those of the standby: the
-// replacements of its twins, also of those that were moved earlier. The ID of a replacement that this plan makes is not
-// known yet, so its step is returned instead.
+// twinned returns the machines that the replacement of a standby must stand by for.
+// standbys are those that the standby itself stands by for. Machines that are moved, or
+// were moved earlier, are replaced by their replacements. If this plan creates a
+// replacement, its ID is not known yet, so the step that creates it is returned as
+// standbyOf.
 func (b *mover) twinned(mv *move, standbys []bourse.MachineID) (ids []bourse.MachineID, standbyOf *int) {
 	ids = slices.Clone(standbys)
 	for i, id := range ids {
@@ -426,8 +437,9 @@ func (b *mover) twinned(mv *move, standbys []bourse.MachineID) (ids []bourse.Mac
 	return ids, standbyOf
 }
 
-// renew updates an existing replacement of a standby to stand by for the machines that this plan makes. The list of the
-// standby that it replaces is used, because the machines in its own list may be gone.
+// renew updates an existing replacement of a standby, so that it stands by for the machines
+// that this plan creates. The new list is derived from that of the replaced standby,
+// because the machines in the replacement's list may no longer exist.
 func (b *mover) renew(mv *move, after []int) []int {
 	if mv.to == nil || !mv.from.standby() {
 		return after
@@ -439,8 +451,8 @@ func (b *mover) renew(mv *move, after []int) []int {
 	return b.standBy(mv.to, ids, standbyOf, "the machine that it stands by for is replaced", after)
 }
 
-// standBy updates the machines that a standby stands by for, unless they stay the same. It returns the steps that the
-// next ones come after.
+// standBy updates the list of machines that a standby stands by for, unless it stays the
+// same. It returns the steps that later steps must wait for.
 func (b *mover) standBy(spare *machine, ids []bourse.MachineID, standbyOf *int, why string, after []int) []int {
 	if standbyOf == nil && slices.Equal(ids, spare.config.Standbys) {
 		return after
@@ -452,7 +464,8 @@ func (b *mover) standBy(spare *machine, ids []bourse.MachineID, standbyOf *int, 
 	}, why), after...)}
 }
 
-// adopt uncordons the replacement, and updates its standbys.
+// adopt uncordons the replacement and updates the standbys of the machine, so that they
+// stand by for the replacement.
 func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 	m := mv.from
 	if !m.Cordoned || m.paused() {
@@ -476,7 +489,8 @@ func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 	return ends
 }
 
-// discard destroys the machine, then its volume, and what unfinished plans have left of its move.
+// discard destroys the machine and then its volumes, and also replacements that unfinished
+// plans have left.
 func (b *mover) discard(mv *move, after []int) {
 	var stale, cordons []int
 	for _, m := range mv.stale {

@@ -14,7 +14,7 @@ import (
 
 var webServices = json.RawMessage(`[{"protocol":"tcp","internal_port":8080,"ports":[{"port":80}]}]`)
 
-// machine makes a started machine on w1.
+// machine returns a started machine on worker w1, changed by the given functions.
 func machine(name string, change ...func(*machinesapi.Machine)) machinesapi.Machine {
 	var m machinesapi.Machine
 	m.ID, m.Name, m.State, m.Region, m.InstanceID = bourse.NewMachineID(1), name, bourse.StateStarted, "gru", "01"
@@ -40,7 +40,7 @@ func two(m *machinesapi.Machine) {
 
 func job(m *machinesapi.Machine) { m.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} }
 
-// ofWorker1 plans the moves of all machines on w1.
+// ofWorker1 plans the moves of those machines in list that are on worker w1.
 func ofWorker1(t *testing.T, opts deploy.MoveOptions, list ...machinesapi.Machine) deploy.Moves {
 	t.Helper()
 	var ids []bourse.MachineID
@@ -95,7 +95,8 @@ func TestWhatMoves(t *testing.T) {
 	}
 }
 
-// A machine is destroyed only after its replacement serves, and each step belongs to a machine.
+// TestOrder checks that a machine is destroyed only after its replacement serves, and that
+// each step that creates or destroys something belongs to a machine.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*machinesapi.Machine){"plain": func(*machinesapi.Machine) {}, "with volumes": mounts} {
@@ -106,7 +107,7 @@ func TestOrder(t *testing.T) {
 			}
 			moves := ofWorker1(t, deploy.MoveOptions{Lanes: 4, Region: "mad"}, list...)
 			steps := moves.Plan.Steps
-			before := make([][]bool, len(steps)) // the steps that have ended before each begins
+			before := make([][]bool, len(steps)) // for each step, the steps that have finished before it begins
 			gone := 0
 			for i := range steps {
 				s := &steps[i]
@@ -138,8 +139,9 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A machine that moves to a given worker uses capacity that is reserved there, or a volume that was made there. Its config
-// does not bind it to the worker.
+// TestToAWorker checks that the replacement on a given worker uses capacity that is
+// reserved there, or a volume that is created there. The replacement's config must not
+// require the worker.
 func TestToAWorker(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*machinesapi.Machine){"plain": func(*machinesapi.Machine) {}, "with a volume": mounts} {
@@ -170,7 +172,8 @@ func TestToAWorker(t *testing.T) {
 	}
 }
 
-// A move continues with an existing replacement only if that is where the machine is to go.
+// TestUnfinishedMoveElsewhere checks that a move continues with an existing replacement
+// only if the replacement is on the target.
 func TestUnfinishedMoveElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -209,7 +212,9 @@ func TestUnfinishedMoveElsewhere(t *testing.T) {
 	}
 }
 
-// A replacement that is in use has newer data than the machine that it replaces: no move to another target discards it.
+// TestUnfinishedMoveOfAVolumeElsewhere checks that a move to another target does not
+// discard a replacement that is in use, because it has newer data than the machine that it
+// replaces.
 func TestUnfinishedMoveOfAVolumeElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -237,7 +242,8 @@ func TestUnfinishedMoveOfAVolumeElsewhere(t *testing.T) {
 	}
 }
 
-// A replacement has the machine's config, except for its volume and the metadata that names the replaced machine.
+// TestReplacement checks that a replacement has the machine's config, except for the volume
+// and the metadata that names the replaced machine.
 func TestReplacement(t *testing.T) {
 	t.Parallel()
 	m := machine("a", mounts)

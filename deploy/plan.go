@@ -1,9 +1,11 @@
-// Package deploy plans how to bring an app to its desired state. Planning is a pure function of the desired
-// [App] and the current [State]. Its result is a [Plan]: steps, and the order among them. Strategies, spares,
-// moves and rollbacks are shapes of plans; package deploy/run carries plans out and treats them all alike.
+// Package deploy plans how to change an app to its desired state. Planning is a pure
+// function of the desired [App] and the current [State]. The result is a [Plan], which
+// consists of steps and the dependencies between them. Strategies, spares, moves and
+// rollbacks differ only in the plans that they result in; package deploy/run executes all
+// plans in the same way.
 //
-// The progress of an interrupted plan is recorded in the metadata of the machines that it made. A new plan
-// continues from there, so nothing else is stored.
+// The progress of an interrupted plan is recorded in the metadata of the machines that it
+// created. A new plan continues from there, so nothing else is stored.
 package deploy
 
 import (
@@ -14,74 +16,78 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// State is the current state of an app, as the API reports it.
+// State is the current state of an app as the API reports it.
 type State struct {
 	App      bourse.AppName
-	Machines []machinesapi.Machine // with their configs
+	Machines []machinesapi.Machine // the app's machines with their configs
 	Volumes  []machinesapi.Volume
-	// Versions are the former configs of machines, newest first. Only [Undo] needs them.
+	// Versions contains the former configs of machines, newest first. Only [Undo] requires
+	// them.
 	Versions map[bourse.MachineID][]machinesapi.Version
 }
 
-// Plan is a list of steps. "--plan --json" prints it.
+// Plan is a list of steps. Commands print it if --plan and --json are set.
 type Plan struct {
 	App     bourse.AppName `json:"app"`
-	Release release.ID     `json:"release,omitempty"` // of the machines that it makes and updates
-	What    string         `json:"what,omitempty"`    // the kind of plan, for a reader: "rolling", "bluegreen", "scale", "move"
+	Release release.ID     `json:"release,omitempty"` // release of the machines that the plan creates and updates
+	What    string         `json:"what,omitempty"`    // kind of plan, such as "rolling", "bluegreen", "scale" or "move"
 	// Seen describes the machines that the plan was made from.
 	Seen     map[bourse.MachineID]Seen `json:"seen,omitempty"`
 	Steps    []Step                    `json:"steps"`
-	Reserve  bool                      `json:"reserve,omitempty"`  // capacity for all steps is reserved before the first one
-	Warnings []string                  `json:"warnings,omitempty"` // such as a machine that is left alone, and the reason
-	Refused  []string                  `json:"refused,omitempty"`  // reasons why the plan cannot be carried out; usually none
+	Reserve  bool                      `json:"reserve,omitempty"`  // capacity for all steps must be reserved before the first step
+	Warnings []string                  `json:"warnings,omitempty"` // for example that a machine is left unchanged, and the reason
+	Refused  []string                  `json:"refused,omitempty"`  // reasons why the plan cannot be executed; usually empty
 }
 
-// Step is one action of a plan. It may begin once all of After have succeeded.
+// Step is an action of a plan. It may begin once all steps in After have succeeded.
 type Step struct {
-	ID     int           `json:"id"` // its index in the plan
-	Do     Action        `json:"-"`  // in JSON, "do" is its name, and its fields are the step's; see [Step.MarshalJSON]
+	ID     int           `json:"id"` // index of the step in the plan
+	Do     Action        `json:"-"`  // encoded as part of the step, see [Step.MarshalJSON]
 	After  []int         `json:"after,omitempty"`
 	Group  string        `json:"group,omitempty"`
 	Region bourse.Region `json:"region,omitempty"`
 
-	// Machine is the existing machine that the step acts on, or MadeBy the MakeMachine step that makes it. Both are
-	// empty for actions that act on no machine.
+	// Machine is the existing machine that the step acts on. If the plan itself creates the
+	// machine, MadeBy is the MakeMachine step instead. Both are zero if the action concerns
+	// no machine.
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	MadeBy  *int             `json:"made_by,omitempty"`
-	Name    string           `json:"name,omitempty"` // of Machine, for a reader
+	Name    string           `json:"name,omitempty"` // name of Machine, for people
 
-	Why string `json:"why"` // for a reader: "image changed from a to b"
+	Why string `json:"why"` // reason for people, such as "image changed from a to b"
 }
 
-// Seen describes a machine as it was when the plan was made. A plan is no longer valid once the machine has changed.
+// Seen describes a machine when the plan was made. Once the machine has changed, the plan
+// is no longer valid.
 type Seen struct {
 	Instance bourse.InstanceID `json:"instance"`
 	Name     string            `json:"name,omitempty"`
 	Cordoned bool              `json:"cordoned,omitempty"`
-	Paused   bool              `json:"paused,omitempty"` // an unfinished plan is about to remove it: see KeyPaused
-	Lost     bool              `json:"lost,omitempty"`   // its worker does not answer
+	Paused   bool              `json:"paused,omitempty"` // an unfinished plan is about to remove the machine, see KeyPaused
+	Lost     bool              `json:"lost,omitempty"`   // the machine's worker does not answer
 }
 
 // Metadata keys that plans set on machines. Other API clients also use the first four.
 const (
-	KeyPlatform = "fly_platform_version" // "v2": deploys manage the machine
+	KeyPlatform = "fly_platform_version" // "v2" if deploys manage the machine
 	KeyGroup    = "fly_process_group"
 	KeyRelease  = "fly_release_id"
 	KeyVersion  = "fly_release_version"
-	KeyCanary   = "fly_canary"            // "true": it tries a release, and is destroyed afterwards
-	KeyReplaces = bourse.MetadataReplaces // the machine that it replaces: while both exist, they count as one
-	KeyCopies   = "bourse_copies"         // the replaced machine's last start before its volume was forked for this machine
-	KeyPaused   = "bourse_paused"         // "true": an unfinished plan is about to remove it, and may have cordoned and stopped it
+	KeyCanary   = "fly_canary"            // "true" if the machine only tries a release and is then destroyed
+	KeyReplaces = bourse.MetadataReplaces // machine that this one replaces; while both exist, they count as one
+	KeyCopies   = "bourse_copies"         // last start of the replaced machine before its volume was forked for this one
+	KeyPaused   = "bourse_paused"         // "true" if an unfinished plan is about to remove the machine, and may have cordoned and stopped it
 )
 
 // Platform is the value of KeyPlatform for machines that deploys manage.
 const Platform = "v2"
 
-// CommandGroup is the group of machines that run release commands.
+// CommandGroup is the process group of machines that run release commands.
 const CommandGroup = "fly_app_release_command"
 
-// VolumesLeft returns the volumes of machines that the plan destroys, except the volumes that it destroys as well.
-// done reports whether a step was done; nil means that all were.
+// VolumesLeft returns the volumes that remain after the plan has destroyed their machines.
+// It considers only the steps for which done returns true. If done is nil, it considers all
+// steps.
 func (p *Plan) VolumesLeft(done func(step int) bool) []bourse.VolumeID {
 	var out, gone []bourse.VolumeID
 	for i := range p.Steps {
@@ -98,9 +104,10 @@ func (p *Plan) VolumesLeft(done func(step int) bool) []bourse.VolumeID {
 	return slices.DeleteFunc(out, func(id bourse.VolumeID) bool { return slices.Contains(gone, id) })
 }
 
-// Undoable returns the steps to undo after a failure, in order. begun tells which steps have begun, and is as long as
-// the plan's steps. All other steps must never begin. Steps that lead to the destruction of an existing machine or
-// volume are not undone: once that may be gone, its replacement stays.
+// Undoable returns the steps to undo after a failure, in the order in which to undo them.
+// begun contains, for each step of the plan, whether it has begun. Steps that have not
+// begun must never begin later. If an existing machine or volume may have been destroyed,
+// the steps that led to this are not undone, so that its replacement stays.
 func (p *Plan) Undoable(begun []bool) []int {
 	keep := make([]bool, len(p.Steps))
 	var out []int

@@ -21,7 +21,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestScaleDownLeavesMachinesApart: machines on different workers are kept rather than the oldest ones.
+// TestScaleDownLeavesMachinesApart checks that scaling down keeps machines on different
+// workers rather than the oldest machines.
 func TestScaleDownLeavesMachinesApart(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t)}
@@ -42,7 +43,7 @@ func TestScaleDownLeavesMachinesApart(t *testing.T) {
 	}
 }
 
-// TestSeen: a plan describes the machines that it was made from.
+// TestSeen checks that a plan describes the machines from which it was made.
 func TestSeen(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t)}
@@ -62,7 +63,8 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestVolumesLeft: a volume of a destroyed machine is left, unless its fork replaces it.
+// TestVolumesLeft checks that the volume of a destroyed machine remains, unless a fork
+// replaces it.
 func TestVolumesLeft(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t), opts: deploy.Options{Release: second, Version: 2}}
@@ -84,8 +86,9 @@ func TestVolumesLeft(t *testing.T) {
 	}
 }
 
-// TestInterruptedMoveOfAVolume: a move continues with a replacement that an interrupted move made, unless that lacks data.
-// [world.destroyVolume] checks that no data is lost.
+// TestInterruptedMoveOfAVolume checks that a move continues with a replacement that an
+// interrupted move created, unless the replacement lacks data. [world.destroyVolume] checks
+// that no data is lost.
 func TestInterruptedMoveOfAVolume(t *testing.T) {
 	t.Parallel()
 	nothing := func(*stage, *machinesapi.Machine) {}
@@ -134,12 +137,14 @@ func TestInterruptedMoveOfAVolume(t *testing.T) {
 	}
 }
 
-// renamed is the group db with a new volume.
+// renamed returns the group db with another volume.
 func renamed() deploy.Group {
 	return with(db("shop:1"), func(g *deploy.Group) { g.Mount = &deploy.Mount{Volume: "more", Path: "/data", SizeGB: 10} })
 }
 
-// TestMoveAfterTheVolumeWasRenamed: the replacement that a deploy made has a new volume, without the data of the former one.
+// TestMoveAfterTheVolumeWasRenamed checks a move after a deploy was interrupted that gave
+// the group another volume name. The replacement that the deploy created has a new volume,
+// without the data of the former one.
 func TestMoveAfterTheVolumeWasRenamed(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t), opts: deploy.Options{Release: second, Version: 2}}
@@ -154,8 +159,9 @@ func TestMoveAfterTheVolumeWasRenamed(t *testing.T) {
 	}
 }
 
-// TestMoveAfterADeployWasInterrupted: a deploy replaces the replacement that an unfinished move has made. If it is
-// interrupted at any step, the machines count as one, and the move can be finished.
+// TestMoveAfterADeployWasInterrupted checks a deploy that replaces the replacement that an
+// unfinished move has created. If the deploy is interrupted at any step, the machines must
+// count as one, and the move can be finished.
 func TestMoveAfterADeployWasInterrupted(t *testing.T) {
 	t.Parallel()
 	for done := 0; ; done++ {
@@ -183,8 +189,9 @@ func TestMoveAfterADeployWasInterrupted(t *testing.T) {
 	}
 }
 
-// TestMovedAgainASpareFollows: an unfinished plan has made a replacement on the same worker, and a standby stands by for it
-// already. A plan that replaces the machine again updates the standby.
+// TestMovedAgainASpareFollows checks that a standby is updated if its machine is replaced
+// twice: an unfinished plan has created a replacement on the same worker, and the standby
+// already stands by for it.
 func TestMovedAgainASpareFollows(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t)}
@@ -220,7 +227,7 @@ func TestMovedAgainASpareFollows(t *testing.T) {
 	}
 }
 
-// TestUndoable: steps that lead to the destruction of a machine are not undone.
+// TestUndoable checks that steps that lead to the destruction of a machine are not undone.
 func TestUndoable(t *testing.T) {
 	t.Parallel()
 	zero := 0
@@ -249,7 +256,8 @@ func TestUndoable(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotShown: only the names of changed environment variables are shown.
+// TestSecretsAreNotShown checks that a plan's text contains only the names of changed
+// environment variables, not their values.
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t), opts: deploy.Options{Release: second}}
@@ -260,7 +268,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// TestTextIsClean: texts contain no control characters.
+// TestTextIsClean checks that a plan's text contains no control characters.
 func TestTextIsClean(t *testing.T) {
 	t.Parallel()
 	p := deploy.Plan{App: "shop", Warnings: []string{"a\x1b[2Jb\u009bc"}}
@@ -269,7 +277,8 @@ func TestTextIsClean(t *testing.T) {
 	}
 }
 
-// TestMaxUnavailable: shares are rounded up, and at least one machine may be unavailable.
+// TestMaxUnavailable checks that fractions are rounded up, and that at least one machine
+// may be unavailable.
 func TestMaxUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -326,8 +335,9 @@ func BenchmarkMake(b *testing.B) {
 	}
 }
 
-// The former versions of a machine cannot be read if its worker does not answer. It is not mistaken for a machine that the
-// release has made.
+// TestUndoLeavesLostMachines checks that a machine whose worker does not answer is left
+// unchanged. Its former versions cannot be read, so it could be mistaken for a machine that
+// the release has created.
 func TestUndoLeavesLostMachines(t *testing.T) {
 	m := machinesapi.Machine{Summary: machinesapi.Summary{ID: "148e21ea1d53a0", State: bourse.StateStarted, Region: "gru"}}
 	m.HostStatus = machinesapi.HostUnreachable
@@ -338,7 +348,8 @@ func TestUndoLeavesLostMachines(t *testing.T) {
 	}
 }
 
-// The fields of a step and of its action are in the same object.
+// TestStepAsJSON checks that the fields of a step and of its action are encoded as members
+// of one object.
 func TestStepAsJSON(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]deploy.Step{
@@ -356,7 +367,7 @@ func TestStepAsJSON(t *testing.T) {
 	}
 }
 
-// fill sets all fields of a struct that JSON shows to values that are not empty.
+// fill sets all fields of a struct that are encoded as JSON to values that are not empty.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -367,7 +378,7 @@ func fill(v reflect.Value) {
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		if v.Elem().Kind() != reflect.Struct { // an empty config is shown
+		if v.Elem().Kind() != reflect.Struct { // a pointer to an empty config is not omitted
 			fill(v.Elem())
 		}
 	case reflect.Slice:
@@ -384,7 +395,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// jsonNames returns the names of a struct's fields in JSON.
+// jsonNames returns the names of a struct's fields as they are encoded in JSON.
 func jsonNames(t reflect.Type) []string {
 	var out []string
 	for field := range t.Fields() {
@@ -396,7 +407,8 @@ func jsonNames(t reflect.Type) []string {
 	return out
 }
 
-// A step's JSON shows every field of the step and of its action, whatever the action: no two have the same name.
+// TestEveryActionAsJSON checks that a step's JSON contains every field of the step and of
+// its action, which requires that no two fields have the same name.
 func TestEveryActionAsJSON(t *testing.T) {
 	t.Parallel()
 	for _, empty := range deploy.Actions() {
@@ -430,7 +442,8 @@ func TestEveryActionAsJSON(t *testing.T) {
 	}
 }
 
-// Actions lists every type of action, which is every type in its file that has a name.
+// TestActionsAreComplete checks that Actions lists every type in action.go that has a
+// String method.
 func TestActionsAreComplete(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "action.go", nil, 0)

@@ -26,7 +26,7 @@ var (
 	regions  = []bourse.Region{"fra", "gru", "lhr"}
 )
 
-// config returns the config of a machine with or without services.
+// config returns a machine's config, with services if serves is set.
 func config(image string, serves bool) bourse.Config {
 	c := bourse.Config{Image: image, Init: bourse.Init{Cmd: []string{"serve"}}, Env: map[string]string{"A": "1"}}
 	if serves {
@@ -35,7 +35,8 @@ func config(image string, serves bool) bourse.Config {
 	return c
 }
 
-// anApp draws an app with some groups. It has no mounts if the strategy refuses them.
+// anApp draws an app with some groups. It has no mounts if the strategy does not support
+// them.
 func anApp(t *rapid.T, image string, s deploy.Strategy) deploy.App {
 	app := deploy.App{Name: "shop", Primary: "fra", Strategy: s, MaxUnavailable: rapid.SampledFrom([]float64{0, 0.5, 1, 2}).Draw(t, "unavailable")}
 	for _, name := range []string{"web", "worker", "db"}[:rapid.IntRange(1, 3).Draw(t, "groups")] {
@@ -58,7 +59,8 @@ func anApp(t *rapid.T, image string, s deploy.Strategy) deploy.App {
 
 var strategies = []deploy.Strategy{deploy.Rolling, deploy.Immediate, deploy.Canary, deploy.BlueGreen}
 
-// deployed draws a world in which an app was deployed, with some of its machines stopped.
+// deployed draws a world in which an app has been deployed, and some of its machines have
+// been stopped.
 func deployed(t *rapid.T) *world {
 	w := newWorld(t)
 	w.app = anApp(t, "shop:1", deploy.Rolling)
@@ -73,7 +75,8 @@ func deployed(t *rapid.T) *world {
 	return w
 }
 
-// some carries out steps in a legal order, until stop of them have begun.
+// some executes at most stop steps, in any order that their dependencies permit. It calls
+// after following each step.
 func (r *run) some(t *rapid.T, stop int, after func()) {
 	for range stop {
 		list := r.runnable()
@@ -92,8 +95,9 @@ func steady(t *rapid.T, w *world, app deploy.App, opts deploy.Options) {
 	}
 }
 
-// TestPlannedAgainThereIsNothingToDo: after a plan was carried out in any legal order, the same app needs no further step.
-// In the meantime, as many machines serve as the strategy guarantees.
+// TestPlannedAgainThereIsNothingToDo checks that after a plan was executed in any permitted
+// order, another plan for the same app has no steps. While the plan is executed, as many
+// machines must serve as the strategy guarantees.
 func TestPlannedAgainThereIsNothingToDo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -129,8 +133,9 @@ func TestPlannedAgainThereIsNothingToDo(t *testing.T) {
 	})
 }
 
-// leastServing returns how many machines of a group serve at any time during a plan: of those that served before, as many as
-// are desired in their region, minus as many as may be unavailable.
+// leastServing returns how many of a group's machines must serve at any time during a plan.
+// Of the machines that served before, it counts as many as are desired in each region, and
+// subtracts the number that may be unavailable.
 func leastServing(app *deploy.App, g *deploy.Group, before map[bourse.Region]int) int {
 	count, all := 0, 0
 	for in, n := range before {
@@ -158,7 +163,7 @@ func leastServing(app *deploy.App, g *deploy.Group, before map[bourse.Region]int
 	return max(0, count-int(limit))
 }
 
-// wanted fails unless the world is in the app's desired state.
+// wanted fails the test unless the world is in the app's desired state.
 func wanted(t *rapid.T, w *world, app *deploy.App) {
 	have := map[string]map[bourse.Region]int{}
 	for _, m := range w.machines {
@@ -209,8 +214,8 @@ func wanted(t *rapid.T, w *world, app *deploy.App) {
 	}
 }
 
-// TestAPlanThatWasInterrupted: after an interruption at any step, a new plan leads to the desired state, without leftover
-// machines.
+// TestAPlanThatWasInterrupted checks that after plans were interrupted at any step, a new
+// plan leads to the desired state and leaves no machines behind.
 func TestAPlanThatWasInterrupted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -242,7 +247,7 @@ func TestAPlanThatWasInterrupted(t *testing.T) {
 	})
 }
 
-// picture describes a world, except for what undoing does not restore.
+// picture describes a world, except for what undoing a plan does not restore.
 func (w *world) picture() string {
 	out := ""
 	for _, id := range slices.Sorted(maps.Keys(w.machines)) {
@@ -255,7 +260,8 @@ func (w *world) picture() string {
 	return out
 }
 
-// TestUndoneStepsLeaveNothing: undoing a plan that fails before anything was destroyed restores the former state.
+// TestUndoneStepsLeaveNothing checks that undoing a plan that fails before anything was
+// destroyed restores the former state.
 func TestUndoneStepsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -275,10 +281,10 @@ func TestUndoneStepsLeaveNothing(t *testing.T) {
 			}
 			r.do(i)
 		}
-		if lost { // what has come so far stays
+		if lost { // nothing would be undone from here on
 			return
 		}
-		for i, s := range p.Steps { // one that is gone already needs no undoing
+		for i, s := range p.Steps { // canaries that were destroyed need not be undone
 			if deploy.Is[deploy.DestroyMachine](s.Do) && r.begun[i] {
 				r.begun[*s.MadeBy] = false
 			}
@@ -296,8 +302,9 @@ var (
 	slow  = deploy.MoveOptions{Lanes: 1}
 )
 
-// TestUndo: if a deploy is interrupted before it has destroyed an existing machine, undoing its release restores the former
-// state. After that, there are as many machines, each of the former release, except for those that the release destroys.
+// TestUndo checks that undoing the release of an interrupted deploy restores the former
+// state, if no existing machine has been destroyed. Otherwise, all remaining machines must
+// have the former image.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -318,7 +325,7 @@ func TestUndo(t *testing.T) {
 			w.settle()
 		}
 		u := deploy.Undo(w.state(), second, quick)
-		if destroyed && len(u.Refused) > 0 { // it is nearly as it is wanted, and says so
+		if destroyed && len(u.Refused) > 0 { // the rest cannot be undone, and the plan reports this
 			return
 		}
 		w.start(&u).finish()
@@ -336,25 +343,27 @@ func TestUndo(t *testing.T) {
 	})
 }
 
-// TestMove: machines that move, in any legal order of steps and with interruptions, end up on other workers. Their number
-// stays the same, and so does the number of serving machines without volumes at any time.
+// TestMove checks moves whose steps are executed in any permitted order and with
+// interruptions. The machines must end up on other workers, and their number must stay the
+// same. So must, at any time, the number of serving machines without volumes.
 func TestMove(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) { moves(t, true) }) // a worker that machines leave takes none
+	rapid.Check(t, func(t *rapid.T) { moves(t, true) }) // new machines are never placed on a former worker
 }
 
-// TestMoveToTheSameWorker: the same if a replacement may end up on the same worker, so that a later plan replaces it again.
+// TestMoveToTheSameWorker is like TestMove, but a replacement may be placed on the same
+// worker, so that a later plan replaces it again.
 func TestMoveToTheSameWorker(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) { moves(t, false) })
 }
 
-// meanwhile draws what happens after a move of these machines was interrupted.
+// meanwhile draws what happens after a move of the given machines was interrupted.
 func (w *world) meanwhile(t *rapid.T, r *run, ids []bourse.MachineID) {
 	switch rapid.SampledFrom([]string{"nothing", "undo", "restart", "deploy"}).Draw(t, "meanwhile") {
 	case "undo":
 		r.undo(rapid.Bool().Draw(t, "unreachable"))
-	case "restart": // machines without volumes must continue to serve as they did
+	case "restart": // only machines with volumes, because the others must continue to serve
 		for _, id := range ids {
 			if m := w.machines[id]; m != nil && len(m.Config.Mounts) > 0 && m.State == bourse.StateStopped && rapid.Bool().Draw(t, "start") {
 				if w.launch(m); rapid.Bool().Draw(t, "stop again") {
@@ -362,7 +371,7 @@ func (w *world) meanwhile(t *rapid.T, r *run, ids []bourse.MachineID) {
 				}
 			}
 		}
-	case "deploy": // with another volume
+	case "deploy": // deploy the app with another volume
 		app := w.app
 		app.Groups = slices.Clone(app.Groups)
 		for i := range app.Groups {

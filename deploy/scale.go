@@ -11,15 +11,17 @@ import (
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// Pace is the pace of plans that are not made from an [App], which has fields with the same names.
+// Pace contains the pace of plans that are not made from an [App]. The fields have the same
+// meaning as in App.
 type Pace struct {
 	MaxUnavailable float64
 	Wait           bourse.Duration
 	Smoke          bool
 }
 
-// Scale returns the plan that brings groups to the given numbers of machines. New machines are like the existing ones,
-// which are not updated. An empty region means any. Groups that are missing from counts are left alone.
+// Scale returns a plan that changes groups to the given numbers of machines. New machines
+// are like the existing ones, which are not updated. In counts, an empty region means any
+// region. Groups that are missing from counts are left unchanged.
 func Scale(have State, counts map[string][]Count, pace Pace) Plan {
 	s := look(&have, false)
 	b := newBuilder("scale", have.App, s, Options{}, pace.Wait)
@@ -45,7 +47,8 @@ func Scale(have State, counts map[string][]Count, pace Pace) Plan {
 	return b.plan
 }
 
-// template returns a group with the config of its newest machine, nil if there is no machine to copy.
+// template returns a group with the config of its newest machine, or nil if there is no
+// machine to copy.
 func (b *builder) template(name string, counts []Count) *Group {
 	var newest *machine
 	for _, u := range b.survey.units[name] {
@@ -73,8 +76,8 @@ func (b *builder) template(name string, counts []Count) *Group {
 	return g
 }
 
-// counts compares the number of a group's machines, but not their configs, with the desired one. It continues from
-// what an interrupted plan has left.
+// counts compares the number of a group's machines with the desired number. It does not
+// compare configs. It continues from the state that an interrupted plan has left.
 func (b *builder) counts(app *App, g *Group) *work {
 	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, heirs: map[bourse.MachineID]bourse.MachineID{}}
 	for _, h := range b.counted(app, w, b.survey.units[g.Name]) {
@@ -93,8 +96,8 @@ func (b *builder) counts(app *App, g *Group) *work {
 	return w
 }
 
-// Resize returns the plan that gives the machines of the named groups another size, some at a time. Without groups it
-// resizes all machines.
+// Resize returns a plan that changes the size of the machines in the named groups, a few at
+// a time. If groups is empty, it resizes all machines.
 func Resize(have State, groups []string, guest bourse.Guest, pace Pace) Plan {
 	s := look(&have, false)
 	b := newBuilder("resize", have.App, s, Options{}, pace.Wait)

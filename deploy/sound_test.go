@@ -9,13 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// sound returns an error unless the ID of every step is its index, steps wait only for earlier ones, actions are complete,
-// and only final steps come after final ones.
+// sound checks the structure of a plan. The ID of every step must be its index, steps may
+// wait only for earlier ones, actions must be complete, and only final steps may follow
+// final ones.
 func sound(p *deploy.Plan) error {
 	if err := p.App.Validate(); err != nil {
 		return err
 	}
-	after := make([]map[int]bool, len(p.Steps)) // all steps that have ended when a step begins
+	after := make([]map[int]bool, len(p.Steps)) // for each step, all steps that have finished when it begins
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		after[i] = map[int]bool{}
@@ -47,7 +48,7 @@ func sound(p *deploy.Plan) error {
 	return nil
 }
 
-// complete checks that a step is complete and consistent.
+// complete checks that a step has all required fields and that they are consistent.
 func complete(p *deploy.Plan, s *deploy.Step) error {
 	if s.Region != "" {
 		if err := s.Region.Validate(); err != nil {
@@ -97,7 +98,8 @@ func complete(p *deploy.Plan, s *deploy.Step) error {
 	return nil
 }
 
-// normal checks a config. Volume is the step that makes the volume of its mount, if any.
+// normal checks a config. If volume is set, it is the step that creates the volume of the
+// config's mount.
 func normal(c *bourse.Config, volume *int) error {
 	config := *c
 	if volume != nil {

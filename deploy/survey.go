@@ -10,16 +10,17 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// DefaultGroup is the group of machines that name none.
+// DefaultGroup is the process group of machines whose metadata names none.
 const DefaultGroup = "app"
 
-// groupsOfOthers are the groups of temporary machines that other clients make: no deploy manages them.
+// groupsOfOthers are process groups of temporary machines that other clients create. Plans
+// ignore such machines.
 var groupsOfOthers = []string{"fly_app_console", "fly_app_test_machine_command"}
 
 // machine is an existing machine.
 type machine struct {
 	*machinesapi.Machine
-	config *bourse.Config // its known part; never nil
+	config *bourse.Config // the part of the config that is known; never nil
 	group  string
 }
 
@@ -32,12 +33,12 @@ func newMachine(m *machinesapi.Machine) *machine {
 	return out
 }
 
-// lost reports whether the machine's worker does not answer: it cannot be changed.
+// lost reports whether the machine cannot be changed because its worker does not answer.
 func (m *machine) lost() bool {
 	return m.Config == nil || m.HostStatus != "" && m.HostStatus != machinesapi.HostOK
 }
 
-// down reports whether the machine is stopped or suspended.
+// down reports whether the machine is stopped or suspended, or about to be.
 func (m *machine) down() bool {
 	switch m.State {
 	case bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending:
@@ -47,12 +48,13 @@ func (m *machine) down() bool {
 	}
 }
 
-// crashed reports whether the machine is down because its program failed.
+// crashed reports whether the machine is stopped because its program failed.
 func (m *machine) crashed() bool {
 	return m.State == bourse.StateStopped && m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0
 }
 
-// rests reports whether the machine is down on purpose, so that it stays stopped.
+// rests reports whether the machine was stopped or suspended on purpose and therefore
+// should not be started.
 func (m *machine) rests() bool { return m.down() && !m.paused() && !m.crashed() }
 
 // ready reports whether the machine is started and its checks pass.
@@ -81,29 +83,31 @@ func (m *machine) replaces() bourse.MachineID {
 	return bourse.MachineID(m.config.Metadata[KeyReplaces])
 }
 
-// lastStart identifies the machine's latest start.
+// lastStart returns a text that identifies the machine's latest start.
 func (m *machine) lastStart() string { return fmt.Sprintf("%s/%d", m.InstanceID, m.Starts) }
 
-// copiedTo reports whether n mounts a fork of m's volume that contains everything m has written: m is stopped, and has
-// not started since it was stopped for the fork.
+// copiedTo reports whether n mounts a fork of m's volume that contains everything that m
+// has written. This is the case if m is stopped and has not been started since it was
+// stopped for the fork.
 func (m *machine) copiedTo(n *machine) bool {
 	return m.State == bourse.StateStopped && n.config.Metadata[KeyCopies] == m.lastStart()
 }
 
-// String returns the machine's name in texts.
+// String returns the machine's id and name for a plan's texts.
 func (m *machine) String() string { return named(m.ID, m.Name) }
 
-// unit is one place among the machines of a group: a machine, and replacements of it that were made while it exists.
+// unit is a machine together with its replacements, which exist at the same time if a plan
+// is unfinished. It counts as one machine of its group.
 type unit struct {
 	root *machine
-	next []*machine // newest first
+	next []*machine // replacements, newest first
 }
 
 func (u *unit) all() []*machine { return append([]*machine{u.root}, u.next...) }
 
-// survey is a state in order.
+// survey contains an app's current state, sorted and grouped.
 type survey struct {
-	units     map[string][]*unit // by group, sorted by region and id
+	units     map[string][]*unit // by process group, sorted by region and id
 	leftovers []*machine         // canaries and machines of release commands
 	machines  map[bourse.MachineID]*machine
 	foreign   []*machine            // machines that deploys do not manage
@@ -111,7 +115,8 @@ type survey struct {
 	known     map[bourse.VolumeID]*machinesapi.Volume
 }
 
-// look orders a state. With all, units include machines that deploys do not manage.
+// look builds a survey of a state. If all is set, units include machines that deploys do
+// not manage.
 func look(have *State, all bool) *survey {
 	s := &survey{units: map[string][]*unit{}, machines: map[bourse.MachineID]*machine{}, known: map[bourse.VolumeID]*machinesapi.Volume{}}
 	var mine []*machine
@@ -148,7 +153,8 @@ func compareMachines(a, b *machine) int {
 	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.ID, b.ID))
 }
 
-// unite finds the units: a machine belongs to the unit of the machine that it replaces.
+// unite groups machines into units. A machine belongs to the unit of the machine that it
+// replaces.
 func (s *survey) unite(mine []*machine) {
 	units := map[bourse.MachineID]*unit{}
 	for _, m := range mine {
@@ -162,7 +168,7 @@ func (s *survey) unite(mine []*machine) {
 			u.next = append(u.next, m)
 		}
 	}
-	for _, m := range mine { // in their order
+	for _, m := range mine { // keeps the order of mine
 		if u := units[m.ID]; u != nil {
 			slices.SortStableFunc(u.next, func(a, b *machine) int { return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), cmp.Compare(a.ID, b.ID)) })
 			s.units[m.group] = append(s.units[m.group], u)
@@ -170,7 +176,8 @@ func (s *survey) unite(mine []*machine) {
 	}
 }
 
-// rootOf follows replacements from m to a machine that replaces no existing one. In a cycle, m is its own root.
+// rootOf follows replacements from m to a machine that replaces no existing machine of its
+// group. If the replacements form a cycle, it returns m.
 func (s *survey) rootOf(m *machine) *machine {
 	at := m
 	for range len(s.machines) {
@@ -186,7 +193,8 @@ func (s *survey) rootOf(m *machine) *machine {
 	return m
 }
 
-// heir returns the replacement of a machine that is gone, the one with the smallest id, or "" if there is none.
+// heir returns the replacement of a machine that no longer exists, or "" if there is none.
+// If there are several, it returns the one with the smallest id.
 func (s *survey) heir(id bourse.MachineID) bourse.MachineID {
 	for _, next := range sortedKeys(s.machines) {
 		if s.machines[next].replaces() == id {
@@ -196,7 +204,8 @@ func (s *survey) heir(id bourse.MachineID) bourse.MachineID {
 	return ""
 }
 
-// freeVolume takes a volume with the given name that no machine mounts, nil if there is none.
+// freeVolume returns a volume with the given name that no machine mounts, and removes it
+// from s.volumes. It returns nil if there is none.
 func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
 	for i, v := range s.volumes {
 		if v.Name == name && (in == "" || v.Region == in) {
@@ -207,7 +216,7 @@ func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
 	return nil
 }
 
-// seen returns descriptions of all machines of the survey.
+// seen returns the descriptions of all machines in the survey for a plan.
 func seen(s *survey) map[bourse.MachineID]Seen {
 	if len(s.machines) == 0 {
 		return nil
@@ -219,7 +228,7 @@ func seen(s *survey) map[bourse.MachineID]Seen {
 	return out
 }
 
-// named returns the text for a machine.
+// named formats a machine's id and name.
 func named(id bourse.MachineID, name string) string {
 	if name == "" {
 		return string(id)

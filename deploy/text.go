@@ -12,21 +12,21 @@ import (
 
 // Summary counts the machines that a plan changes.
 type Summary struct {
-	Create  int // without canaries and machines of commands
-	Update  int // in place
-	Replace int // by a new machine; counted neither as created nor as destroyed
+	Create  int // new machines, except canaries and machines that run release commands
+	Update  int // machines that are updated in place
+	Replace int // machines that a new one replaces; counted neither in Create nor in Destroy
 	Restart int
 	Destroy int
-	Finish  int // in their desired state already, except for the last steps of an interrupted plan
-	Refused int // reasons, not machines
+	Finish  int // machines in their desired state, except for the last steps of an interrupted plan
+	Refused int // number of reasons for a refusal, not of machines
 }
 
-// change is what a plan does with one machine.
+// change is what a plan does to one machine.
 type change struct {
 	group  string
 	region bourse.Region
 	kind   kind
-	name   string // of the machine; "" for a new one
+	name   string // name of the machine; "" for a new one
 	why    string
 }
 
@@ -47,7 +47,7 @@ var kindWords = map[kind]string{
 	command: "run", canary: "try", create: "create", update: "update", replace: "replace", restart: "restart", finish: "finish", destroyed: "destroy",
 }
 
-// changes returns what the plan does with each machine, sorted by group, region and kind.
+// changes returns what the plan does to each machine, sorted by group, region and kind.
 func (p *Plan) changes() []change {
 	var out []change
 	listed := map[bourse.MachineID]bool{"": true}
@@ -55,7 +55,7 @@ func (p *Plan) changes() []change {
 		listed[m] = true
 		out = append(out, change{s.Group, s.Region, k, p.nameOf(m), s.Why})
 	}
-	for i := range p.Steps { // what makes or updates a machine says most about it
+	for i := range p.Steps { // these steps describe the change to a machine best
 		switch s := &p.Steps[i]; do := s.Do.(type) {
 		case RunCommand:
 			add(s, command, "")
@@ -90,9 +90,9 @@ func (p *Plan) changes() []change {
 	return out
 }
 
-func (p *Plan) nameOf(id bourse.MachineID) string { return named(id, p.Seen[id].Name) } // "" for ""
+func (p *Plan) nameOf(id bourse.MachineID) string { return named(id, p.Seen[id].Name) } // "" if id is ""
 
-// Summary counts what the plan does.
+// Summary counts the plan's changes.
 func (p *Plan) Summary() Summary {
 	out := Summary{Refused: len(p.Refused)}
 	for _, c := range p.changes() {
@@ -115,7 +115,7 @@ func (p *Plan) Summary() Summary {
 	return out
 }
 
-// String returns the summary as one line: "2 to create, 3 to update"; "nothing to do".
+// String formats the summary on one line, as "2 to create, 3 to update" or "nothing to do".
 func (s Summary) String() string {
 	var out []string
 	for _, n := range []struct {
@@ -140,8 +140,9 @@ func (s Summary) String() string {
 	return strings.Join(out, ", ")
 }
 
-// Text describes the plan in lines of at most width columns, if no single word is longer; 0 means 80. Equal plans have
-// equal texts. A text ends with a newline.
+// Text describes the plan in lines of at most width columns, except for words that are
+// longer. A width of 0 means 80. Equal plans have equal texts. The text ends with a
+// newline.
 func (p *Plan) Text(width int) string {
 	if width <= 0 {
 		width = 80
@@ -159,7 +160,8 @@ func (p *Plan) Text(width int) string {
 	return clean(t.out.String())
 }
 
-// groups writes the changes of each group and region. Machines with the same change and reason share a line.
+// groups writes the changes in each group and region. Machines with the same change and
+// reason share a line.
 func (p *Plan) groups(t *text) {
 	type place struct {
 		group  string
@@ -198,7 +200,7 @@ func (c change) alike(d change) bool {
 	return c.group == d.group && c.region == d.region && c.kind == d.kind && c.why == d.why
 }
 
-// namesOf returns the names of existing machines.
+// namesOf returns the sorted names of the existing machines in list.
 func namesOf(list []change) []string {
 	names := map[string]bool{}
 	for _, c := range list {
@@ -209,13 +211,13 @@ func namesOf(list []change) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Bounds of lists in a text. A plan's JSON contains all items.
+// Limits for lists in a text. A plan's JSON contains all items.
 const (
 	maxNames = 10 // machines on one line
-	maxLines = 20 // warnings, or refusals
+	maxLines = 20 // warnings or refusals
 )
 
-// bounded returns the first items of a list, followed by the number of the others.
+// bounded returns the first most items of list, followed by the number of other items.
 func bounded(list []string, most int) []string {
 	if len(list) <= most {
 		return list
@@ -223,7 +225,7 @@ func bounded(list []string, most int) []string {
 	return append(slices.Clone(list[:most]), fmt.Sprintf("and %d more", len(list)-most))
 }
 
-// text is lines of at most width columns.
+// text collects lines of at most width columns.
 type text struct {
 	width int
 	out   strings.Builder
@@ -239,7 +241,8 @@ func (t *text) list(head string, lines []string) {
 	}
 }
 
-// line writes words, and breaks the line where it would become too long. Continuation lines are indented further.
+// line writes words, and breaks the line where it would become too long. Continuation lines
+// are indented further.
 func (t *text) line(depth int, words string) {
 	const step = "  "
 	indent := strings.Repeat(step, depth)
@@ -263,7 +266,8 @@ func (t *text) line(depth int, words string) {
 	t.out.WriteByte('\n')
 }
 
-// clean replaces control characters: parts of a plan's text come from machines and files.
+// clean replaces control characters, because parts of a plan's text come from machines and
+// files.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 {

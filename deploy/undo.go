@@ -8,10 +8,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Undo returns the plan that reverts an unfinished release. Machines that it updated return to their newest version of
-// another release, machines that it made are destroyed, and machines that it was about to destroy serve again. Machines
-// that it has destroyed are not recreated: their replacements get the former config of another machine of the group.
-// State must contain the machines' versions.
+// Undo returns a plan that reverts an unfinished release. Machines that the release updated
+// return to their newest version from another release. Machines that it created are
+// destroyed. Machines that it was about to destroy serve again. Machines that it has
+// destroyed are not recreated; instead, their replacements get the former config of another
+// machine in the group. have must contain the machines' versions.
 func Undo(have State, id release.ID, pace Pace) Plan {
 	s := look(&have, false)
 	b := newBuilder("undo", have.App, s, Options{}, pace.Wait)
@@ -45,7 +46,7 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 	keep := u.root
 	for _, m := range u.next {
 		if m.release() != id {
-			keep = m // an earlier unfinished plan has made it
+			keep = m // an earlier unfinished plan created this replacement
 		}
 	}
 	if !keep.lost() && keep.release() == id && former(have, keep, id) == nil && keep.replaces() == "" {
@@ -97,7 +98,8 @@ func releaseOf(c *bourse.Config) string {
 	return "before"
 }
 
-// former returns a machine's newest config that does not belong to the release, nil if there is none.
+// former returns a machine's newest config that does not belong to the release, or nil if
+// there is none.
 func former(have *State, m *machine, id release.ID) *bourse.Config {
 	for _, v := range have.Versions[m.ID] {
 		if v.Config != nil && v.Config.Metadata[KeyRelease] != string(id) {
@@ -107,7 +109,8 @@ func former(have *State, m *machine, id release.ID) *bourse.Config {
 	return nil
 }
 
-// sibling returns the config that another machine of m's group has or had before the release, with m's volume.
+// sibling returns the former config of another machine in m's group, with m's volume and
+// standbys. It returns nil if there is none.
 func (b *builder) sibling(have *State, m *machine, id release.ID) *bourse.Config {
 	for _, u := range b.survey.units[m.group] {
 		for _, other := range u.all() {
@@ -135,8 +138,8 @@ func (b *builder) sibling(have *State, m *machine, id release.ID) *bourse.Config
 	return nil
 }
 
-// Restart returns the plan that restarts the running machines of the named groups, some at a time. Without groups it
-// restarts all running machines.
+// Restart returns a plan that restarts the running machines of the named groups, a few at a
+// time. If groups is empty, it restarts all running machines.
 func Restart(have State, groups []string, pace Pace) Plan {
 	s := look(&have, true)
 	b := newBuilder("restart", have.App, s, Options{}, pace.Wait)
@@ -160,7 +163,8 @@ func Restart(have State, groups []string, pace Pace) Plan {
 	return b.plan
 }
 
-// chosen returns the named groups in order, or all groups if none is named.
+// chosen returns the named groups in order, or all groups if none are named. It refuses the
+// plan if a group does not exist.
 func (b *builder) chosen(groups []string) []string {
 	all := sortedKeys(b.survey.units)
 	if len(groups) == 0 {

@@ -10,40 +10,40 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// work is the work to be done on one group.
+// work is the work to be done for one group.
 type work struct {
 	group  *Group
 	limit  float64
-	count  int // machines that are kept and run
+	count  int // number of machines that are kept and should run
 	jobs   []*job
 	places []place
-	made   map[bourse.MachineID]int              // the steps that make replacements, by replaced machine
-	newest *int                                  // the first step that makes a machine
-	heirs  map[bourse.MachineID]bourse.MachineID // the machine of each unit that is kept, by all machines of the unit
-	first  bourse.MachineID                      // a kept machine that is no standby
+	made   map[bourse.MachineID]int              // steps that create replacements, by replaced machine
+	newest *int                                  // first step that creates a machine; nil if there is none
+	heirs  map[bourse.MachineID]bourse.MachineID // maps every machine to the machine of its unit that is kept
+	first  bourse.MachineID                      // a kept machine that is not a standby; "" if there is none
 }
 
-// job is the work to be done on an existing machine.
+// job is the work to be done for an existing machine.
 type job struct {
 	machine  *machine
-	config   *bourse.Config // the desired one
+	config   *bourse.Config // desired config
 	why      string
-	update   bool // to config
+	update   bool // update the machine to config
 	start    bool
-	stopped  bool // it is not started
-	uncordon bool // once everything is ready
+	stopped  bool // do not start the machine
+	uncordon bool // uncordon the machine once everything is ready
 	smoke    bool
 	work     *work
 }
 
-// place is a machine to be made.
+// place is a machine to be created.
 type place struct {
 	placing
-	former bourse.MachineID // the machine whose place it takes, "" if it is an additional one
-	twin   *int             // the index of the place that it stands by for
+	former bourse.MachineID // machine that this one replaces; "" if it is an additional machine
+	twin   *int             // index of the place for which this machine stands by; nil if it is not a standby
 }
 
-// changes reports whether any machine is made or updated.
+// changes reports whether any machine is created or updated.
 func (w *work) changes() bool {
 	return len(w.places) > 0 || slices.ContainsFunc(w.jobs, func(j *job) bool { return j.update })
 }
@@ -53,7 +53,8 @@ func (w *work) warm() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.update || j.stopped })
 }
 
-// lanes returns all jobs of running machines, those first that are not ready anyway.
+// lanes returns all jobs of running machines. Machines that are not ready anyway come
+// first.
 func (w *work) lanes() []*job {
 	out := slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return j.stopped })
 	slices.SortStableFunc(out, func(a, b *job) int {
@@ -62,12 +63,12 @@ func (w *work) lanes() []*job {
 	return out
 }
 
-// cold returns the updates of machines that are stopped and stay so.
+// cold returns the updates of machines that are stopped and stay stopped.
 func (w *work) cold() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.stopped })
 }
 
-// order compares booleans: false is less than true.
+// order compares two booleans; false is less than true.
 func order(a, b bool) int {
 	switch {
 	case a == b:
@@ -78,7 +79,7 @@ func order(a, b bool) int {
 	return 1
 }
 
-// work compares a group with its existing machines.
+// work compares a group with its existing machines, and returns what has to be done.
 func (b *builder) work(app *App, g *Group) *work {
 	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, heirs: map[bourse.MachineID]bourse.MachineID{}}
 	units := b.survey.units[g.Name]
@@ -101,17 +102,18 @@ func (b *builder) work(app *App, g *Group) *work {
 	return w
 }
 
-// holder is the machine of a unit that is kept.
+// holder is the machine of a unit that is kept, in contrast to the unit's other machines.
 type holder struct {
 	*machine
 	unit *unit
 }
 
-// standby reports whether the machine is a standby of a group.
+// standby reports whether the machine is a standby. Machines of groups with services never
+// are.
 func (h *holder) standby(g *Group) bool { return h.machine.standby() && !serving(&g.Config) }
 
-// hold chooses the machine of a unit that is kept: a replacement that is in its desired state or serves already, or
-// the first machine.
+// hold chooses which machine of a unit to keep: a replacement that is in its desired state
+// or already serves, and otherwise the replaced machine.
 func (b *builder) hold(u *unit, g *Group) *holder {
 	for _, m := range u.next {
 		if !m.lost() && m.State != bourse.StateFailed && !b.mountDiffers(m, g) && b.differs(m, b.wanted(m, g)) == "" {
@@ -126,7 +128,8 @@ func (b *builder) hold(u *unit, g *Group) *holder {
 	return &holder{u.root, u}
 }
 
-// counted returns the units that stay, retires the others, and adds a place for each missing machine.
+// counted returns the machines to keep, retires the others, and adds a place for each
+// missing machine.
 func (b *builder) counted(app *App, w *work, units []*unit) []*holder {
 	g := w.group
 	var machines, spares []*holder
@@ -153,7 +156,8 @@ func (b *builder) counted(app *App, w *work, units []*unit) []*holder {
 	return append(machines, spares...)
 }
 
-// firstMachines adds the default machines of a group that has none and no desired number.
+// firstMachines adds the default number of machines to a group that has none and no desired
+// number.
 func (w *work) firstMachines(app *App) {
 	w.place(app.Primary, "the first of its group")
 	if !w.group.Spare || w.group.Mount != nil {
@@ -172,8 +176,9 @@ func (w *work) place(in bourse.Region, why string) {
 	w.places = append(w.places, place{placing: placing{group: w.group.Name, config: &w.group.Config, mount: w.group.Mount, region: in, why: why}})
 }
 
-// replace adds a place for the machine that takes over from m. Its metadata names the first machine of m's unit as the
-// one that it replaces: that machine is destroyed last, so the unit remains recognizable until then.
+// replace adds a place for a machine that replaces m. The new machine's metadata names the
+// root of m's unit as the machine that it replaces. The root is destroyed last, so the unit
+// remains recognizable until then.
 func (b *builder) replace(w *work, m *machine, config *bourse.Config, why string) {
 	w.places = append(w.places, place{former: m.ID, placing: placing{
 		group: w.group.Name, config: config, mount: w.group.Mount, region: m.Region, why: why,
@@ -181,7 +186,7 @@ func (b *builder) replace(w *work, m *machine, config *bourse.Config, why string
 	}})
 }
 
-// own returns the metadata that was not written by plans, which must be preserved.
+// own returns the metadata that plans do not write and must therefore preserve.
 func own(metadata map[string]string) map[string]string {
 	out := maps.Clone(metadata)
 	for _, key := range []string{KeyPlatform, KeyGroup, KeyRelease, KeyVersion, KeyCanary, KeyReplaces, KeyCopies, KeyPaused} {
@@ -190,7 +195,8 @@ func own(metadata map[string]string) map[string]string {
 	return out
 }
 
-// fit adjusts the number of machines in each region to the desired count, and returns the machines to keep.
+// fit adjusts the number of machines in each region to the desired number, and returns the
+// machines to keep.
 func (b *builder) fit(app *App, w *work, machines []*holder) []*holder {
 	wanted := map[bourse.Region]int{}
 	var regions []bourse.Region
@@ -224,8 +230,9 @@ func (b *builder) fit(app *App, w *work, machines []*holder) []*holder {
 	return out
 }
 
-// spare retires surplus machines of a region, and returns the others. Machines that cannot serve are retired first,
-// then machines that share their worker with others of the group, then the newest ones.
+// spare retires surplus machines in a region, and returns the others. It first retires
+// machines that cannot serve, then machines that share their worker with other machines of
+// the group, and then the newest machines.
 func (b *builder) spare(g *Group, in bourse.Region, here []*holder, wanted map[bourse.Region]int) []*holder {
 	use := func(x, y *holder) int {
 		return cmp.Or(-order(x.serves(), y.serves()), -order(!x.lost(), !y.lost()), -order(x.ready(), y.ready()))
@@ -248,7 +255,7 @@ func (b *builder) spare(g *Group, in bourse.Region, here []*holder, wanted map[b
 	return kept
 }
 
-// scaled is the reason for making or retiring machines of a group in a region.
+// scaled returns the reason for creating or retiring machines of a group in a region.
 func scaled(to int, g *Group, in bourse.Region, from int) string {
 	where := ""
 	if in != "" {
@@ -257,7 +264,7 @@ func scaled(to int, g *Group, in bourse.Region, from int) string {
 	return fmt.Sprintf("group %s%s is scaled from %d to %d", g.Name, where, from, to)
 }
 
-// judge adds the job of a machine that is kept, if there is anything to do.
+// judge adds the job for a machine that is kept, if there is anything to do.
 func (b *builder) judge(w *work, h *holder) {
 	m, g := h.machine, w.group
 	if m.lost() {
@@ -300,7 +307,7 @@ func (b *builder) judge(w *work, h *holder) {
 	w.jobs = append(w.jobs, j)
 }
 
-// resumes reports whether m has the plan's release already: an earlier plan has changed it.
+// resumes reports whether an earlier plan has already changed m to the plan's release.
 func (b *builder) resumes(m *machine) bool {
 	return b.opts.Release != "" && m.release() == b.opts.Release
 }
@@ -318,7 +325,7 @@ func (b *builder) wanted(m *machine, g *Group) *bourse.Config {
 	if to := m.replaces(); to != "" && b.survey.machines[to] != nil {
 		c.Metadata[KeyReplaces] = string(to)
 	}
-	if !m.Cordoned { // otherwise it stays marked until it is uncordoned
+	if !m.Cordoned { // a cordoned machine stays marked until it is uncordoned
 		delete(c.Metadata, KeyPaused)
 	}
 	if g.KeepGuest {
@@ -339,7 +346,7 @@ func (b *builder) wanted(m *machine, g *Group) *bourse.Config {
 	return &c
 }
 
-// differs describes how m differs from its desired config, "" if it does not.
+// differs describes how m differs from its desired config, or returns "" if it does not.
 func (b *builder) differs(m *machine, want *bourse.Config) string {
 	out := b.compare.differences(m.config, want, b.opts.Digests[want.Image], m.ImageRef.Digest)
 	var keys []string
@@ -360,7 +367,8 @@ func (b *builder) differs(m *machine, want *bourse.Config) string {
 	return strings.Join(out, "; ")
 }
 
-// mountDiffers reports whether m needs another volume, so that it cannot be updated in place.
+// mountDiffers reports whether m needs another volume and can therefore not be updated in
+// place.
 func (b *builder) mountDiffers(m *machine, g *Group) bool { return mountWhy(m, g) != "" }
 
 func mountWhy(m *machine, g *Group) string {
@@ -376,8 +384,9 @@ func mountWhy(m *machine, g *Group) string {
 	return ""
 }
 
-// standbys returns the machines that a standby stands by for: those that now hold the places of its former ones, or
-// any machine that is kept.
+// standbys returns the machines that a standby should stand by for. These are the kept
+// machines of the units for which it stood by before or, if there are none, any kept
+// machine.
 func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	if len(c.Standbys) == 0 {
 		return nil
@@ -397,7 +406,9 @@ func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	return out
 }
 
-// standsByForAnother returns why a standby must be updated: one of its machines is replaced, or none of them stays.
+// standsByForAnother returns the reason why a standby must be updated, which is that a
+// machine for which it stands by is replaced, or that none of them stays. Otherwise it
+// returns "".
 func (w *work) standsByForAnother(c *bourse.Config) string {
 	for i := range w.places {
 		if id := w.places[i].former; slices.Contains(c.Standbys, id) {
@@ -410,13 +421,14 @@ func (w *work) standsByForAnother(c *bourse.Config) string {
 	return ""
 }
 
-// orphan reports whether none of these machines stays.
+// orphan reports whether none of the given machines is kept.
 func (w *work) orphan(ids []bourse.MachineID) bool {
 	return !slices.ContainsFunc(ids, func(id bourse.MachineID) bool { return w.heirs[id] != "" })
 }
 
-// standingBy returns the config for a job's update. If the machine stands by for one that the plan makes, whose ID is
-// not known yet, it also returns the step that makes that one.
+// standingBy returns the config for a job's update. If the machine is to stand by for a
+// machine that the plan creates, the ID of that machine is not known yet, so standingBy
+// also returns the step that creates it.
 func (j *job) standingBy() (config *bourse.Config, standbyOf *int) {
 	ids := j.config.Standbys
 	if len(ids) == 0 {

@@ -11,17 +11,17 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// world is a model of an app's machines and volumes.
+// world models an app's machines and volumes.
 type world struct {
 	t        fataler
 	machines map[bourse.MachineID]*machinesapi.Machine
 	volumes  map[bourse.VolumeID]*machinesapi.Volume
 	versions map[bourse.MachineID][]machinesapi.Version
-	written  map[bourse.VolumeID][]int // the writes that each volume contains
-	app      deploy.App                // that was deployed
+	written  map[bourse.VolumeID][]int // numbers of the writes that each volume contains
+	app      deploy.App                // the app that was deployed
 	made     int
 	writes   int
-	spread   bool // each machine that is made is on a worker of its own
+	spread   bool // place each new machine on a worker of its own
 }
 
 type fataler interface {
@@ -36,7 +36,7 @@ func newWorld(t fataler) *world {
 	}
 }
 
-// state returns the state as the API reports it.
+// state returns the world's state as the API would report it.
 func (w *world) state() deploy.State {
 	s := deploy.State{App: "shop", Versions: map[bourse.MachineID][]machinesapi.Version{}}
 	for _, id := range slices.Sorted(maps.Keys(w.machines)) {
@@ -92,7 +92,7 @@ func (w *world) add(c *bourse.Config, in bourse.Region, state bourse.State, cord
 	return m
 }
 
-// write lets a machine write to its volume.
+// write simulates that a machine writes to its volume.
 func (w *world) write(m *machinesapi.Machine) {
 	for _, mount := range m.Config.Mounts {
 		w.writes++
@@ -100,14 +100,14 @@ func (w *world) write(m *machinesapi.Machine) {
 	}
 }
 
-// launch starts a machine, which writes to its volume.
+// launch starts a machine, which then writes to its volume.
 func (w *world) launch(m *machinesapi.Machine) {
 	m.State = bourse.StateStarting
 	m.Starts++
 	w.write(m)
 }
 
-// halt stops a machine. It writes to its volume before it stops.
+// halt stops a machine, which writes to its volume before it stops.
 func (w *world) halt(m *machinesapi.Machine) {
 	if m.State != bourse.StateStopped {
 		w.write(m)
@@ -115,7 +115,8 @@ func (w *world) halt(m *machinesapi.Machine) {
 	m.State = bourse.StateStopped
 }
 
-// destroyVolume destroys a volume. It returns an error unless the volume of another machine contains all of its writes.
+// destroyVolume destroys a volume. It returns an error unless the volume of a machine
+// contains all of its writes.
 func (w *world) destroyVolume(id bourse.VolumeID) error {
 	lost := w.written[id]
 	delete(w.volumes, id)
@@ -150,7 +151,7 @@ func (w *world) destroy(id bourse.MachineID) {
 	}
 }
 
-// run carries out a plan on a world.
+// run is the execution of a plan on a world.
 type run struct {
 	w     *world
 	plan  *deploy.Plan
@@ -200,7 +201,7 @@ func (r *run) machine(s *deploy.Step) *machinesapi.Machine {
 	return m
 }
 
-// config returns the config that a step gives a machine.
+// config returns the config that a step sets on a machine.
 func (r *run) config(s *deploy.Step) *bourse.Config {
 	var c bourse.Config
 	var volumeOf, standbyOf *int
@@ -295,8 +296,8 @@ func (w *world) update(m *machinesapi.Machine, c *bourse.Config, stopped bool) {
 	w.versions[m.ID] = append([]machinesapi.Version{{Version: m.InstanceID, Config: c}}, w.versions[m.ID]...)
 }
 
-// undo undoes the steps that the plan names. With unreachable, the machines and volumes that the plan made stay, because
-// their workers do not answer.
+// undo undoes the steps that the plan considers undoable. If unreachable is set, the
+// machines and volumes that the plan created stay, as if their workers did not answer.
 func (r *run) undo(unreachable bool) {
 	for _, i := range r.plan.Undoable(r.begun) {
 		s := &r.plan.Steps[i]
@@ -334,7 +335,8 @@ func (r *run) undo(unreachable bool) {
 	}
 }
 
-// finish carries out the rest of a plan in the order of its steps, and lets machines start.
+// finish executes the remaining steps of a plan in their order, and lets machines finish
+// starting.
 func (r *run) finish() {
 	for i := range r.plan.Steps {
 		if !r.begun[i] {
@@ -352,7 +354,8 @@ func (w *world) settle() {
 	}
 }
 
-// serving returns how many machines of a group receive requests, in a region or in all.
+// serving counts the machines of a group that receive requests. in limits it to a region;
+// "" means all regions.
 func (w *world) serving(group string, in bourse.Region) int {
 	n := 0
 	for _, m := range w.machines {
@@ -363,7 +366,7 @@ func (w *world) serving(group string, in bourse.Region) int {
 	return n
 }
 
-// places returns how many machines replace no existing one.
+// places counts the machines that replace no existing machine.
 func (w *world) places() int {
 	n := 0
 	for _, m := range w.machines {
@@ -374,7 +377,7 @@ func (w *world) places() int {
 	return n
 }
 
-// dump returns the steps of a plan, one a line.
+// dump returns the steps of a plan, one per line.
 func dump(p *deploy.Plan) string {
 	var out strings.Builder
 	for _, s := range p.Steps {
