@@ -1,7 +1,9 @@
-// Package build builds the image of an app from its Dockerfile, with a builder on this host, and pushes it to a registry.
+// Package build builds an app's image from its Dockerfile with a builder on this host, and
+// pushes it to a registry.
 //
-// Every supported builder writes an archive, which package image/push pushes. So credentials, plain HTTP and the handling of
-// refusals are the same for all builders, and the digest of the image is known.
+// Every supported builder writes an archive, which package image/push pushes. Therefore
+// credentials, plain HTTP and refusals are handled in the same way for all builders, and
+// the image's digest is known.
 package build
 
 import (
@@ -21,31 +23,32 @@ import (
 
 // Request describes a build.
 type Request struct {
-	Dir        string            // the build context
-	Dockerfile string            // its path, relative to Dir unless it is absolute; "": "Dockerfile"
-	Ignorefile string            // the ignore file, relative to Dir; "": ".dockerignore", if it exists
-	Target     string            // the stage to build; "": the last one
-	Args       map[string]string // ARGs by name
-	PushTo     string            // the name of the image: registry/repository[:tag]
-	Builder    string            // one of Builders; "": the first one that works on this host
+	Dir        string            // directory with the build context
+	Dockerfile string            // path of the Dockerfile, relative to Dir unless it is absolute; "" means "Dockerfile"
+	Ignorefile string            // ignore file, relative to Dir; "" means ".dockerignore", if it exists
+	Target     string            // stage to build; "" means the last one
+	Args       map[string]string // build arguments by name
+	PushTo     string            // name of the image, as registry/repository[:tag]
+	Builder    string            // one of Builders; "" means the first one that works on this host
 
-	// Access to the registry, as in package push.
+	// Access to the registry, as in package image/push.
 	Login    credentials.Login
 	Config   string // path of docker's config.json
 	Insecure bool
-	Progress func(push.Progress) // optional
+	Progress func(push.Progress) // called with the progress of the push; may be nil
 }
 
-// Dockerfile returns the path of the Dockerfile for a build in dir, and whether it exists. The name is that of
-// [Request.Dockerfile].
+// Dockerfile returns the path of the Dockerfile for a build in dir, and whether it exists.
+// name is the value of [Request.Dockerfile].
 func Dockerfile(dir, name string) (string, bool) {
 	path := under(dir, cmp.Or(name, "Dockerfile"))
-	info, err := os.Lstat(path) // Check follows symbolic links
+	info, err := os.Lstat(path) // symbolic links are not followed here, but by Check
 	return path, err == nil && !info.IsDir()
 }
 
-// check returns an error if a file does not exist, or if its relative name leads out of the directory, directly or by a
-// symbolic link. Absolute names are typed by the user, and may lead anywhere. Errors: not_found, invalid.
+// check returns an error if a file does not exist, or if its relative name leads out of the
+// directory, directly or through a symbolic link. Absolute names may lead anywhere, because
+// the user has typed them. Errors: not_found, invalid.
 func (r Request) check(what, name, hint string) error {
 	path := under(r.Dir, name)
 	info, err := os.Stat(path)
@@ -66,7 +69,7 @@ func (r Request) check(what, name, hint string) error {
 	return nil
 }
 
-// under joins dir and a path, unless the path is absolute.
+// under joins dir and path, unless path is absolute.
 func under(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -74,11 +77,12 @@ func under(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// Build builds an image, pushes it, and returns its name with its digest: "registry/repository:tag@sha256:…". The output of
-// the builder goes to out. When ctx ends, the builder is interrupted, and killed some seconds later.
+// Build builds an image, pushes it, and returns its name with the digest:
+// "registry/repository:tag@sha256:…". The builder's output is written to out. When ctx is
+// done, the builder is interrupted, and killed some seconds later.
 //
-// Errors: failed_precondition if the host has no builder, not_found if there is no Dockerfile, invalid if the build fails,
-// and those of [push.Push].
+// Errors: failed_precondition if the host has no builder, not_found if there is no
+// Dockerfile, invalid if the build fails, and those of [push.Push].
 func Build(ctx context.Context, r Request, out io.Writer) (image string, err error) {
 	if err := r.Check(); err != nil {
 		return "", err
@@ -108,7 +112,8 @@ func Build(ctx context.Context, r Request, out io.Writer) (image string, err err
 
 const tempPrefix = "bourse-build-"
 
-// Check checks everything that requires no builder: the files and the name. Build calls it first.
+// Check checks everything that requires no builder, which is the files and the image's
+// name. Build calls it first.
 func (r Request) Check() error {
 	if err := r.check("Dockerfile", cmp.Or(r.Dockerfile, "Dockerfile"), "name an image that is built already (--image), or another file"); err != nil {
 		return err
@@ -125,11 +130,13 @@ func (r Request) Check() error {
 	return push.CheckName(r.PushTo)
 }
 
-// file returns the path of the Dockerfile.
+// file returns the name of the Dockerfile.
 func (j job) file() string { return cmp.Or(j.Dockerfile, "Dockerfile") }
 
-// dockerfile returns the path of a Dockerfile with the requested ignore file. BuildKit prefers an ignore file next to the
-// Dockerfile, with its name and ".dockerignore". If another one is requested, both files are copied.
+// dockerfile returns the path of a Dockerfile that BuildKit uses with the requested ignore
+// file. BuildKit prefers an ignore file next to the Dockerfile whose name is that of the
+// Dockerfile followed by ".dockerignore". If an ignore file is requested, both files are
+// therefore copied to a temporary directory.
 func (j job) dockerfile() (string, error) {
 	file := under(j.Dir, j.file())
 	if j.Ignorefile == "" {

@@ -23,7 +23,7 @@ import (
 	"github.com/bourse-dev/bourse/image/registrytest"
 )
 
-// files writes a directory's files.
+// files writes files to a temporary directory and returns the directory.
 func files(tb testing.TB, list map[string]string) string {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -36,7 +36,8 @@ func files(tb testing.TB, list map[string]string) string {
 	return dir
 }
 
-// app is a directory with a Dockerfile of two stages, and something that is to be left out.
+// app contains the files of a project: a Dockerfile with two stages, and files that the
+// ignore file excludes.
 var app = map[string]string{
 	"Dockerfile.web": "FROM scratch AS base\nARG WHO=nobody\nLABEL who=$WHO\nCOPY . /app/\nFROM base AS other\nLABEL other=yes\n",
 	"page.html":      "hello",
@@ -44,8 +45,8 @@ var app = map[string]string{
 	"my.ignore":      "*.secret\nDockerfile.web\nmy.ignore\n",
 }
 
-// TestRealBuilders builds with each builder that works on this host, pushes to a real
-// registry, and looks at what is there.
+// TestRealBuilders builds an image with each builder that works on this host, pushes it to
+// a real registry, and checks the image's contents.
 func TestRealBuilders(t *testing.T) {
 	for _, b := range builders {
 		t.Run(b.name, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestRealBuilders(t *testing.T) {
 			}
 			var out bytes.Buffer
 			image, err := Build(t.Context(), request, &out)
-			if bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // docker's engine without buildx
+			if bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // docker without buildx does not support other ignore files
 				if err := os.Rename(filepath.Join(dir, "my.ignore"), filepath.Join(dir, ".dockerignore")); err != nil {
 					t.Fatal(err)
 				}
@@ -81,7 +82,7 @@ func TestRealBuilders(t *testing.T) {
 			if !slices.Contains(paths, "app/page.html") || slices.Contains(paths, "app/key.secret") {
 				t.Errorf("the image has %v, want app/page.html and nothing that is to be left out", paths)
 			}
-			request.Dockerfile = "page.html" // which is none
+			request.Dockerfile = "page.html" // not a Dockerfile
 			if _, err := Build(t.Context(), request, io.Discard); bourse.CodeOf(err) != bourse.CodeInvalid {
 				t.Errorf("a build that fails: %v", err)
 			}
@@ -89,7 +90,8 @@ func TestRealBuilders(t *testing.T) {
 	}
 }
 
-// look reads an image in a registry: its configuration, and the paths of its files.
+// look reads an image from a registry. It returns the image's configuration and the paths
+// of its files.
 func look(t *testing.T, r *registrytest.Registry, repository, dig string) (config ocispec.Image, paths []string) {
 	t.Helper()
 	var manifest ocispec.Manifest
@@ -142,7 +144,7 @@ func unmarshal(t *testing.T, raw []byte, to any) {
 	}
 }
 
-// archive writes the OCI archive of a small image, as builders would.
+// archive writes an OCI archive with a small image, as a builder would.
 func archive(t *testing.T) (path, dig string) {
 	t.Helper()
 	image := registrytest.Build(t, registrytest.Image{Layers: []registrytest.Layer{{"page.html": {Data: []byte("hello")}}}})
@@ -166,8 +168,8 @@ func archive(t *testing.T) (path, dig string) {
 	return path, image.Manifest.Digest.String()
 }
 
-// recorder stands for builders in PATH: scripts that note how they were called, and write
-// an archive where they are told to.
+// recorder is a script that replaces a builder. It records how it was called, and copies an
+// archive to the requested path.
 const recorder = `#!/bin/sh
 me=${0##*/}
 case "$me $1 $2" in
@@ -187,7 +189,8 @@ for arg; do
 done
 `
 
-// record puts recorders into PATH, alone with what they call themselves.
+// record sets PATH to a directory that contains only recorders with the given names, and
+// the commands that they call.
 func record(t *testing.T, programs ...string) (records string) {
 	t.Helper()
 	records = t.TempDir()
@@ -208,11 +211,11 @@ func record(t *testing.T, programs ...string) (records string) {
 	return records
 }
 
-// TestCommands compares how builders are called, with recorders in their place.
+// TestCommands checks the commands with which builders are called, using recorders.
 func TestCommands(t *testing.T) {
 	for name, tc := range map[string]struct {
 		programs []string
-		files    []string // that recorders look for
+		files    []string // files that change how recorders behave
 		edit     func(*Request)
 		want     string
 	}{
@@ -290,7 +293,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// nameless has words for the directories in calls.
+// nameless replaces the paths of temporary directories in calls.
 func nameless(calls, dir string) string {
 	calls = strings.ReplaceAll(calls, dir, "DIR")
 	if _, rest, ok := strings.Cut(calls, os.TempDir()+"/"+tempPrefix); ok {
@@ -300,7 +303,8 @@ func nameless(calls, dir string) string {
 	return calls
 }
 
-// TestNoBuilder is told what to do.
+// TestNoBuilder checks that the error explains what to do if no builder works or the
+// request is invalid.
 func TestNoBuilder(t *testing.T) {
 	dir := files(t, app)
 	records := record(t, "docker")

@@ -25,32 +25,34 @@ func Builders() []string {
 	return out
 }
 
-// builder is a program that builds.
+// builder is a program that builds images.
 type builder struct {
 	name  string
-	works func(ctx context.Context) error // returns why it cannot be used on this host
+	works func(ctx context.Context) error // returns an error if the builder cannot be used on this host
 	build func(ctx context.Context, j job) error
 }
 
-// builders are the supported builders, in order of preference.
+// builders contains the supported builders, in order of preference.
 var builders = []builder{
 	{"buildctl", answers("buildctl", "debug", "workers"), buildctl},
 	{"docker", answers("docker", "version"), docker},
 	{"podman", answers("podman", "info"), podman},
 }
 
-// job is one build.
+// job is a build in progress.
 type job struct {
 	Request
-	temp    string // a temporary directory
-	archive string // the path for the image
+	temp    string // path of a temporary directory
+	archive string // path where the builder must write the image
 	out     io.Writer
 }
 
-// patience limits the time for checking a builder.
+// patience limits how long checking a builder may take, and how long an interrupted builder
+// may take to exit.
 const patience = 10 * time.Second
 
-// answers returns a check that a program exists and succeeds.
+// answers returns a function that checks that a program exists and succeeds with the given
+// arguments.
 func answers(program string, args ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := exec.LookPath(program); err != nil {
@@ -68,7 +70,7 @@ func answers(program string, args ...string) func(context.Context) error {
 	}
 }
 
-// last returns the last line of a program's output, or its error.
+// last returns the last line of a program's output, or err if there is no output.
 func last(text []byte, err error) string {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	line := strings.TrimSpace(lines[len(lines)-1])
@@ -78,7 +80,8 @@ func last(text []byte, err error) string {
 	return bourse.Quoted(line)
 }
 
-// find returns the builder with a name, or the first one that works for "".
+// find returns the builder with the given name. If name is "", it returns the first builder
+// that works.
 func find(ctx context.Context, name string) (builder, error) {
 	var why []string
 	known := false
@@ -104,7 +107,7 @@ func find(ctx context.Context, name string) (builder, error) {
 			"or do without: build elsewhere, bourse image push ARCHIVE NAME, and name it with --image (%s)", strings.Join(why, "; "))
 }
 
-// buildctl builds with BuildKit.
+// buildctl builds an image with BuildKit.
 func buildctl(ctx context.Context, j job) error {
 	file, err := j.dockerfile()
 	if err != nil {
@@ -124,7 +127,8 @@ func buildctl(ctx context.Context, j job) error {
 	return j.run(ctx, nil, "buildctl", append(args, "--output", "type=oci,dest="+j.archive)...)
 }
 
-// docker builds with buildx if it is installed, otherwise with the engine's own builder, and saves the image.
+// docker builds an image with buildx if it is installed, and otherwise with the engine's
+// own builder. It then saves the image.
 func docker(ctx context.Context, j job) error {
 	file := under(j.Dir, j.file())
 	command := []string{"build"}
@@ -142,7 +146,7 @@ func docker(ctx context.Context, j job) error {
 	return j.buildAndSave(ctx, env, "docker", append(command, j.words(file)...), "save")
 }
 
-// podman builds and saves an image.
+// podman builds an image and saves it.
 func podman(ctx context.Context, j job) error {
 	args := []string{"build"}
 	if j.Ignorefile != "" {
@@ -151,7 +155,8 @@ func podman(ctx context.Context, j job) error {
 	return j.buildAndSave(ctx, nil, "podman", append(args, j.words(under(j.Dir, j.file()))...), "save", "--format", "oci-archive")
 }
 
-// buildAndSave runs a build whose image stays with the engine, and saves the image.
+// buildAndSave runs a build that leaves the image in the engine's storage, and then saves
+// the image to the archive.
 func (j job) buildAndSave(ctx context.Context, env []string, program string, build []string, save ...string) error {
 	ids := filepath.Join(j.temp, "id")
 	build = append(build[:len(build)-1], "--iidfile", ids, build[len(build)-1])
@@ -165,7 +170,7 @@ func (j job) buildAndSave(ctx context.Context, env []string, program string, bui
 	return j.run(ctx, env, program, append(save, "--output", j.archive, strings.TrimSpace(string(id)))...)
 }
 
-// words returns the arguments that docker and podman have in common.
+// words returns the build arguments that docker and podman have in common.
 func (j job) words(file string) []string {
 	out := []string{"--file", file}
 	if j.Target != "" {
@@ -177,7 +182,7 @@ func (j job) words(file string) []string {
 	return append(out, j.Dir)
 }
 
-// run runs a program, which has to succeed.
+// run runs a program. It returns an error if the program fails.
 func (j job) run(ctx context.Context, env []string, program string, args ...string) error {
 	c := exec.CommandContext(ctx, program, args...)
 	c.Env = append(os.Environ(), env...)

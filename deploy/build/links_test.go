@@ -9,8 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestLinksOutOfTheDirectory: neither a Dockerfile nor an ignore file leads out of the
-// project; links within it work, and a path that the user typed does.
+// TestLinksOutOfTheDirectory checks that a Dockerfile or ignore file that leads out of the
+// project's directory is refused. Links within the directory and absolute paths must be
+// accepted.
 func TestLinksOutOfTheDirectory(t *testing.T) {
 	outside := files(t, map[string]string{"secret": "FROM scratch\n"})
 	dir := files(t, map[string]string{"docker/Dockerfile": "FROM scratch\n", "docker/ignore": "*.secret\n"})

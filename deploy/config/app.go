@@ -11,26 +11,27 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Options are settings of the command line. The zero value sets nothing.
+// Options contains settings from the command line that override a configuration. The zero
+// value overrides nothing.
 type Options struct {
-	Image    string            // instead of build.image
-	Later    bool              // where no image is named, it is built later: configs have none
-	App      bourse.AppName    // instead of app
-	Primary  bourse.Region     // instead of primary_region
-	Env      map[string]string // over env
-	Guest    *bourse.Guest     // of every group, instead of vm
-	NoSpares bool              // no group has a spare, unless the file says so
+	Image    string            // overrides build.image
+	Later    bool              // if no image is named, leave configs without an image, because it is built later
+	App      bourse.AppName    // overrides app
+	Primary  bourse.Region     // overrides primary_region
+	Env      map[string]string // variables that are added to env and override it
+	Guest    *bourse.Guest     // size of every group's machines; overrides vm
+	NoSpares bool              // no group has a spare, unless the file requires one
 
-	Strategy       deploy.Strategy // instead of deploy.strategy
-	MaxUnavailable float64         // instead of deploy.max_unavailable; 0: says nothing
-	Wait           time.Duration   // instead of deploy.wait_timeout
-	CommandTimeout time.Duration   // instead of deploy.release_command_timeout
-	NoCommand      bool            // the release command is not run
-	NoSmoke        bool            // a machine may end soon after its start
-	Reserve        bool            // as deploy.reserve
+	Strategy       deploy.Strategy // overrides deploy.strategy
+	MaxUnavailable float64         // overrides deploy.max_unavailable; 0 means not set
+	Wait           time.Duration   // overrides deploy.wait_timeout
+	CommandTimeout time.Duration   // overrides deploy.release_command_timeout
+	NoCommand      bool            // do not run the release command
+	NoSmoke        bool            // a machine may exit soon after its start
+	Reserve        bool            // reserve capacity even if deploy.reserve is not set
 
-	// Files contains the files that local_path and machine_config name, in the directory of the configuration and below. If
-	// it is nil, such fields are refused.
+	// Files contains the files in the configuration's directory and below, to which
+	// local_path and machine_config refer. If it is nil, such fields are refused.
 	Files fs.FS
 }
 
@@ -40,11 +41,12 @@ const (
 	DefaultMaxUnavailable = 0.33
 	DefaultWait           = 5 * time.Minute
 	DefaultCommandTimeout = 5 * time.Minute
-	DefaultGroup          = "app" // of a file without processes
+	DefaultGroup          = "app" // group of a configuration without processes
 )
 
-// App returns the desired state of the app, and all warnings, including those of [Config.Warnings]. It reads only
-// options.Files. Errors: invalid, which wraps all [Problems].
+// App returns the desired state of the app, and all warnings, including those of
+// [Config.Warnings]. It reads no files except from options.Files. Errors: invalid, which
+// wraps all [Problems].
 func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	m := maker{checker: checker{Config: c}, Options: options, warnings: c.Warnings()}
 	app := deploy.App{
@@ -67,7 +69,7 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 		if !m.Later {
 			m.bad("build", "no image is named: write image = \"…\" under [build], or use --image")
 		}
-		m.image = "later" // until everything was looked at
+		m.image = "later" // placeholder until all fields have been checked
 	}
 	if m.image == bourse.ImageHost {
 		m.checkHost()
@@ -95,13 +97,13 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	return app, m.warnings, nil
 }
 
-// maker makes an app from a configuration and options.
+// maker converts a configuration and options to an app.
 type maker struct {
 	checker
 	Options
 	image    string
 	primary  bourse.Region
-	base     bourse.Config // what machines' configs are laid over
+	base     bourse.Config // config from machine_config, which other sections override
 	warnings []Warning
 }
 
@@ -140,7 +142,7 @@ func (m *maker) deploy(app *deploy.App) {
 	app.Reserve = m.Reserve || d.Reserve
 }
 
-// checkStrategy refuses a strategy that these groups cannot be deployed with.
+// checkStrategy adds a problem if the groups cannot be deployed with the strategy.
 func (m *maker) checkStrategy(app *deploy.App) {
 	if app.Strategy != deploy.Canary && app.Strategy != deploy.BlueGreen {
 		return
@@ -159,7 +161,7 @@ func (m *maker) checkStrategy(app *deploy.App) {
 	}
 }
 
-// command returns the release command, nil if there is none.
+// command returns the release command, or nil if there is none.
 func (m *maker) command() *deploy.Command {
 	d := m.Deploy
 	if d == nil || d.Command == "" || m.NoCommand {
@@ -167,11 +169,11 @@ func (m *maker) command() *deploy.Command {
 	}
 	words, err := Split(d.Command)
 	if err != nil {
-		return nil // known already
+		return nil // the error has already been reported
 	}
 	config := m.bare()
 	config.Init.Cmd, config.Init.Exec = words, nil
-	config.Kept = bourse.Kept{Rest: config.Rest} // it serves nothing, and runs once
+	config.Kept = bourse.Kept{Rest: config.Rest} // remove services and the like, because the command runs once and serves nothing
 	config.Schedule, config.Standbys, config.DNS = "", nil, nil
 	if config.ImageKind() == bourse.RegistryImage {
 		config.DNS = &bourse.DNS{SkipRegistration: true}

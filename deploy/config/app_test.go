@@ -18,12 +18,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// options are those that the files of testdata are read with.
+// options returns the options for the files in testdata.
 func options() config.Options {
 	return config.Options{Image: "registry.example/app:1", Files: os.DirFS("testdata/apps")}
 }
 
-// nameOf is the name that a file of testdata goes by.
+// nameOf returns the name under which a file in testdata is parsed.
 func nameOf(file string) string {
 	if strings.HasPrefix(filepath.Base(file), "bourse-") {
 		return "bourse.toml"
@@ -31,8 +31,8 @@ func nameOf(file string) string {
 	return "fly.toml"
 }
 
-// Files as people write them give the app and the warnings of their golden files; in
-// JSON and in YAML they give the same.
+// TestApps checks that typical files result in the apps and warnings in their golden files.
+// If they are converted to JSON or YAML, the result must be the same.
 func TestApps(t *testing.T) {
 	files, err := filepath.Glob("testdata/apps/*.toml")
 	if err != nil || len(files) < 25 {
@@ -88,7 +88,8 @@ func appOf(t *testing.T, c *config.Config) (deploy.App, []config.Warning) {
 	return app, warnings
 }
 
-// again reads a configuration in another syntax.
+// again parses a configuration in another syntax and checks that the app and the warnings
+// are the same.
 func again(t *testing.T, name string, text []byte, want deploy.App, warned []config.Warning) {
 	t.Helper()
 	c, err := config.Parse(name, text)
@@ -104,8 +105,8 @@ func again(t *testing.T, name string, text []byte, want deploy.App, warned []con
 	}
 }
 
-// withoutPlaces are warnings without their positions, and without those that are about
-// what a definition has no field for.
+// withoutPlaces removes positions from warnings. It omits warnings about fields that
+// Definition does not have, because they are lost in a conversion.
 func withoutPlaces(list []config.Warning) map[string]bool {
 	out := map[string]bool{}
 	for _, w := range list {
@@ -155,7 +156,8 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// A list of processes is dropped, as flyctl does, with a warning if it says anything.
+// TestAListOfProcesses checks that a list of processes is ignored, as flyctl does, with a
+// warning if it is not empty.
 func TestAListOfProcesses(t *testing.T) {
 	for text, want := range map[string]int{"[[processes]]\n": 0, "[[processes]]\nweb = \"run\"\n": 1} {
 		c, err := config.Parse("fly.toml", []byte("app = \"a\"\n"+text))

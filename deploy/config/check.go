@@ -11,10 +11,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// groupPattern matches valid names of process groups, which are used in metadata and in DNS names.
+// groupPattern matches valid names of process groups. They are used in metadata and in DNS
+// names.
 var groupPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`)
 
-// checker collects problems with combinations of fields.
+// checker collects problems of a configuration.
 type checker struct {
 	*Config
 	problems Problems
@@ -24,7 +25,7 @@ func (c *checker) bad(path, format string, args ...any) {
 	c.problems = append(c.problems, Problem{c.where(path), path, fmt.Sprintf(format, args...)})
 }
 
-// valid adds the error of a field, unless it is nil.
+// valid adds err as a problem of the field at path, unless err is nil.
 func (c *checker) valid(path string, err error) {
 	if err != nil {
 		message := bourse.MessageOf(err)
@@ -32,7 +33,7 @@ func (c *checker) valid(path string, err error) {
 	}
 }
 
-// check checks combinations of fields that are invalid with any options.
+// check checks values and combinations of fields that are invalid whatever the options are.
 func (c *Config) check() Problems {
 	k := checker{Config: c}
 	if c.AppName != "" {
@@ -82,13 +83,14 @@ func (c *checker) checkDeploy() {
 }
 
 func validMaxUnavailable(m float64) error {
-	if !(m > 0) || m > 1e6 || m >= 1 && m != math.Trunc(m) { // what is no number is not more than 0
+	if !(m > 0) || m > 1e6 || m >= 1 && m != math.Trunc(m) { // written so that NaN is invalid
 		return bourse.Errorf(bourse.CodeInvalid, "%v: use a share below 1 such as 0.33, or a whole number of machines", m)
 	}
 	return nil
 }
 
-// checkProcesses checks the names and commands of groups, and all references to groups.
+// checkProcesses checks the names and commands of process groups, and the references to
+// groups in other sections.
 func (c *checker) checkProcesses() {
 	for _, name := range slices.Sorted(maps.Keys(c.Processes)) {
 		if !groupPattern.MatchString(name) {

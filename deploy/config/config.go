@@ -1,11 +1,13 @@
-// Package config parses the configuration of an app, fly.toml or bourse.toml (also as JSON and YAML), and converts it to
-// the [deploy.App] that plans are made from. Every value keeps its position, so that errors name a line and a column, and
-// what is allowed there.
+// Package config parses the configuration of an app and converts it to a [deploy.App], from
+// which plans are made. The file is fly.toml or bourse.toml, or the same in JSON or YAML.
+// Every value keeps its position, so that errors contain the line and the column, and what
+// is allowed there.
 //
-// One table ([Fields]) describes every field, and why some have no effect. A field without effect causes a [Warning].
-// docs/config.md is generated from the same table.
+// One table ([Fields]) describes every field, and why some have no effect. A field without
+// effect causes a [Warning]. docs/config.md is generated from the same table.
 //
-// [Parse] and [Config.App] are functions of their arguments. Only [Load] and [Find] read the disk.
+// The results of [Parse] and [Config.App] depend only on their arguments. Only [Load] and
+// [Find] read files themselves.
 package config
 
 import (
@@ -21,7 +23,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Config is a parsed configuration: its fields and their positions.
+// Config is a parsed configuration. It contains the fields and their positions.
 type Config struct {
 	Definition
 	file     string
@@ -29,11 +31,12 @@ type Config struct {
 	warnings []Warning
 }
 
-// Names are the names of configuration files, in order of preference.
+// Names returns the names of configuration files, in order of preference.
 func Names() []string { return []string{"bourse.toml", "fly.toml", "fly.json", "fly.yaml", "fly.yml"} }
 
-// Find returns the configuration file of a directory: the first of [Names] that exists. It is an error if the file is a
-// symbolic link that leads out of the directory. Errors: not_found.
+// Find returns the path of the configuration file in a directory, which is the first of
+// [Names] that exists. It is an error if the file is a symbolic link that leads out of the
+// directory. Errors: not_found.
 func Find(dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -50,7 +53,7 @@ func Find(dir string) (string, error) {
 	return "", bourse.Errorf(bourse.CodeNotFound, "there is no configuration in %s: no %s", dir, oneOf(Names()))
 }
 
-// Load reads a file. Errors: not_found, and those of [Parse].
+// Load reads and parses a configuration file. Errors: not_found, and those of [Parse].
 func Load(file string) (*Config, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -67,8 +70,9 @@ func Load(file string) (*Config, error) {
 	return Parse(file, text)
 }
 
-// Parse parses text in the syntax of the name's extension: .json, .yaml or .yml, otherwise TOML. Fields that only Bourse
-// supports are refused if the name begins with "fly.". Errors: invalid, which wraps all [Problems].
+// Parse parses a configuration. The syntax depends on the extension of name: .json, .yaml
+// or .yml, and otherwise TOML. Fields that only Bourse supports are refused if the name
+// begins with "fly.". Errors: invalid, which wraps all [Problems].
 func Parse(name string, text []byte) (*Config, error) {
 	root, err := read(name, text)
 	if problem, ok := errors.AsType[Problem](err); ok {
@@ -87,17 +91,19 @@ func Parse(name string, text []byte) (*Config, error) {
 	return c, d.problems.err()
 }
 
-// Warnings returns warnings about fields without effect. [Config.App] returns more, because it knows the image.
+// Warnings returns warnings about fields without effect. [Config.App] returns further
+// warnings, which depend on the image.
 func (c *Config) Warnings() []Warning { return slices.Clone(c.warnings) }
 
-// JSON returns the configuration in the form of fly.json, which releases store as their definition. Parsing it returns an
-// equal configuration.
+// JSON returns the configuration in the format of fly.json, in which releases store it as
+// their definition. Parsing the JSON results in an equal configuration.
 func (c *Config) JSON() (json.RawMessage, error) { return json.Marshal(&c.Definition) }
 
-// File returns the name of the file.
+// File returns the name of the file from which the configuration was parsed.
 func (c *Config) File() string { return c.file }
 
-// where returns the position of a field or, if it is missing, of its closest enclosing table.
+// where returns the position of a field. If the field is missing, it returns the position
+// of the nearest enclosing table.
 func (c *Config) where(path string) Position {
 	for path != "" {
 		if at, ok := c.at[path]; ok {

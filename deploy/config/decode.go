@@ -16,11 +16,11 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// decoder fills a Definition from a tree of nodes.
+// decoder fills a Definition from a tree of YAML nodes.
 type decoder struct {
-	ours     bool                // the file may have what is Bourse's own
-	at       map[string]Position // of each value, by its path
-	unacted  map[string]bool     // fields that a warning names as not acted on
+	ours     bool                // the file may contain fields that only Bourse supports
+	at       map[string]Position // position of each value, by path
+	unacted  map[string]bool     // fields that have a warning because they have no effect
 	warnings []Warning
 	problems Problems
 	file     string
@@ -28,12 +28,13 @@ type decoder struct {
 
 func (d *decoder) position(n *yaml.Node) Position { return Position{d.file, n.Line, n.Column} }
 
-// where is a place in a definition: the path to show, services[0].ports, and the path in [Fields], services.ports.
+// where identifies a place in a definition: by the path to show, such as services[0].ports,
+// and by the path in [Fields], such as services.ports.
 type where struct{ path, field string }
 
 func (w where) member(name string) where { return w.below(name, name) }
 
-// named returns a member of a table with arbitrary names.
+// named returns the place of a member whose name is arbitrary.
 func (w where) named(name string) where { return w.below(name, "*") }
 
 func (w where) below(name, field string) where {
@@ -51,12 +52,12 @@ func (d *decoder) problem(n *yaml.Node, field, format string, args ...any) {
 	}
 }
 
-// wrong adds a problem about a value that is not allowed.
+// wrong adds a problem about an invalid value. allowed describes which values are valid.
 func (d *decoder) wrong(n *yaml.Node, w where, allowed string) {
 	d.problem(n, w.path, "%s: use %s", shown(n), allowed)
 }
 
-// value decodes n into v, a field with the given tags.
+// value decodes n into v. tag contains the tags of the field that contains v.
 func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	if kindOf(n) == null {
 		return
@@ -112,7 +113,7 @@ func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	}
 }
 
-// readerOf returns the reader of a value, nil if its type has none.
+// readerOf returns the reader of a value, or nil if its type has none.
 func readerOf(v reflect.Value) reader {
 	switch p := v.Interface().(type) {
 	case reader:
@@ -125,7 +126,7 @@ func readerOf(v reflect.Value) reader {
 	return nil
 }
 
-// scalar decodes a single word or number.
+// scalar decodes a string, a boolean or a number.
 func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	in := tag.Get("in")
 	switch v.Kind() { //nolint:exhaustive // a Definition has no others
@@ -174,7 +175,7 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 	}
 }
 
-// amount checks the range of a size.
+// amount checks that a size is in the range of the tag in.
 func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 	low, high, ok := strings.Cut(in, "..")
 	if !ok || v.Kind() != reflect.Int64 {
@@ -191,7 +192,8 @@ func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 	}
 }
 
-// duration decodes a duration: a string with a unit, or a number if the field has a default unit.
+// duration decodes a duration. It is a string with a unit, or a number if the field has the
+// tag bare.
 func (d *decoder) duration(n *yaml.Node, w where, into *bourse.Duration, tag reflect.StructTag) {
 	low, high, _ := strings.Cut(tag.Get("in"), "..")
 	least, _ := time.ParseDuration(low)
@@ -205,10 +207,10 @@ func (d *decoder) duration(n *yaml.Node, w where, into *bourse.Duration, tag ref
 	var err error
 	number, isWhole := integer(n)
 	switch {
-	case kindOf(n) == text && n.Value == "": // old files have it for a time that is not set
+	case kindOf(n) == text && n.Value == "": // old files contain "" if the duration is not set
 		return
 	case kindOf(n) == text:
-		if t, err = time.ParseDuration(n.Value); err != nil && bare > 0 { // a number as a text
+		if t, err = time.ParseDuration(n.Value); err != nil && bare > 0 { // the text may be a number without a unit
 			if number, err = strconv.ParseInt(n.Value, 10, 32); err == nil {
 				t = time.Duration(number) * bare
 			}
@@ -225,7 +227,7 @@ func (d *decoder) duration(n *yaml.Node, w where, into *bourse.Duration, tag ref
 	*into = bourse.Duration(t)
 }
 
-// list decodes a list. A single table counts as a list of tables.
+// list decodes a list. A single table counts as a list with one table.
 func (d *decoder) list(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	items := n.Content
 	tables := v.Type().Elem().Kind() == reflect.Struct
@@ -246,10 +248,10 @@ func (d *decoder) list(n *yaml.Node, w where, v reflect.Value, tag reflect.Struc
 	v.Set(out)
 }
 
-// names decodes a table with arbitrary names.
+// names decodes a table whose members have arbitrary names.
 func (d *decoder) names(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	switch {
-	case kindOf(n) == list && len(n.Content) == 0: // old files have it
+	case kindOf(n) == list && len(n.Content) == 0: // old files contain an empty list instead of an empty table
 		return
 	case kindOf(n) == list && w.field == "processes":
 		if asks(n) {
@@ -272,8 +274,9 @@ func (d *decoder) names(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	v.Set(out)
 }
 
-// headersOf converts a list of headers, as old files contain it, to a table. Each item contains a name and its value or
-// values, or is a table of headers itself. Other lists are returned as they are.
+// headersOf converts a list of headers, as it occurs in old files, to a table. Each item
+// contains a name and one or more values, or is itself a table of headers. Any other list
+// is returned unchanged.
 func headersOf(n *yaml.Node) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
 	for _, item := range n.Content {
@@ -293,10 +296,10 @@ func headersOf(n *yaml.Node) *yaml.Node {
 	return out
 }
 
-// formerly are fields by their former names.
+// formerly maps the former names of fields to their current names.
 var formerly = map[string]string{"compute": "vm", "mount": "mounts", "build.build_target": "build-target", "build.docker_build_target": "build-target"}
 
-// fields decodes a table into a struct.
+// fields decodes a table into the fields of a struct.
 func (d *decoder) fields(n *yaml.Node, w where, v reflect.Value) {
 	if kindOf(n) != table {
 		d.wrong(n, w, "a table")
@@ -334,7 +337,8 @@ func (d *decoder) fields(n *yaml.Node, w where, v reflect.Value) {
 	}
 }
 
-// fieldsOf returns the fields of a struct by name, including those of embedded structs.
+// fieldsOf returns the indexes of a struct's fields by their JSON names, including the
+// fields of embedded structs.
 func fieldsOf(t reflect.Type) map[string][]int {
 	out := map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -352,7 +356,7 @@ func oneOf(words []string) string {
 	return strings.Join(words, "")
 }
 
-// near returns a suggestion for a misspelled word, "" if there is none.
+// near returns a suggestion for a misspelled word, or "" if none of words is similar.
 func near(word string, words []string) string {
 	if len(word) > 64 {
 		return ""

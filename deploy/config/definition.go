@@ -5,9 +5,10 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Definition contains the fields of a file, with the names and the JSON of fly.json. [Fields] describes each. Tags tell the
-// decoder what is allowed: "in" a list of words or a range, "bare" the unit of numbers without one, "quoted" numbers in
-// quotes, as in old files.
+// Definition contains the fields of a configuration, with the names and the JSON encoding
+// of fly.json. [Fields] describes each field. Tags tell the decoder which values are valid:
+// "in" contains a list of words or a range, "bare" the unit of numbers without a unit, and
+// "quoted" permits numbers in quotes, as in old files.
 type Definition struct {
 	AppName          string            `json:"app,omitempty"`
 	PrimaryRegion    string            `json:"primary_region,omitempty"`
@@ -34,12 +35,12 @@ type Definition struct {
 	Statics          []workload.Static `json:"statics,omitempty"`
 	Experimental     *Experimental     `json:"experimental,omitempty"`
 
-	// Ours; in bourse.toml.
+	// The following fields are Bourse's own. Only bourse.toml may contain them.
 	Requirements bourse.Requirements `json:"requirements,omitempty"`
 	Groups       []Group             `json:"groups,omitempty"`
 }
 
-// Build describes the image.
+// Build describes how the image is built.
 type Build struct {
 	Image            string            `json:"image,omitempty"`
 	Dockerfile       string            `json:"dockerfile,omitempty"`
@@ -55,12 +56,12 @@ type Build struct {
 	CompressionLevel *int64            `json:"compression_level,omitempty" in:"0..22"`
 }
 
-// Compose names a file of docker compose.
+// Compose names a Docker Compose file.
 type Compose struct {
 	File string `json:"file,omitempty"`
 }
 
-// Deploy configures deploys.
+// Deploy contains the settings for deploys.
 type Deploy struct {
 	Strategy       string          `json:"strategy,omitempty" in:"rolling|immediate|canary|bluegreen"`
 	MaxUnavailable *float64        `json:"max_unavailable,omitempty"`
@@ -69,7 +70,7 @@ type Deploy struct {
 	CommandTimeout bourse.Duration `json:"release_command_timeout,omitempty" in:"1s..24h"`
 	CommandVM      *VM             `json:"release_command_vm,omitempty"`
 	SeedCommand    string          `json:"seed_command,omitempty"`
-	Reserve        bool            `json:"reserve,omitempty"` // ours
+	Reserve        bool            `json:"reserve,omitempty"` // Bourse's own
 }
 
 // HTTPService is a service with ports 80 and 443.
@@ -88,7 +89,8 @@ type HTTPService struct {
 	MachineChecks []MachineCheck        `json:"machine_checks,omitempty"`
 }
 
-// Service is a port of the machines, and the ports at which it is served.
+// Service describes a port of the machines, and the external ports at which proxies serve
+// it.
 type Service struct {
 	Protocol      string                `json:"protocol,omitempty" in:"tcp|udp"`
 	InternalPort  *int                  `json:"internal_port,omitempty" in:"0..65535" quoted:"too"`
@@ -103,14 +105,14 @@ type Service struct {
 	MachineChecks []MachineCheck        `json:"machine_checks,omitempty"`
 }
 
-// Times are the durations of a check.
+// Times contains the durations of a check.
 type Times struct {
 	Interval bourse.Duration `json:"interval,omitempty" bare:"1ms" in:"0s..1h"`
 	Timeout  bourse.Duration `json:"timeout,omitempty" bare:"1ms" in:"0s..1h"`
 	Grace    bourse.Duration `json:"grace_period,omitempty" bare:"1ms" in:"0s..1h"`
 }
 
-// Request is the request of an HTTP check.
+// Request describes the HTTP request of a check.
 type Request struct {
 	Method        string            `json:"method,omitempty"`
 	Path          string            `json:"path,omitempty"`
@@ -120,16 +122,16 @@ type Request struct {
 	Headers       map[string]Values `json:"headers,omitempty"`
 }
 
-// TCPCheck is a service's check that connects.
+// TCPCheck is a check of a service that opens a TCP connection.
 type TCPCheck struct{ Times }
 
-// HTTPCheck is a service's check that sends a request.
+// HTTPCheck is a check of a service that sends an HTTP request.
 type HTTPCheck struct {
 	Times
 	Request
 }
 
-// Check is a check of machines that belongs to no service.
+// Check is a check of machines that does not belong to a service.
 type Check struct {
 	Type      string             `json:"type,omitempty" in:"tcp|http"`
 	Kind      workload.CheckKind `json:"kind,omitempty" in:"informational|readiness"`
@@ -139,7 +141,7 @@ type Check struct {
 	Request
 }
 
-// MachineCheck is a temporary machine that tests another one.
+// MachineCheck describes a temporary machine that tests another one.
 type MachineCheck struct {
 	Image       string          `json:"image,omitempty"`
 	Entrypoint  Words           `json:"entrypoint,omitempty"`
@@ -148,7 +150,7 @@ type MachineCheck struct {
 	KillTimeout bourse.Duration `json:"kill_timeout,omitempty" bare:"1s" in:"0s..300s"`
 }
 
-// Mount describes the volume of each of a group's machines.
+// Mount describes the volume that each of a group's machines mounts.
 type Mount struct {
 	Source            string   `json:"source"`
 	Destination       string   `json:"destination"`
@@ -161,7 +163,7 @@ type Mount struct {
 	ExtendLimit       GB       `json:"auto_extend_size_limit,omitempty" in:"1GB..500GB"`
 }
 
-// VM is the size of machines.
+// VM describes the size of machines.
 type VM struct {
 	Size             string   `json:"size,omitempty"`
 	Memory           MB       `json:"memory,omitempty" in:"1MB..64TB"`
@@ -184,7 +186,7 @@ type Restart struct {
 	Processes []string `json:"processes,omitempty"`
 }
 
-// File is a file that is written into machines before their program starts.
+// File describes a file that is written into machines before their program starts.
 type File struct {
 	GuestPath  string   `json:"guest_path"`
 	LocalPath  string   `json:"local_path,omitempty"`
@@ -193,7 +195,7 @@ type File struct {
 	Processes  []string `json:"processes,omitempty"`
 }
 
-// Metrics is the endpoint of a program's own metrics.
+// Metrics describes the endpoint at which a program serves its own metrics.
 type Metrics struct {
 	workload.Metrics
 	Processes []string `json:"processes,omitempty"`
@@ -211,17 +213,18 @@ type Experimental struct {
 	Attached       *Attached `json:"attached,omitempty"`
 }
 
-// Attached describes what other apps provide to this one.
+// Attached describes what other apps provide for this one.
 type Attached struct {
 	Secrets *AttachedSecrets `json:"secrets,omitempty"`
 }
 
-// AttachedSecrets are secrets of other apps.
+// AttachedSecrets describes secrets from other apps.
 type AttachedSecrets struct {
 	Export map[string]string `json:"export,omitempty"`
 }
 
-// Group is Bourse's own: the regions and numbers of machines of process groups, and their requirements for workers.
+// Group contains settings of process groups that only Bourse supports: regions, numbers of
+// machines, and requirements for workers.
 type Group struct {
 	Processes    []string            `json:"processes,omitempty"`
 	Regions      []string            `json:"regions,omitempty"`

@@ -16,10 +16,11 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// shape is what a field of a Definition may be.
+// shape describes which values a field of a Definition may have.
 type shape struct{ written string }
 
-// shapes returns every field of a Definition, by the path that the table has it at.
+// shapes collects the shapes of all fields of a struct type, by their paths in the table of
+// fields.
 func shapes(t reflect.Type, prefix string, out map[string]shape) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -42,7 +43,7 @@ func shapes(t reflect.Type, prefix string, out map[string]shape) {
 	}
 }
 
-// writtenAs is how a value is written, and in which range.
+// writtenAs describes how a value is written, and its range.
 func writtenAs(f reflect.StructField) string {
 	t := f.Type
 	for t.Kind() == reflect.Pointer {
@@ -88,7 +89,8 @@ func writtenAs(f reflect.StructField) string {
 	return "table"
 }
 
-// The decoder's fields and the table that says what becomes of them are the same.
+// TestEveryFieldHasALine checks that the decoder and the table of fields have the same
+// fields.
 func TestEveryFieldHasALine(t *testing.T) {
 	t.Parallel()
 	have := map[string]shape{}
@@ -115,7 +117,8 @@ func TestEveryFieldHasALine(t *testing.T) {
 	}
 }
 
-// docs/config.md has what the table says.
+// TestDocs checks that the tables in docs/config.md are up to date, and that its example is
+// valid.
 func TestDocs(t *testing.T) {
 	const page = "../../docs/config.md"
 	text, err := os.ReadFile(page)
@@ -147,7 +150,8 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// sections are the headings of the page, by the beginning of their fields' paths.
+// sections contains the headings of the page, and the prefix of the paths of each section's
+// fields.
 var sections = []struct{ prefix, heading string }{
 	{"build.", "[build]"},
 	{"deploy.", "[deploy]"},
@@ -173,7 +177,7 @@ func fieldTables() string {
 	for _, f := range config.Fields() {
 		i := slices.IndexFunc(sections, func(s struct{ prefix, heading string }) bool { return strings.HasPrefix(f.Path, s.prefix) })
 		name := strings.TrimPrefix(f.Path, sections[i].prefix)
-		if strings.HasSuffix(name, "*") { // the line of the table says it
+		if strings.HasSuffix(name, "*") { // the description of the enclosing table covers arbitrary names
 			continue
 		}
 		if f.Ours {
@@ -184,7 +188,7 @@ func fieldTables() string {
 	var out strings.Builder
 	last := len(sections) - 1
 	for i := range sections {
-		s := sections[(i+last)%len(sections)] // the top first
+		s := sections[(i+last)%len(sections)] // begin with the last section, which contains the top-level fields
 		body := bodies[(i+last)%len(sections)].String()
 		heading := "At the top"
 		if s.heading != "" {
@@ -195,7 +199,7 @@ func fieldTables() string {
 	return out.String() + "\n"
 }
 
-// said is what becomes of a field, in one sentence.
+// said describes in one sentence what a field does.
 func said(f *config.Field) string {
 	switch f.Treatment {
 	case config.NotDone:

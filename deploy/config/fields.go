@@ -2,31 +2,32 @@ package config
 
 import "slices"
 
-// Treatment tells how a field of a file is treated.
+// Treatment describes whether and how a field of a configuration takes effect.
 type Treatment string
 
-// The treatments.
+// The treatments of fields.
 const (
 	Done    Treatment = "done"
-	AsAPI   Treatment = "as the API" // it becomes a member of machines' configs, which [bourse.Fields] describes
-	NotDone Treatment = "not done"   // it has no effect, and causes a warning unless its value requests nothing
-	Ignored Treatment = "ignored"    // other clients no longer support it either; it has no field in Definition, and causes a warning unless its value requests nothing
+	AsAPI   Treatment = "as the API" // the field becomes a member of machines' configs, which [bourse.Fields] describes
+	NotDone Treatment = "not done"   // the field has no effect, and causes a warning unless its value requests nothing
+	Ignored Treatment = "ignored"    // like NotDone, but other clients no longer support the field either, and Definition does not contain it
 )
 
-// Field describes a field of a file.
+// Field describes a field of a configuration.
 type Field struct {
-	Path      string // services.ports.port; * stands for any name in a table with arbitrary names
+	Path      string // for example services.ports.port; * stands for an arbitrary name
 	Treatment Treatment
-	Text      string   // what it does, or why it has no effect
-	To        string   // the member of machines' configs that it becomes
+	Text      string   // what the field does, or why it has no effect
+	To        string   // member of machines' configs that the field becomes, if any
 	Ours      bool     // only bourse.toml may contain it
-	Idle      []string // values that request nothing; default: empty ones
+	Idle      []string // values that request nothing; nil means that only empty values do
 }
 
-// Fields returns descriptions of all fields, section by section. docs/config.md is generated from it.
+// Fields returns descriptions of all fields, grouped by section. docs/config.md is
+// generated from them.
 func Fields() []Field { return slices.Clone(fields) }
 
-// fieldAt returns the description of a field, nil if there is none.
+// fieldAt returns the description of a field, or nil if there is none.
 func fieldAt(path string) *Field { return fieldsByPath[path] }
 
 var fieldsByPath = func() map[string]*Field {
@@ -37,7 +38,7 @@ var fieldsByPath = func() map[string]*Field {
 	return out
 }()
 
-// within returns the fields of a section.
+// within prefixes the paths of fields with a section.
 func within(section string, list ...Field) []Field {
 	for i := range list {
 		list[i].Path = section + "." + list[i].Path
@@ -49,7 +50,7 @@ func done(path, text string) Field { return Field{Path: path, Treatment: Done, T
 
 func into(path, to, text string) Field { return Field{Path: path, Treatment: Done, Text: text, To: to} }
 
-// asAPI returns a field that [bourse.Fields] describes.
+// asAPI returns the description of a field that [bourse.Fields] describes.
 func asAPI(path, to string) Field { return Field{Path: path, Treatment: AsAPI, To: to} }
 
 func not(path, why string, idle ...string) Field {

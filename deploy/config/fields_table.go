@@ -172,7 +172,7 @@ var fields = slices.Concat(
 	),
 )
 
-// serviceFields are those of every kind of service.
+// serviceFields returns the fields that all kinds of services have in common.
 func serviceFields() []Field {
 	return slices.Concat([]Field{
 		into("internal_port", "config.services", "the machine's port; default 8080, and of image `host` what its $PORT says, as 0 does"),

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// bare returns the config that all machines have in common.
+// bare returns the part of the config that is the same for all machines.
 func (m *maker) bare() bourse.Config {
 	c := m.base
 	c.Image = m.image
@@ -51,7 +51,7 @@ func or(list Words, absent []string) []string {
 	return list
 }
 
-// group returns a process group.
+// group returns the desired state of a process group.
 func (m *maker) group(name string) deploy.Group {
 	g := deploy.Group{Name: name, Config: m.bare(), Smoke: !m.NoSmoke}
 	c := &g.Config
@@ -89,7 +89,7 @@ func (m *maker) group(name string) deploy.Group {
 	return g
 }
 
-// kept fills in members without effect, and the restart policy.
+// kept fills in the restart policy, metrics and statics.
 func (m *maker) kept(c *bourse.Config, group string) {
 	if i := one(m, "restart", m.Config.Restart, group, func(r *Restart) []string { return r.Processes }); i >= 0 {
 		r := m.Config.Restart[i]
@@ -109,7 +109,8 @@ func (m *maker) kept(c *bourse.Config, group string) {
 	}
 }
 
-// one returns the index of the section for a group, -1 if there is none. A group with two sections is refused.
+// one returns the index of the section that applies to a group, or -1 if there is none. If
+// several sections do, it adds a problem.
 func one[T any](m *maker, name string, list []T, group string, processes func(*T) []string) int {
 	found := -1
 	for i := range list {
@@ -125,7 +126,7 @@ func one[T any](m *maker, name string, list []T, group string, processes func(*T
 	return found
 }
 
-// mount returns the mount of a group and its section, nil if there is none.
+// mount returns a group's mount and the path of its section, or nil if the group has none.
 func (m *maker) mount(group string) (string, *deploy.Mount) {
 	var found *Mount
 	where := ""
@@ -155,7 +156,7 @@ func (m *maker) mount(group string) (string, *deploy.Mount) {
 
 func vmProcesses(v *VM) []string { return v.Processes }
 
-// size fills in the guest of a group's machines.
+// size fills in the size of a group's machines.
 func (m *maker) size(g *deploy.Group, from *paths) {
 	i, another := nearest(m.VM, g.Name, vmProcesses)
 	if another >= 0 {
@@ -166,7 +167,7 @@ func (m *maker) size(g *deploy.Group, from *paths) {
 		guest := *m.Guest
 		g.Config.Guest, g.Config.Size = &guest, ""
 	case i >= 0:
-		guest, _ := m.VM[i].guest() // errors are known already
+		guest, _ := m.VM[i].guest() // errors have already been reported
 		g.Config.Guest, g.Config.Size = &guest, ""
 	case g.Config.Guest == nil && g.Config.Size == "":
 		guest := bourse.Guest{}.WithDefaults()
@@ -233,7 +234,7 @@ func (m *maker) counts(g *deploy.Group) {
 	}
 }
 
-// files adds the files of a group.
+// files adds the files of a group to a config.
 func (m *maker) files(c *bourse.Config, group string) {
 	for i := range m.Config.Files {
 		f := &m.Config.Files[i]
@@ -251,7 +252,7 @@ func (m *maker) files(c *bourse.Config, group string) {
 	}
 }
 
-// local returns the contents of a file in the directory of the configuration or below.
+// local reads a file in the configuration's directory or below.
 func (m *maker) local(field, name string) []byte {
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
 	if !fs.ValidPath(clean) || m.Options.Files == nil {
@@ -269,7 +270,7 @@ func (m *maker) local(field, name string) []byte {
 	return content
 }
 
-// machineConfig returns the config that the other sections override.
+// machineConfig returns the config in machine_config, which the other sections override.
 func (m *maker) machineConfig() (c bourse.Config) {
 	field, written := "machine_config", m.MachineConfig
 	if e := m.Experimental; written == "" && e != nil {
@@ -294,11 +295,11 @@ func (m *maker) machineConfig() (c bourse.Config) {
 	return c
 }
 
-// withRest adds members to an object of a config that have no fields.
+// withRest adds members that Config has no fields for to an object in c.
 func withRest(c bourse.Config, object string, members map[string]any) bourse.Config {
 	rest := map[string]any{}
 	if len(c.Rest) > 0 {
-		_ = json.Unmarshal(c.Rest, &rest) // it was written by the config's own JSON
+		_ = json.Unmarshal(c.Rest, &rest) // cannot fail, because decoding the config produced it
 	}
 	below, _ := rest[object].(map[string]any)
 	if below == nil {

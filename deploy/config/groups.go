@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// GroupNames returns the names of the process groups, sorted. There is at least one.
+// GroupNames returns the sorted names of the process groups. There is at least one.
 func (c *Config) GroupNames() []string {
 	if len(c.Processes) == 0 {
 		return []string{DefaultGroup}
@@ -13,7 +13,7 @@ func (c *Config) GroupNames() []string {
 	return slices.Sorted(maps.Keys(c.Processes))
 }
 
-// DefaultGroup returns the process group of sections that name none.
+// DefaultGroup returns the process group to which sections apply that name no group.
 func (c *Config) DefaultGroup() string {
 	if groups := c.GroupNames(); !slices.Contains(groups, DefaultGroup) {
 		return groups[0]
@@ -21,14 +21,14 @@ func (c *Config) DefaultGroup() string {
 	return DefaultGroup
 }
 
-// section is a section of a file that applies to some process groups.
+// section is a section of a configuration that applies to some process groups.
 type section struct {
 	path      string
 	processes []string
 	service   bool
 }
 
-// sections returns all sections that can name process groups.
+// sections returns all sections that may name process groups.
 func (c *Config) sections() (out []section) {
 	if c.HTTPService != nil {
 		out = append(out, section{"http_service", c.HTTPService.Processes, true})
@@ -60,7 +60,7 @@ func (c *Config) sections() (out []section) {
 	return out
 }
 
-// isFor reports whether a section with these processes applies to a group.
+// isFor reports whether a section that names the given processes applies to a group.
 func (c *Config) isFor(processes []string, group string) bool {
 	if len(processes) == 0 {
 		return group == c.DefaultGroup()
@@ -68,8 +68,9 @@ func (c *Config) isFor(processes []string, group string) bool {
 	return slices.Contains(processes, group)
 }
 
-// nearest returns the index of the section for a group: one that names the group, otherwise one that names none, or -1. It
-// also returns the index of another section with the same precedence, -1 if there is none.
+// nearest returns the index of the section that applies to a group. A section that names
+// the group takes precedence over one that names no group. If there is none, it returns -1.
+// another is the index of another section with the same precedence, or -1.
 func nearest[T any](list []T, group string, processes func(*T) []string) (best, another int) {
 	best, another = -1, -1
 	for _, named := range []bool{true, false} {

@@ -14,7 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/deploy/config"
 )
 
-// Files that are large, deep or refer to themselves are refused, and soon.
+// TestHostileFiles checks that files that are too large, too deep or recursive are refused
+// without much work.
 func TestHostileFiles(t *testing.T) {
 	t.Parallel()
 	const n = 1 << 16
@@ -59,7 +60,8 @@ func manyFields(n int) string {
 	return b.String()
 }
 
-// Whatever is read is written as JSON and as TOML that reads as the same.
+// FuzzParse checks that a parsed configuration results in the same app after it is written
+// as JSON or TOML and parsed again.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/apps/*.toml")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// kind is the kind of a value.
+// kind is the type of a value. Its text is used in errors.
 type kind string
 
 const (
@@ -27,10 +27,10 @@ var kinds = map[string]kind{
 	"!!null": null, "!!str": text, "!!timestamp": text, "!!int": whole, "!!float": fraction, "!!bool": truth, "!!seq": list, "!!map": table,
 }
 
-// kindOf returns the kind of a value, "" for custom tags.
+// kindOf returns the kind of a value, or "" if it has a custom tag.
 func kindOf(n *yaml.Node) kind { return kinds[n.ShortTag()] }
 
-// members returns the names and the values of a table.
+// members iterates over the names and values of a table.
 func members(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(name, value *yaml.Node) bool) {
 		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
@@ -41,7 +41,7 @@ func members(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
-// member returns the value of a name in a table, nil if there is none.
+// member returns the value of a table's member, or nil if there is none.
 func member(n *yaml.Node, name string) *yaml.Node {
 	for key, value := range members(n) {
 		if key.Value == name {
@@ -60,7 +60,7 @@ func integer(n *yaml.Node) (int64, bool) {
 // isTrue reports whether a value is true.
 func isTrue(n *yaml.Node) bool { return kindOf(n) == truth && strings.EqualFold(n.Value, "true") }
 
-// word returns a value as it is written, unless it is a list or a table.
+// word returns a value as it is written, or false if the value is a list or a table.
 func word(n *yaml.Node) (string, bool) {
 	switch kindOf(n) {
 	case text, whole, fraction, truth:
@@ -72,7 +72,7 @@ func word(n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// asks reports whether a value requests anything.
+// asks reports whether a value requests anything, as opposed to an empty value.
 func asks(n *yaml.Node) bool {
 	switch kindOf(n) {
 	case text:
@@ -96,7 +96,7 @@ func asks(n *yaml.Node) bool {
 	return true
 }
 
-// shown returns a value for an error's text.
+// shown formats a value for an error message.
 func shown(n *yaml.Node) string {
 	switch k := kindOf(n); k {
 	case text:
@@ -108,7 +108,7 @@ func shown(n *yaml.Node) string {
 	return brief(n.Value)
 }
 
-// brief returns a word of a file for an error. The word may have any length.
+// brief shortens a word from a file for an error message.
 func brief(s string) string {
 	const most = 200
 	if len(s) > most {

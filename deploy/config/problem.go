@@ -11,14 +11,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Position is a position in a file. Line and Column count from 1, Column in characters. Both are 0 for the whole file.
+// Position is a position in a file. Line and Column count from 1; Column is in characters.
+// If both are 0, the position is the whole file.
 type Position struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 }
 
-// String returns the position in the format of compilers: fly.toml:3:5.
+// String returns the position in the format that compilers use, for example fly.toml:3:5.
 func (p Position) String() string {
 	if p.Line == 0 {
 		return p.File
@@ -26,14 +27,14 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Warning reports a field without effect, or with another effect than in other clients.
+// Warning reports a field that has no effect, or another effect than in other clients.
 type Warning struct {
 	Position
-	Field   string `json:"field"` // services[0].internal_port
+	Field   string `json:"field"` // for example services[0].internal_port
 	Message string `json:"message"`
 }
 
-// String returns the warning as one line.
+// String formats the warning on one line.
 func (w Warning) String() string { return line(w.Position, w.Field, w.Message) }
 
 // Problem is an error in a file.
@@ -53,10 +54,11 @@ func line(at Position, field, message string) string {
 	return at.String() + ": " + message
 }
 
-// Problems are all errors in a file, sorted by position. Errors of this package wrap it: use errors.AsType.
+// Problems contains all errors in a file, sorted by position. Use errors.AsType to find it
+// in an error that this package returns.
 type Problems []Problem
 
-// Error returns a line for each.
+// Error returns one line for each problem.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i := range p {
@@ -65,10 +67,10 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxProblems is the largest number of problems that are reported.
+// maxProblems limits the number of problems that are reported.
 const maxProblems = 32
 
-// err returns the problems as one error with code invalid, nil if there are none.
+// err returns the problems as one error with code invalid, or nil if there are none.
 func (p Problems) err() error {
 	if len(p) == 0 {
 		return nil
@@ -83,7 +85,8 @@ func (p Problems) err() error {
 	return &bourse.Error{Code: bourse.CodeInvalid, Message: p.Error(), Err: p}
 }
 
-// may warns about a field without effect, and refuses fields that only bourse.toml may contain.
+// may reports whether a field is permitted in this file. It adds a problem if only
+// bourse.toml may contain the field, and a warning if the field has no effect.
 func (d *decoder) may(n *yaml.Node, w where) bool {
 	f := fieldAt(w.field)
 	switch {
@@ -98,7 +101,7 @@ func (d *decoder) may(n *yaml.Node, w where) bool {
 	return true
 }
 
-// said reports whether there is a warning about a field, or about an enclosing one.
+// said reports whether there already is a warning about a field or an enclosing table.
 func (d *decoder) said(field string) bool {
 	for {
 		if d.unacted[field] {
@@ -112,7 +115,7 @@ func (d *decoder) said(field string) bool {
 	}
 }
 
-// asked reports whether a value of a field requests something that is not supported.
+// asked reports whether n, the field's value, requests something.
 func (f *Field) asked(n *yaml.Node) bool {
 	if len(f.Idle) > 0 {
 		return !slices.Contains(f.Idle, n.Value)

@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// paths are the sections that the parts of a machine's config come from.
+// paths contains the sections of the file from which the parts of a machine's config come.
 type paths struct {
 	services  []served
 	vm        string
-	dedicated string // host_dedication_id
+	dedicated string // path of host_dedication_id
 	init      string
 }
 
@@ -25,14 +25,15 @@ func (m *maker) warn(path, message string) {
 	}
 }
 
-// review validates a machine's config as the API would, and reports problems and warnings with the fields of the file.
+// review validates a machine's config as the API would. Problems and warnings refer to the
+// fields of the file.
 func (m *maker) review(c *bourse.Config, from paths) {
 	whole := *c
 	warnings, err := workload.Review(&whole)
 	if err == nil {
 		err = whole.Normalize()
 	}
-	if err != nil && (whole.Image != bourse.ImageHost || len(whole.Init.Command()) > 0) { // else checkHost says it
+	if err != nil && (whole.Image != bourse.ImageHost || len(whole.Init.Command()) > 0) { // otherwise checkHost reports a better error
 		m.refused(err, from)
 	}
 	for _, w := range warnings {
@@ -40,10 +41,10 @@ func (m *maker) review(c *bourse.Config, from paths) {
 	}
 }
 
-// configMember matches the beginning of the API's errors, which is the name of a member.
+// configMember matches the name of a config's member at the beginning of the API's errors.
 var configMember = regexp.MustCompile(`^invalid (config[][A-Za-z0-9_.]*(?:"[^"]*")?)(:? )`)
 
-// plainly returns an error of the API without that name.
+// plainly removes that name from an error of the API.
 func plainly(message string) string {
 	found := configMember.FindStringSubmatch(message)
 	switch {
@@ -55,7 +56,7 @@ func plainly(message string) string {
 	return "invalid " + strings.TrimPrefix(found[1], "config.") + " " + message[len(found[0]):]
 }
 
-// fieldOf returns the field of the file from which a member of a machine's config comes.
+// fieldOf returns the path of the field from which a member of a machine's config comes.
 func (m *maker) fieldOf(from paths, member string) string {
 	path := from.path(strings.ReplaceAll(member, "[]", ""))
 	based := m.MachineConfig != "" || m.Experimental != nil && m.Experimental.MachineConfig != ""
@@ -69,10 +70,11 @@ func (m *maker) fieldOf(from paths, member string) string {
 	case member == "config.image" && m.Options.Image == "":
 		return "build.image"
 	}
-	return "" // it comes from the command line
+	return "" // the member comes from the command line
 }
 
-// refused adds an error of the API. An error that several groups share is added only once.
+// refused adds an error of the API as a problem. An error that several groups have in
+// common is added only once.
 func (m *maker) refused(err error, from paths) {
 	path, message := "", bourse.MessageOf(err)
 	if found := configMember.FindStringSubmatch(message); found != nil {
@@ -84,10 +86,10 @@ func (m *maker) refused(err error, from paths) {
 	}
 }
 
-// renamed are members of services with other names in files.
+// renamed replaces the names of a service's members by their names in files.
 var renamed = strings.NewReplacer(".autostop", ".auto_stop_machines", ".autostart", ".auto_start_machines")
 
-// member returns the field from which a member of a service comes.
+// member returns the path of the field from which a service's member comes.
 func (s served) member(below string) string {
 	if rest, ok := strings.CutPrefix(below, ".checks["); ok {
 		number, more, _ := strings.Cut(rest, "]")
@@ -98,7 +100,8 @@ func (s served) member(below string) string {
 	return s.path + renamed.Replace(below)
 }
 
-// path is fieldOf for members with a field of their own, "" for others.
+// path returns the path of the field from which a member of a machine's config comes, or ""
+// if no field corresponds to it.
 func (p paths) path(member string) string {
 	if rest, ok := strings.CutPrefix(member, "config.services["); ok {
 		number, below, _ := strings.Cut(rest, "]")

@@ -16,9 +16,10 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// FromMachines derives the configuration of an app from its machines, in the form of [Config.JSON]. It uses the most
-// recently changed machine of each process group. It also returns lines that describe what the configuration lacks.
-// Errors: not_found if no config of a machine is known.
+// FromMachines derives the configuration of an app from its machines, in the format of
+// [Config.JSON]. It uses the most recently changed machine of each process group. It also
+// returns lines that describe what the configuration lacks. Errors: not_found if no
+// machine's config is known.
 func FromMachines(app bourse.AppName, machines []machinesapi.Machine) (json.RawMessage, []string, error) {
 	s := saver{groups: map[string]*bourse.Config{}, regions: map[string]map[string]int64{}}
 	machines = slices.Clone(machines)
@@ -41,7 +42,7 @@ func FromMachines(app bourse.AppName, machines []machinesapi.Machine) (json.RawM
 
 type saver struct {
 	groups  map[string]*bourse.Config
-	regions map[string]map[string]int64 // how many of a group are where
+	regions map[string]map[string]int64 // number of machines by group and region
 	notes   []string
 }
 
@@ -51,7 +52,8 @@ func (s *saver) note(format string, args ...any) {
 	}
 }
 
-// add counts a machine, except those of release commands and of other clients' tests.
+// add adds a machine, unless it is temporary, like a canary or a machine that runs a
+// release command.
 func (s *saver) add(m *machinesapi.Machine) {
 	c := m.Known()
 	if c == nil {
@@ -76,7 +78,7 @@ func (s *saver) add(m *machinesapi.Machine) {
 	}
 }
 
-// common fills in what all groups have in common.
+// common fills in the settings that are the same for all groups.
 func (s *saver) common(d *Definition, names []string) {
 	first := s.groups[names[0]]
 	d.Build = &Build{Image: first.Image}
@@ -109,7 +111,7 @@ func (s *saver) common(d *Definition, names []string) {
 	}
 }
 
-// group adds the sections of a group. Named is set if there are several groups.
+// group adds the sections of a group. named is set if the sections must name the group.
 func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) {
 	var processes []string
 	if named || len(c.Init.Cmd) > 0 {
@@ -170,7 +172,7 @@ func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) 
 	}
 }
 
-// quoted returns a command line that [Split] splits into these words.
+// quoted returns a command line that [Split] splits into words.
 func quoted(words []string) string {
 	out := make([]string, len(words))
 	for i, w := range words {

@@ -15,17 +15,17 @@ const (
 	defaultPort = 8080
 )
 
-// served is the position of a service and its checks in a file.
+// served contains the paths of a service and its checks in a file.
 type served struct {
 	path   string
 	checks []string
 }
 
-// services returns the services of a group, and their positions in the file.
+// services returns the services of a group, and their paths in the file.
 func (c *Config) services(group string, image bourse.ImageKind) (out []workload.ServiceConfig, from []served) {
 	port := defaultPort
 	if image == bourse.HostImage {
-		port = 0 // what $PORT says: machines of one host share its ports
+		port = 0 // 0 means the port in $PORT, because the machines on a host share its ports
 	}
 	if h := c.HTTPService; h != nil && c.isFor(h.Processes, group) {
 		s := workload.ServiceConfig{
@@ -100,7 +100,7 @@ func (r *Request) add(out *workload.CheckConfig) {
 	}
 }
 
-// topChecks returns the checks of a group that belong to no service.
+// topChecks returns a group's checks that do not belong to a service.
 func (c *Config) topChecks(group string) map[string]workload.CheckConfig {
 	out := map[string]workload.CheckConfig{}
 	for name := range c.Checks {
@@ -127,7 +127,7 @@ func valueOr[T any](p *T, absent T) T {
 func raw(v any) json.RawMessage {
 	out, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // of types above, which have JSON
+		panic(err) // cannot happen: all types that are passed to raw can be marshaled
 	}
 	return out
 }

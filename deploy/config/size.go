@@ -4,13 +4,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// gpuSizes are the kinds of GPUs of sizes.
+// gpuSizes maps the names of sizes with a GPU to kinds of GPUs.
 var gpuSizes = map[string]string{
 	"a10": "a10", "l40s": "l40s", "a100-40gb": "a100-pcie-40gb", "a100-pcie-40gb": "a100-pcie-40gb",
 	"a100-80gb": "a100-sxm4-80gb", "a100-sxm4-80gb": "a100-sxm4-80gb",
 }
 
-// guest returns the size that a section describes, with defaults filled in.
+// guest returns the size that the section describes, with defaults filled in.
 func (v *VM) guest() (bourse.Guest, error) {
 	var g bourse.Guest
 	switch kind := gpuSizes[v.Size]; {
@@ -46,7 +46,7 @@ func (v *VM) guest() (bourse.Guest, error) {
 	return g, g.Validate()
 }
 
-// rest returns the members of a guest in the API's JSON that have no fields.
+// rest returns settings that the API's JSON contains but bourse.Guest has no fields for.
 func (v *VM) rest() map[string]any {
 	out := map[string]any{}
 	if len(v.KernelArgs) > 0 {

@@ -18,27 +18,29 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of a file.
+// Limits for a file.
 const (
 	MaxBytes = 1 << 20
-	maxDepth = 32     // of tables and lists
-	maxNodes = 10_000 // values, those that YAML's aliases repeat included; the time that TOML takes grows with their square
+	maxDepth = 32     // depth of nested tables and lists
+	maxNodes = 10_000 // number of values, including those that YAML aliases repeat; parsing TOML takes time proportional to its square
 )
 
-// source is a file that is being parsed. The result is a tree of YAML nodes, which have positions, for any syntax.
+// source parses a file. For each syntax, the result is a tree of YAML nodes, because they
+// have positions.
 type source struct {
 	name  string
 	text  []byte
-	made  int                                 // nodes
-	nodes int                                 // of those that [source.bounded] has seen
-	last  struct{ offset, lines, column int } // of the position that was asked for last
+	made  int                                 // number of nodes created
+	nodes int                                 // number of nodes that [source.bounded] has visited
+	last  struct{ offset, lines, column int } // the last offset passed to position, and its result
 }
 
-// full reports whether there are too many nodes, so that the file will be refused.
+// full reports whether there are so many nodes that the file will be refused.
 func (s *source) full() bool { return s.made > 4*maxNodes }
 
-// position returns the line and the column at an offset. It counts from the last offset, because a file may be one long
-// line.
+// position returns the line and column of an offset. It continues to count from the
+// previous offset, because counting from the beginning would be slow if the file is one
+// long line.
 func (s *source) position(offset int) (line, column int) {
 	offset = min(max(offset, 0), len(s.text))
 	if offset < s.last.offset {
@@ -53,7 +55,7 @@ func (s *source) position(offset int) (line, column int) {
 	return s.last.lines + 1, s.last.column + 1
 }
 
-// read parses the file in the syntax of its name's extension, by default TOML.
+// read parses a file. The syntax depends on the extension of name, and is TOML by default.
 func read(name string, raw []byte) (*yaml.Node, error) {
 	s := &source{name: name, text: raw}
 	if len(raw) > MaxBytes {
@@ -75,7 +77,7 @@ func read(name string, raw []byte) (*yaml.Node, error) {
 	return s.toml()
 }
 
-// node returns a node with the position of an offset.
+// node returns a new node with the position of an offset.
 func (s *source) node(tag, value string, offset int) *yaml.Node {
 	s.made++
 	n := &yaml.Node{Tag: tag, Value: value, Kind: yaml.ScalarNode}
@@ -93,8 +95,9 @@ func (s *source) problem(n *yaml.Node, message string) error {
 	return Problem{Position{s.name, n.Line, n.Column}, "", message}
 }
 
-// bounded refuses trees that are too large or too deep, and duplicate names in a table. It resolves YAML aliases, and turns
-// all names into strings.
+// bounded checks that a tree is neither too large nor too deep, and that no table has
+// duplicate names. It replaces YAML aliases by the nodes that they refer to, and all names
+// by strings.
 func (s *source) bounded(n *yaml.Node, depth int) error {
 	if s.nodes++; s.nodes > maxNodes {
 		return s.problem(n, "more than "+strconv.Itoa(maxNodes)+" values")
@@ -133,7 +136,7 @@ func (s *source) yaml() (*yaml.Node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(s.text))
 	var doc, more yaml.Node
 	err := d.Decode(&doc)
-	if errors.Is(err, io.EOF) { // nothing but comments
+	if errors.Is(err, io.EOF) { // the document contains nothing, or only comments
 		return s.node("!!map", "", 0), nil
 	}
 	if err == nil {
@@ -154,7 +157,7 @@ func (s *source) yaml() (*yaml.Node, error) {
 	return doc.Content[0], s.bounded(doc.Content[0], 0)
 }
 
-// json parses JSON strictly.
+// json parses a single JSON value.
 func (s *source) json() (*yaml.Node, error) {
 	d := json.NewDecoder(bytes.NewReader(s.text))
 	d.UseNumber()
@@ -209,7 +212,8 @@ func (s *source) jsonValue(d *json.Decoder, depth int) (*yaml.Node, error) {
 	return s.node("!!null", "", offset), nil
 }
 
-// toml parses TOML. The library's syntax tree contains the positions, and its decoder finds duplicate definitions.
+// toml parses TOML. The positions come from the library's syntax tree. The library's
+// decoder finds duplicate definitions.
 func (s *source) toml() (*yaml.Node, error) {
 	root := s.node("!!map", "", 0)
 	t := tomlReader{source: s}
@@ -249,7 +253,8 @@ func (t *tomlReader) key(k *unstable.Node) *yaml.Node {
 	return t.node("!!str", string(k.Data), int(k.Raw.Offset))
 }
 
-// header returns the table of a header. Its result for duplicate names does not matter, because such a file is refused.
+// header returns the table that a header refers to. It does not detect duplicate names,
+// because such a file is refused later.
 func (t *tomlReader) header(into *yaml.Node, e *unstable.Node) *yaml.Node {
 	for keys := e.Key(); keys.Next(); {
 		offset := int(keys.Node().Raw.Offset)
@@ -272,7 +277,7 @@ func (t *tomlReader) header(into *yaml.Node, e *unstable.Node) *yaml.Node {
 	return into
 }
 
-// set sets key = value in a table. The key may contain dots.
+// set sets a key to a value in a table. The key may contain dots.
 func (t *tomlReader) set(into *yaml.Node, e *unstable.Node) {
 	for keys := e.Key(); keys.Next(); {
 		key := keys.Node()
@@ -289,13 +294,14 @@ func (t *tomlReader) set(into *yaml.Node, e *unstable.Node) {
 	}
 }
 
-// tomlTags are the tags of values. Dates are strings.
+// tomlTags maps kinds of TOML values to YAML tags. Dates become strings.
 var tomlTags = map[unstable.Kind]string{
 	unstable.Array: "!!seq", unstable.InlineTable: "!!map", unstable.Bool: "!!bool", unstable.Float: "!!float", unstable.Integer: "!!int",
 	unstable.String: "!!str", unstable.LocalDate: "!!str", unstable.LocalTime: "!!str", unstable.LocalDateTime: "!!str", unstable.DateTime: "!!str",
 }
 
-// value returns a value. Near is the offset of its key, for values without an offset of their own.
+// value converts a value to a node. near is the offset of its key, which is used for values
+// that have no offset.
 func (t *tomlReader) value(v *unstable.Node, near int) *yaml.Node {
 	if v.Raw.Length > 0 {
 		near = int(v.Raw.Offset)
@@ -311,8 +317,9 @@ func (t *tomlReader) value(v *unstable.Node, near int) *yaml.Node {
 	return n
 }
 
-// TOML converts a JSON object, such as the definition of a release, to TOML. Null members of tables are left out. Errors:
-// invalid for anything but a JSON object, and for values that TOML cannot express.
+// TOML converts a JSON object, such as the definition of a release, to TOML. It omits null
+// members of tables. Errors: invalid for anything other than a JSON object, and for values
+// that TOML cannot express.
 func TOML(object []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	d.UseNumber()

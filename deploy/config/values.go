@@ -13,19 +13,20 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// reader is a value that can be written in several ways. If the node is not valid, read returns what is allowed.
+// reader is implemented by values that can be written in several ways. If the node is
+// invalid, read returns a description of the valid values; otherwise it returns "".
 type reader interface {
 	read(n *yaml.Node) (allowed string)
 }
 
-// Texts are strings by name. Numbers and booleans are converted to strings as they are written.
+// Texts maps names to strings. Numbers and booleans become strings as they are written.
 type Texts map[string]string
 
 func (t *Texts) read(n *yaml.Node) string {
 	if *t == nil {
 		*t = Texts{}
 	}
-	if kindOf(n) == list { // of tables, one over the other
+	if kindOf(n) == list { // a list of tables, of which later ones override earlier ones
 		for _, item := range n.Content {
 			if kindOf(item) != table {
 				return "a table of texts"
@@ -49,7 +50,8 @@ func (t *Texts) read(n *yaml.Node) string {
 	return ""
 }
 
-// Words are a command: a list, or a string that is a single word.
+// Words is a command, which is written as a list of words or as a string with a single
+// word.
 type Words []string
 
 func (w *Words) read(n *yaml.Node) string {
@@ -72,8 +74,8 @@ func (w *Words) read(n *yaml.Node) string {
 	return ""
 }
 
-// Split splits a command line into words like a POSIX shell, without any expansion: $PORT stays $PORT. Errors: invalid for
-// an unclosed quote.
+// Split splits a command line into words like a POSIX shell, but without expansion, so that
+// $PORT stays $PORT. Errors: invalid for an unclosed quote.
 func Split(line string) ([]string, error) {
 	words, err := shlex.Split(line)
 	if err != nil {
@@ -82,10 +84,10 @@ func Split(line string) ([]string, error) {
 	return words, nil
 }
 
-// Values are the values of one header.
+// Values contains the values of a header.
 type Values []string
 
-// MarshalJSON encodes a single value as a string.
+// MarshalJSON encodes a single value as a string, and several as a list.
 func (v Values) MarshalJSON() ([]byte, error) {
 	if len(v) == 1 {
 		return json.Marshal(v[0])
@@ -105,7 +107,7 @@ func (v *Values) read(n *yaml.Node) string {
 	return ""
 }
 
-// edit decodes a workload.Edit.
+// edit decodes a [workload.Edit].
 type edit workload.Edit
 
 func (e *edit) read(n *yaml.Node) string {
@@ -119,7 +121,7 @@ func (e *edit) read(n *yaml.Node) string {
 	return ""
 }
 
-// autostop decodes a workload.Autostop.
+// autostop decodes a [workload.Autostop].
 type autostop workload.Autostop
 
 func (a *autostop) read(n *yaml.Node) string {
@@ -136,7 +138,7 @@ func (a *autostop) read(n *yaml.Node) string {
 	return ""
 }
 
-// limits decodes the former syntax of limits: "soft,hard".
+// limits decodes concurrency limits in their former syntax, "soft,hard".
 func limits(c *workload.Concurrency, written string) string {
 	soft, hard, _ := strings.Cut(written, ",")
 	low, err := strconv.ParseUint(strings.TrimSpace(soft), 10, 30)
@@ -165,7 +167,7 @@ func (m *MB) read(n *yaml.Node) string {
 	return ""
 }
 
-// GB is a size of a disk in GiB.
+// GB is the size of a disk in GiB.
 type GB int64
 
 // MarshalJSON encodes the size as "10gb".
@@ -182,7 +184,7 @@ func (g *GB) read(n *yaml.Node) string {
 	return ""
 }
 
-// sizeOf decodes a size, a string or an integer: see [mebibytes].
+// sizeOf decodes a size in MiB, which is a string or an integer, see [mebibytes].
 func sizeOf(n *yaml.Node, bare int64) (int64, bool) {
 	if number, ok := integer(n); ok {
 		return mebibytes(strconv.FormatInt(number, 10), bare)
@@ -193,7 +195,8 @@ func sizeOf(n *yaml.Node, bare int64) (int64, bool) {
 	return mebibytes(n.Value, bare)
 }
 
-// mebibytes parses a size. A number without a unit is a multiple of bare MiB.
+// mebibytes parses a size and returns it in MiB. A number without a unit is multiplied by
+// bare.
 func mebibytes(written string, bare int64) (int64, bool) {
 	digits := strings.TrimRight(strings.ToLower(strings.TrimSpace(written)), "bi")
 	unit := bare
@@ -205,7 +208,7 @@ func mebibytes(written string, bare int64) (int64, bool) {
 	}
 	f, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	mib := f * float64(unit)
-	if err != nil || !(mib >= 0 && mib <= 1<<40) || mib != float64(int64(mib)) { // what is no number is not at least 0
+	if err != nil || !(mib >= 0 && mib <= 1<<40) || mib != float64(int64(mib)) { // written so that NaN is invalid
 		return 0, false
 	}
 	return int64(mib), true

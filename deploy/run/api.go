@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// API contains the requests of a run, which are about one app. Errors have the codes of [machinesapi.Client]: unavailable
-// means that nothing happened, timeout that the outcome is unknown. The methods are called by several goroutines.
+// API contains the requests that a run makes, all of which concern one app. Errors have the
+// codes of [machinesapi.Client]: unavailable means that nothing happened, and timeout that
+// the outcome is unknown. The methods must be safe for concurrent use.
 type API interface {
 	Machines
 	Verbs
@@ -17,22 +18,22 @@ type API interface {
 	Volumes
 	Reservations
 	View
-	// SetRelease records the status of a release, and a note about it.
+	// SetRelease records the status of a release, together with a note.
 	SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error
 }
 
-// Machines makes and changes machines of the app.
+// Machines contains requests that create, read and change the app's machines.
 type Machines interface {
 	Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error)
 	Create(ctx context.Context, in machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Machine, error)
 	Update(ctx context.Context, id bourse.MachineID, in machinesapi.UpdateMachine, nonce string) (machinesapi.Machine, error)
-	// Destroy destroys a machine, even if it is running.
+	// Destroy destroys a machine even if it is running.
 	Destroy(ctx context.Context, id bourse.MachineID, nonce string) error
 	SetMetadata(ctx context.Context, id bourse.MachineID, in machinesapi.MetadataPatch) error
 	Logs(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, line func(machinesapi.LogLine) error) error
 }
 
-// Verbs act on an existing machine.
+// Verbs contains requests that act on an existing machine.
 type Verbs interface {
 	Start(ctx context.Context, id bourse.MachineID, nonce string) error
 	Stop(ctx context.Context, id bourse.MachineID, nonce string) error
@@ -41,20 +42,20 @@ type Verbs interface {
 	Wait(ctx context.Context, id bourse.MachineID, want machinesapi.WaitMachine) (machinesapi.WaitReply, error)
 }
 
-// Leases takes and releases leases of machines.
+// Leases acquires, extends and releases the leases of machines.
 type Leases interface {
 	Acquire(ctx context.Context, id bourse.MachineID, in machinesapi.LeaseRequest, nonce string) (machinesapi.Lease, error)
 	Release(ctx context.Context, id bourse.MachineID, nonce string) error
 }
 
-// Volumes makes and destroys volumes of the app.
+// Volumes contains requests that create, read and destroy the app's volumes.
 type Volumes interface {
 	MakeVolume(ctx context.Context, in machinesapi.CreateVolume, order bourse.OrderID) (machinesapi.Volume, error)
 	Volume(ctx context.Context, id bourse.VolumeID) (machinesapi.Volume, error)
 	DestroyVolume(ctx context.Context, id bourse.VolumeID) error
 }
 
-// Reservations reserves capacity.
+// Reservations reserves, extends and releases capacity.
 type Reservations interface {
 	Reserve(ctx context.Context, in machinesapi.CreateReservation) (machinesapi.Reservation, error)
 	Extend(ctx context.Context, id bourse.ReservationID, in machinesapi.ExtendReservation) (machinesapi.Reservation, error)
@@ -63,18 +64,19 @@ type Reservations interface {
 
 // View reads the cluster's view.
 type View interface {
-	// Health returns the position of each server's copy.
+	// Health returns how current each server's copy of the view is.
 	Health(ctx context.Context) (machinesapi.ViewHealth, error)
-	// Rows calls news with each of the app's machines in the API's own copy, then with a zero Row, and then for each change
-	// of a machine, until ctx or the connection ends. It always returns an error.
+	// Rows follows the app's machines in the API server's copy of the view. It calls news
+	// with each machine, then with a zero Row, and then with each machine that changes. It
+	// returns an error when ctx is done or the connection ends.
 	Rows(ctx context.Context, news func(Row)) error
 }
 
-// Row describes a machine in a copy of the view.
+// Row describes a machine as a copy of the view contains it.
 type Row struct {
 	Machine  bourse.MachineID
 	Worker   bourse.WorkerID
-	Gone     bool // it was removed from the copy
+	Gone     bool // the machine was removed from the copy
 	State    bourse.State
 	Instance bourse.InstanceID
 	Cordoned bool

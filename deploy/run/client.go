@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Over returns the API of one app, by means of a client.
+// Over returns an API that makes requests about one app with a client.
 func Over(client *machinesapi.Client, app bourse.AppName) API {
 	return over{client, app}
 }
@@ -104,7 +104,8 @@ func (o over) Health(ctx context.Context) (machinesapi.ViewHealth, error) {
 	return o.client.ViewHealth(ctx)
 }
 
-// SetRelease keeps other members of the release's metadata, because a change replaces all of it.
+// SetRelease preserves other members of the release's metadata. It reads them first,
+// because the request replaces all metadata.
 func (o over) SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error {
 	releases := o.client.Releases(o.app)
 	list, err := releases.List(ctx, 0)
@@ -125,8 +126,9 @@ func (o over) SetRelease(ctx context.Context, id release.ID, status release.Stat
 	return err
 }
 
-// rowsStatement is the query of [over.Rows]. rowOf reads its first columns in this order. The others make changes of
-// leases and checks news, too.
+// rowsStatement is the query that Rows subscribes to. rowOf reads the first columns in this
+// order. The other columns are only queried so that a change of a lease or a check counts
+// as a change of the row.
 const rowsStatement = `SELECT id, worker, state, instance_id, cordoned, starts, lease_owner,
   (SELECT json_group_array(name || ' ' || status) FROM checks WHERE machine = id) AS checks FROM machines WHERE app = ?`
 
@@ -156,7 +158,8 @@ func (o over) Rows(ctx context.Context, news func(Row)) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "the news of the view has ended")
 }
 
-// rowOf reads the cells of a row; missing ones are zero.
+// rowOf converts the cells of a row. Fields whose cells are missing or have the wrong type
+// are zero.
 func rowOf(cells []any) Row {
 	text := func(i int) string {
 		if i < len(cells) {
@@ -169,7 +172,7 @@ func rowOf(cells []any) Row {
 	number := func(i int) int {
 		if i < len(cells) {
 			if n, ok := cells[i].(json.Number); ok {
-				v, _ := n.Int64() // 0 if it is not an integer
+				v, _ := n.Int64() // 0 if the number is not an integer
 				return int(v)
 			}
 		}

@@ -19,7 +19,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Other members of a release's metadata stay as they are, and the note never exceeds the available size.
+// FuzzNoted checks that adding a note preserves the other members of a release's metadata,
+// and that the note never exceeds the available size.
 func FuzzNoted(f *testing.F) {
 	f.Add([]byte(`{"bourse_want":{"app":"shop"},"n":12345678901234567890,"html":"<&>"}`), "ana@laptop", 3)
 	f.Add([]byte(`{"bourse_run":{"why":"it failed"}}`), "", 0)
@@ -64,7 +65,7 @@ func FuzzNoted(f *testing.F) {
 	})
 }
 
-// spelledOf returns members in canonical form.
+// spelledOf returns members in a canonical form, for comparison.
 func spelledOf(t *testing.T, members map[string]json.RawMessage) []string {
 	t.Helper()
 	var out []string
@@ -78,7 +79,7 @@ func spelledOf(t *testing.T, members map[string]json.RawMessage) []string {
 	return out
 }
 
-// FuzzRow: any cells of the view can be read.
+// FuzzRow checks that rowOf does not panic, whatever the cells contain.
 func FuzzRow(f *testing.F) {
 	f.Add([]byte(`["148e21ea1d5301","gru-1","started","01JD3V7K7Y5C5ZQ7W1R2M3N4P6",0,3,null,"[]"]`))
 	f.Add([]byte(`["148e21ea1d5301",null,7,true,1e99,-1]`))
@@ -97,8 +98,10 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// No time loses its monotonic reading or comes from elsewhere, except one that is shown to a person: the clock of the
-// client's host may be set during a run.
+// TestTimesAreMonotonic checks that this package calls no function that removes the
+// monotonic clock reading from a time, or that returns a time without one. Otherwise a run
+// would be disturbed if the client's clock is set. Only the function holder may do so,
+// because its time is only shown to the user.
 func TestTimesAreMonotonic(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")

@@ -8,18 +8,18 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Limits of evidence.
+// Limits for collecting evidence: the number of output lines, and the time.
 const (
 	maxLines       = 20
 	evidenceWithin = 5 * time.Second
 )
 
-// Evidence is what is known about a machine that failed.
+// Evidence contains information about a machine that failed.
 type Evidence struct {
 	Machine bourse.MachineID      `json:"machine"`
 	State   bourse.State          `json:"state,omitempty"`
-	Lines   []machinesapi.LogLine `json:"lines,omitempty"`  // its last output, oldest first
-	Events  []machinesapi.Event   `json:"events,omitempty"` // newest first
+	Lines   []machinesapi.LogLine `json:"lines,omitempty"`  // last lines of output, oldest first
+	Events  []machinesapi.Event   `json:"events,omitempty"` // events, newest first
 	Checks  []bourse.CheckStatus  `json:"checks,omitempty"`
 }
 
@@ -27,7 +27,8 @@ func lastLines(lines []machinesapi.LogLine) []machinesapi.LogLine {
 	return lines[max(0, len(lines)-maxLines):]
 }
 
-// evidence reads and records what is known about the machine of a failed step. It returns nil if the step has no machine.
+// evidence collects and records information about the machine of a failed step. It returns
+// nil if the step has no machine.
 func (x *executor) evidence(i int) *Evidence {
 	id := x.journal.machine(i)
 	if id == "" {
@@ -35,8 +36,8 @@ func (x *executor) evidence(i int) *Evidence {
 	}
 	ctx, cancel := context.WithTimeout(x.hard, evidenceWithin)
 	defer cancel()
-	out := &Evidence{Machine: id, Lines: x.journal.output(i)} // of a command whose machine is gone
-	if m, err := x.api.Machine(ctx, id); err == nil {         // whatever cannot be read is left out
+	out := &Evidence{Machine: id, Lines: x.journal.output(i)} // the output of a command whose machine is gone can only be read here
+	if m, err := x.api.Machine(ctx, id); err == nil {         // information that cannot be read is omitted
 		out.State, out.Events, out.Checks = m.State, m.Events, m.Checks
 	}
 	if len(out.Lines) == 0 {

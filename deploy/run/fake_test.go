@@ -15,30 +15,31 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// fault is a failure of a call.
+// fault is a failure that is injected into a call.
 type fault string
 
 const (
-	refused  fault = "refused"                // an error, and nothing was done
-	lostDone fault = "no answer, done"        // it was done
-	lostNot  fault = "no answer, not done"    // it was not
-	silent   fault = "worker does not answer" // from then on, for a while
-	gone     fault = "worker is gone"         // from then on
-	stolen   fault = "lease taken"            // it ended early, and another has it
-	expired  fault = "lease expired"          // it ended early, and no one has it
-	jump     fault = "clock jumps"            // of the cluster: an hour ahead
-	back     fault = "clock goes back"        // of the cluster: an hour
-	suspends fault = "client is suspended"    // for longer than a lease lasts; another changes all machines meanwhile, and ends
-	noImage  fault = "image is gone"          // its registry does not have it
-	noRoom   fault = "no room"                // no worker has any
+	refused  fault = "refused"                // the call returns an error and does nothing
+	lostDone fault = "no answer, done"        // the answer is lost after the call was executed
+	lostNot  fault = "no answer, not done"    // the call is lost before it was executed
+	silent   fault = "worker does not answer" // temporarily, starting with this call
+	gone     fault = "worker is gone"         // from this call on
+	stolen   fault = "lease taken"            // the lease ends early, and another client has taken it
+	expired  fault = "lease expired"          // the lease ends early, and nobody has taken it
+	jump     fault = "clock jumps"            // the cluster's clock is set an hour ahead
+	back     fault = "clock goes back"        // the cluster's clock is set back an hour
+	suspends fault = "client is suspended"    // for longer than a lease lasts, while another client changes all machines
+	noImage  fault = "image is gone"          // the registry no longer has the image
+	noRoom   fault = "no room"                // no worker has capacity left
 
-	// The answer to an update is lost, and the update is carried out later.
-	replaces fault = "no answer, being replaced"  // in two seconds: the machine is replacing until then
-	pulls    fault = "no answer, image is pulled" // in two minutes: other updates are refused until then
-	delayed  fault = "no answer, on its way"      // in two seconds: the worker does not know it before
+	// The answer to an update is lost, and the update takes effect later.
+	replaces fault = "no answer, being replaced"  // after two seconds, and the machine's state is replacing until then
+	pulls    fault = "no answer, image is pulled" // after two minutes, and other updates are refused until then
+	delayed  fault = "no answer, on its way"      // after two seconds, and the worker does not know of the update until then
 )
 
-// lands returns the delay after which an update with this fault takes effect, 0 for other faults.
+// lands returns the delay after which an update with this fault takes effect, or 0 if the
+// fault does not delay it.
 func (f fault) lands() time.Duration {
 	switch f {
 	case replaces, delayed:
@@ -50,11 +51,11 @@ func (f fault) lands() time.Duration {
 	}
 }
 
-// suspended is how long a client is suspended.
+// suspended is the time for which a client is suspended.
 const suspended = 20 * time.Second
 
-// cluster is a small working API in memory: one app, a worker for each machine, and proxies that learn about changes a
-// moment later.
+// cluster is a fake API that works in memory. It has one app and a worker for each machine,
+// and its proxies learn about changes with a small delay.
 type cluster struct {
 	tb testing.TB
 
@@ -63,21 +64,21 @@ type cluster struct {
 	volumes  map[bourse.VolumeID]bool
 	orders   map[bourse.OrderID]string
 	reserved map[bourse.ReservationID]time.Time
-	apart    bool // every worker has a volume of the name
-	room     int  // machines that may still be made; negative: any number
+	apart    bool // every worker already has a volume with the requested name
+	room     int  // number of machines that may still be created; negative means any number
 	next     int
 	proxies  int
 	releases []release.Status
 	watchers map[int]func(Row)
-	silent   map[bourse.MachineID]time.Time // until when its worker does not answer
+	silent   map[bourse.MachineID]time.Time // time until which the machine's worker does not answer
 	skew     time.Duration
-	paused   time.Time                              // until when the client is suspended
-	others   map[bourse.MachineID]bourse.InstanceID // the machines that another has changed meanwhile
+	paused   time.Time                              // time until which the client is suspended
+	others   map[bourse.MachineID]bourse.InstanceID // versions of machines that another client has changed in the meantime
 
-	calls  int // that change something
+	calls  int // number of calls that change something
 	inject func(n int, call string, id bourse.MachineID) fault
-	seen   []string // calls, in order
-	wrong  []string // what must not happen
+	seen   []string // names of the calls, in order
+	wrong  []string // errors that the cluster has noticed
 }
 
 type fakeMachine struct {
@@ -86,12 +87,12 @@ type fakeMachine struct {
 	expires time.Time
 	by      string
 	seq     int
-	heard   []time.Time // when each change was made
-	cordons time.Time   // when it was cordoned
-	pulling bool        // an update waits for its image
+	heard   []time.Time // times of the machine's changes
+	cordons time.Time   // time when the machine was cordoned
+	pulling bool        // an update is waiting for its image
 }
 
-const hearsIn = 80 * time.Millisecond // for a proxy to hear of a change
+const hearsIn = 80 * time.Millisecond // delay until a proxy knows about a change
 
 func newCluster(tb testing.TB, machines int) *cluster {
 	c := &cluster{
@@ -119,7 +120,7 @@ func (c *cluster) add(config *bourse.Config, hidden bool) *fakeMachine {
 	return m
 }
 
-// changed publishes a machine. It is called with mu held.
+// changed records and publishes a change of a machine. The caller must hold mu.
 func (c *cluster) changed(m *fakeMachine) {
 	m.seq++
 	m.heard = append(m.heard, time.Now())
@@ -141,15 +142,15 @@ func rowOfMachine(m *fakeMachine) Row {
 
 func errOf(code bourse.Code) error { return bourse.Errorf(code, "injected: %s", code) }
 
-// change makes a call that changes something.
+// change simulates a call that changes something: it injects faults, and calls do.
 func (c *cluster) change(ctx context.Context, call string, id bourse.MachineID, do func() error) error {
 	began := time.Now()
-	if err := rest(ctx, 5*time.Millisecond); err != nil { // the network
+	if err := rest(ctx, 5*time.Millisecond); err != nil { // network latency
 		return bourse.Errorf(bourse.CodeCanceled, "canceled")
 	}
 	defer c.pause()
 	if until := c.pause(); began.Before(until) {
-		return errOf(bourse.CodeTimeout) // a client that is suspended sends nothing, and receives no answer
+		return errOf(bourse.CodeTimeout) // a suspended client sends nothing and receives no answer
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +194,7 @@ func (c *cluster) change(ctx context.Context, call string, id bourse.MachineID, 
 			return errOf(bourse.CodeTimeout)
 		}
 		f = lostDone
-	case lostDone: // below
+	case lostDone: // handled below
 	}
 	if id != "" && time.Now().Before(c.silent[id]) {
 		return errOf(bourse.CodeUnavailable)
@@ -205,7 +206,7 @@ func (c *cluster) change(ctx context.Context, call string, id bourse.MachineID, 
 	return err
 }
 
-// land carries an update out later. It is called with mu held.
+// land executes an update after a delay. The caller must hold mu.
 func (c *cluster) land(m *fakeMachine, f fault, update func() error) {
 	state := m.State
 	m.pulling = f == pulls
@@ -219,11 +220,11 @@ func (c *cluster) land(m *fakeMachine, f fault, update func() error) {
 		if f == replaces {
 			m.State = state
 		}
-		_ = update() // nobody reads the answer
+		_ = update() // nobody waits for the answer
 	})
 }
 
-// pause delays a suspended client, and returns the end of its suspension.
+// pause blocks while the client is suspended, and returns the end of its suspension.
 func (c *cluster) pause() time.Time {
 	c.mu.Lock()
 	until := c.paused
@@ -232,12 +233,13 @@ func (c *cluster) pause() time.Time {
 	return until
 }
 
-// overtake suspends the client, while another one deploys all machines. It is called with mu held.
+// overtake suspends the client while another client updates all machines. The caller must
+// hold mu.
 func (c *cluster) overtake() {
 	c.paused, c.others = time.Now().Add(suspended), map[bourse.MachineID]bourse.InstanceID{}
-	clear(c.reserved) // it ends by itself
+	clear(c.reserved) // reservations expire
 	for id, m := range c.machines {
-		if m.State != bourse.StateDestroyed && m.Config.Env["EXIT"] == "" { // a command's machine is no one else's
+		if m.State != bourse.StateDestroyed && m.Config.Env["EXIT"] == "" { // other clients do not change a machine that runs a command
 			m.nonce, m.expires, m.InstanceID, m.Config = "", time.Time{}, bourse.NewInstanceID(), serving("v3")
 			m.State, m.Cordoned, m.Starts = bourse.StateStarted, false, m.Starts+1
 			c.others[id] = m.InstanceID
@@ -246,7 +248,7 @@ func (c *cluster) overtake() {
 	}
 }
 
-// crash lets a machine's program fail. With again, its worker restarts it.
+// crash simulates that a machine's program fails. If again is set, the worker restarts it.
 func (c *cluster) crash(id bourse.MachineID, exit machinesapi.ExitEvent, again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,7 +261,8 @@ func (c *cluster) crash(id bourse.MachineID, exit machinesapi.ExitEvent, again b
 	c.changed(m)
 }
 
-// of finds a machine for the holder of a nonce. It is called with mu held.
+// of returns a machine if its lease permits a call with the given nonce. The caller must
+// hold mu.
 func (c *cluster) of(id bourse.MachineID, nonce string) (*fakeMachine, error) {
 	m := c.machines[id]
 	switch {
@@ -362,7 +365,8 @@ func (c *cluster) Destroy(ctx context.Context, id bourse.MachineID, nonce string
 	})
 }
 
-// serving records an error if a machine ends to which a proxy may still send requests. It is called with mu held.
+// serving records an error if a machine stops running while a proxy may still send requests
+// to it. what describes what happens to the machine. The caller must hold mu.
 func (c *cluster) serving(m *fakeMachine, what string) {
 	if m.State == bourse.StateStarted && m.Config.Env["SERVES"] != "" && (!m.Cordoned || time.Since(m.cordons) < hearsIn) {
 		c.wrong = append(c.wrong, fmt.Sprintf("machine %s is %s before every proxy knows that it serves no more", m.ID, what))
@@ -593,7 +597,7 @@ func (c *cluster) SetRelease(_ context.Context, _ release.ID, status release.Sta
 	return nil
 }
 
-// shape describes the app, without the ids of versions.
+// shape describes the app's machines, without the ids of their versions.
 func (c *cluster) shape() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// slow updates the first machine, and then the second, whose check passes a minute later.
+// slow returns a plan that updates the first machine and then the second, whose check
+// passes only after a minute.
 func slow(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web"}}
 	ids := c.ids()
@@ -33,7 +34,8 @@ func slow(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// A machine that crashes during the deploy has failed, even if it was ready before: everything is undone.
+// TestAMachineCrashesAfterItWasReady checks that a run fails if a machine crashes later
+// during the run, even though it was ready before. Everything must be undone.
 func TestAMachineCrashesAfterItWasReady(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]bool{"and stays down": false, "and starts again": true} {
@@ -67,8 +69,9 @@ func TestAMachineCrashesAfterItWasReady(t *testing.T) {
 	}
 }
 
-// A version that crashes some time after it was ready has failed, also on the machine that was changed last, and before the
-// machine that it replaces is destroyed. An interrupt in that time undoes everything.
+// TestTheLastMachineIsWatched checks that a run fails if a machine crashes some time after
+// it was ready, even if it is the last machine that was changed. A replaced machine must
+// not be destroyed before that time. An interrupt within that time must undo everything.
 func TestTheLastMachineIsWatched(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -112,7 +115,8 @@ func TestTheLastMachineIsWatched(t *testing.T) {
 	}
 }
 
-// A deploy without crashes ends once the last machine has been watched for long enough, whatever it has destroyed.
+// TestHowLongMachinesAreWatched checks that a run without crashes ends as soon as the last
+// machine has been watched for long enough, even if machines were destroyed.
 func TestHowLongMachinesAreWatched(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -135,8 +139,8 @@ func TestHowLongMachinesAreWatched(t *testing.T) {
 	}
 }
 
-// A program that exits with status 0, or is stopped because it is idle, has not crashed. Crashes after the end of the deploy
-// do not matter.
+// TestWhatIsNoCrash checks that it does not count as a crash if a program exits with status
+// 0, is stopped because it is idle, or crashes after the end of the run.
 func TestWhatIsNoCrash(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -169,7 +173,9 @@ func TestWhatIsNoCrash(t *testing.T) {
 	}
 }
 
-// Once the machine that another one replaces is being destroyed, nothing can be undone: a crash does not end the run then.
+// TestACrashPastTheLastReturn checks that a crash does not end a run once it has begun to
+// destroy the machine that the crashed one replaces, because the run can then no longer be
+// undone.
 func TestACrashPastTheLastReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,8 +198,9 @@ func TestACrashPastTheLastReturn(t *testing.T) {
 	})
 }
 
-// A client is suspended after any call, for longer than its leases last, and another client deploys in the meantime. When
-// the first one continues, it notices that, and leaves everything as the other one has made it.
+// TestASuspendedClientLeavesWhatAnotherHasMade suspends a client after each possible call,
+// for longer than its leases last, while another client deploys the app. When the first
+// client continues, it must notice this and leave the other client's changes unchanged.
 func TestASuspendedClientLeavesWhatAnotherHasMade(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -224,7 +231,8 @@ func TestASuspendedClientLeavesWhatAnotherHasMade(t *testing.T) {
 	}
 }
 
-// untouched checks the machines after a client was suspended after call n.
+// untouched checks the machines after the client was suspended after call n, and returns
+// how the run ended.
 func (c *cluster) untouched(t *testing.T, n int, result *Result, err error) string {
 	t.Helper()
 	when := fmt.Sprintf("suspended after call %d (%v): ", n, err)
@@ -256,12 +264,13 @@ func (c *cluster) untouched(t *testing.T, n int, result *Result, err error) stri
 	return "?"
 }
 
-// A machine that the run has made, and that has vanished since, needs no undoing: everything is as it was before.
+// TestMadeMachinesVanish checks that a machine that the run created, and that no longer
+// exists, counts as undone.
 func TestMadeMachinesVanish(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		plan func(*cluster) deploy.Plan
-		call string // the call that is refused when the machines that were made vanish
+		call string // call that is refused, and at which the created machines disappear
 		n    int
 	}{
 		"before its lease was taken": {bluegreen, "create", 2},
@@ -305,7 +314,8 @@ func TestMadeMachinesVanish(t *testing.T) {
 	}
 }
 
-// canary makes a machine, which it destroys once it is ready, and then updates the first one.
+// canary returns a plan that creates a machine, destroys it once it is ready, and then
+// updates the first machine.
 func canary(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web"}}
 	m := b.add(deploy.Step{Do: deploy.MakeMachine{Config: serving("v2")}})
@@ -314,7 +324,8 @@ func canary(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// A machine that the run has made, and that has vanished when it is to be destroyed, is destroyed.
+// TestACanaryVanishes checks that destroying a machine that the run created succeeds if the
+// machine no longer exists.
 func TestACanaryVanishes(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{false, true} {
@@ -344,14 +355,15 @@ func TestACanaryVanishes(t *testing.T) {
 	}
 }
 
-// Refusals are not repeated: the run fails at once with the server's message, and everything is undone.
+// TestRefusalsAreFinal checks that refused requests are not repeated: the run must fail at
+// once with the server's message and undo everything.
 func TestRefusalsAreFinal(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		fault fault
 		code  bourse.Code
 		call  string
-		times int // that it is not refused
+		times int // number of calls that succeed before one is refused
 		plan  func(*cluster) deploy.Plan
 	}{
 		{noImage, bourse.CodeNotFound, "update", 1, slow},
@@ -366,13 +378,13 @@ func TestRefusalsAreFinal(t *testing.T) {
 				c := newCluster(t, 2).serve()
 				former := c.shape()
 				plan := tt.plan(c)
-				plan.Reserve = false // so the room is gone after the plan was made
+				plan.Reserve = false // do not reserve, so that capacity can run out after the plan was made
 				asked := 0
 				c.inject = func(_ int, call string, _ bourse.MachineID) fault {
 					if call == tt.call {
 						asked++
 					}
-					again := asked > tt.times+1 && call != "make volume" // which is asked for without a worker of its own, too
+					again := asked > tt.times+1 && call != "make volume" // a volume is requested twice, so refuse both requests
 					if call != tt.call || asked <= tt.times || again {
 						return ""
 					}

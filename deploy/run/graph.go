@@ -6,10 +6,10 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// graph is the dependency graph of a plan's steps.
+// graph contains the dependencies between a plan's steps.
 type graph struct {
-	before [][]int // by step: the steps that it waits for
-	after  [][]int // by step: the steps that wait for it
+	before [][]int // for each step, the steps that it waits for
+	after  [][]int // for each step, the steps that wait for it
 }
 
 func newGraph(p *deploy.Plan) graph {
@@ -23,10 +23,11 @@ func newGraph(p *deploy.Plan) graph {
 	return g
 }
 
-// reverse returns the graph with all edges reversed.
+// reverse returns the graph with all dependencies reversed.
 func (g graph) reverse() graph { return graph{g.after, g.before} }
 
-// preceding returns all steps that a step waits for, directly or through others, in ascending order.
+// preceding returns all steps that a step waits for, directly or indirectly, in ascending
+// order.
 func (g graph) preceding(step int) []int {
 	seen := map[int]bool{}
 	var out []int
@@ -44,15 +45,16 @@ func (g graph) preceding(step int) []int {
 	return out
 }
 
-// walk calls do for each step in a goroutine of its own, once do has returned true for all steps that the step waits
-// for. It returns when all calls have returned. Steps after one for which do returned false are left out.
+// walk calls do for each step, in a new goroutine, once do has returned true for all steps
+// that it waits for. If do returns false for a step, the steps that wait for it are
+// skipped. walk returns when all calls have returned.
 func (g graph) walk(do func(step int) bool) {
 	waiting := make([]int, len(g.before))
 	type end struct {
 		step int
 		ok   bool
 	}
-	ends := make(chan end) // each is received: the loop ends with the last
+	ends := make(chan end) // unbuffered, because the loop below receives from every goroutine
 	running := 0
 	begin := func(i int) {
 		running++

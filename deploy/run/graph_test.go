@@ -8,7 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// diamond is 0 → 1, 2 → 3, and 4 on its own.
+// diamond returns a graph in which 1 and 2 wait for 0, and 3 waits for 1 and 2. Step 4 is
+// independent.
 func diamond() graph {
 	return newGraph(&deploy.Plan{Steps: []deploy.Step{{}, {After: []int{0}}, {After: []int{0}}, {After: []int{1, 2}}, {}}})
 }
@@ -26,7 +27,8 @@ func TestPreceding(t *testing.T) {
 	}
 }
 
-// Steps begin once all steps that they wait for have succeeded, and not at all otherwise.
+// TestWalk checks that a step begins once all steps that it waits for have succeeded, and
+// that it does not begin if one of them fails.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []int{-1, 0, 1, 3, 4} {

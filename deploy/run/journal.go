@@ -13,17 +13,17 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// journal records what a run has done: what undoing needs to know, and what the result reports. It may be used by
-// several goroutines.
+// journal records what a run has done, so that it can be undone and reported. It is safe
+// for concurrent use.
 type journal struct {
 	mu       sync.Mutex
 	plan     *deploy.Plan
 	steps    []progress
-	versions map[bourse.MachineID]version  // the last ones that this run has made
-	lines    map[int][]machinesapi.LogLine // the last output of commands, by step
-	first    error                         // of the step that failed first
+	versions map[bourse.MachineID]version  // latest version of each machine that this run has created or updated
+	lines    map[int][]machinesapi.LogLine // last lines of output, by step
+	first    error                         // error of the step that failed first
 	failures []Evidence
-	silent   map[string]bool // proxies
+	silent   map[string]bool // proxies that did not receive changes in time
 }
 
 // progress is the progress of one step.
@@ -31,15 +31,15 @@ type progress struct {
 	state    State
 	took     time.Duration
 	text     string
-	machine  bourse.MachineID  // made by the step
-	volume   bourse.VolumeID   // made by the step
-	order    bourse.OrderID    // of what the step makes
-	sent     bool              // a request that changes something was sent
+	machine  bourse.MachineID  // machine that the step created
+	volume   bourse.VolumeID   // volume that the step created
+	order    bourse.OrderID    // id of the order for the machine or volume
+	sent     bool              // a request that changes something has been sent
 	unknown  bool              // the outcome of such a request is unknown
-	already  bool              // the step found the machine as it was to make it, so that there is nothing to undo
-	instance bourse.InstanceID // the version that the step replaces
-	ready    version           // the machine when it was found ready
-	undo     error             // why the step could not be undone
+	already  bool              // the machine was already in the state that the step leads to, so there is nothing to undo
+	instance bourse.InstanceID // version of the machine before the step
+	ready    version           // version of the machine when it was found ready
+	undo     error             // reason why the step could not be undone
 }
 
 // version identifies one start of one version of a machine.
@@ -57,7 +57,7 @@ func newJournal(p *deploy.Plan) *journal {
 	}
 }
 
-// use replaces the plan. No step has begun.
+// use replaces the plan. It must be called before the first step begins.
 func (j *journal) use(p *deploy.Plan) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -76,14 +76,15 @@ func (j *journal) get(i int) progress {
 	return j.steps[i]
 }
 
-// machine returns the machine that a step acts on or makes, "" if it is not made yet.
+// machine returns the machine that a step acts on or creates, or "" if the machine has not
+// been created yet.
 func (j *journal) machine(i int) bourse.MachineID {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.machineOf(i)
 }
 
-// machineOf is machine for callers that hold mu.
+// machineOf is like machine. The caller must hold mu.
 func (j *journal) machineOf(i int) bourse.MachineID {
 	s := &j.plan.Steps[i]
 	switch {
@@ -95,7 +96,7 @@ func (j *journal) machineOf(i int) bourse.MachineID {
 	return j.steps[i].machine
 }
 
-// made records the version that this run has made of a machine.
+// made records the version of a machine that this run has created or updated.
 func (j *journal) made(m *machinesapi.Machine) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -115,14 +116,14 @@ func (j *journal) wrote(i int, line machinesapi.LogLine) {
 	j.lines[i] = lastLines(append(j.lines[i], line))
 }
 
-// output returns the last lines of output of a step's machine.
+// output returns the last recorded lines of output of a step's machine.
 func (j *journal) output(i int) []machinesapi.LogLine {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.lines[i])
 }
 
-// silence records proxies that did not learn about changes in time.
+// silence records proxies that did not receive changes in time.
 func (j *journal) silence(proxies []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -139,14 +140,14 @@ func (j *journal) fail(err error) {
 	}
 }
 
-// failedWith records the evidence of a failure.
+// failedWith records evidence about a machine that failed.
 func (j *journal) failedWith(e Evidence) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.failures = append(j.failures, e)
 }
 
-// failure returns the error of the step that failed first.
+// failure returns the error of the step that failed first, or nil.
 func (j *journal) failure() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -160,7 +161,8 @@ func (j *journal) complete() bool {
 	return !slices.ContainsFunc(j.steps, func(p progress) bool { return p.state != Done })
 }
 
-// result returns the result of a run that ended with err. Overtaken is set if another client has overtaken it.
+// result returns the result of a run that ended with err. overtaken is set if another
+// client has taken over the machines, and resumed if an earlier run began the release.
 func (j *journal) result(err error, overtaken, resumed bool) Result {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -193,7 +195,8 @@ func (j *journal) result(err error, overtaken, resumed bool) Result {
 	return out
 }
 
-// leftover describes what a step has left neither as it was nor as planned, "" if nothing. It is called with mu held.
+// leftover describes the changes of a step that are neither complete nor undone, or returns
+// "". The caller must hold mu.
 func (j *journal) leftover(i int) string {
 	s, p := &j.plan.Steps[i], &j.steps[i]
 	switch s.Do.(type) {
@@ -220,7 +223,7 @@ func (j *journal) leftover(i int) string {
 	return ""
 }
 
-// why returns the text of an error, "" for nil.
+// why returns err's message, or "" if err is nil.
 func why(err error) string {
 	if err == nil {
 		return ""

@@ -11,26 +11,27 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// leases are the leases of the machines that a plan changes. Each is taken before the first step, except those of
-// machines whose workers do not answer: their steps wait for them.
+// leases holds the leases of the machines that a plan changes. It takes each lease before
+// the first step begins, unless the machine's worker does not answer. In that case only the
+// steps of that machine wait for the lease.
 type leases struct {
 	api      leaseAPI
 	requests *requests
 	news     *news
 	opts     *Options
 	emit     func(Event)
-	// check returns an error if a machine with a new lease has an unexpected version. Again is set if the lease was
-	// held before and lost.
+	// check returns an error if a machine with a newly taken lease has an unexpected
+	// version. again is set if this run held the lease before and lost it.
 	check func(id bourse.MachineID, v bourse.InstanceID, again bool) error
-	// missing returns an error if the plan is not valid without a machine.
+	// missing returns an error if the plan requires a machine that does not exist.
 	missing func(id bourse.MachineID) error
-	fail    func(error)    // ends the run
-	tries   sync.WaitGroup // attempts that continue in the background
+	fail    func(error)    // fails the run
+	tries   sync.WaitGroup // attempts to take leases, which continue in the background
 
 	mu     sync.Mutex
 	held   map[bourse.MachineID]*lease
-	waited bool  // for a lease that another client held
-	taken  error // another client has had a machine whose lease was held: nothing is undone any more
+	waited bool  // another client held a lease that this run waited for
+	taken  error // set if another client has taken a lease that this run held; nothing may be undone then
 }
 
 type leaseAPI interface {
@@ -38,37 +39,41 @@ type leaseAPI interface {
 	Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error)
 }
 
-// lease is the lease of one machine, from the first attempt to take it.
+// lease is the lease of a machine. It exists from the first attempt to take it.
 type lease struct {
 	machine bourse.MachineID
-	first   chan struct{}   // closed after the first attempt
-	settled chan struct{}   // closed once it is held, or never will be
-	again   bool            // it was lost before, and is taken again to undo a step
+	first   chan struct{}   // closed after the first attempt to take the lease
+	settled chan struct{}   // closed once the lease is held or will never be
+	again   bool            // the lease was lost before and is taken again to undo a step
 	valid   context.Context //nolint:containedctx // ends when the lease is lost
 	lose    context.CancelCauseFunc
 
-	// Guarded by leases.mu.
+	// The following fields are guarded by leases.mu.
 	nonce string
-	until time.Time // by the monotonic clock of this process, and not later than the end at the worker
-	err   error     // why it is not held
-	gone  bool      // the machine does not exist any more
+	until time.Time // expiry by this process's monotonic clock, not later than the expiry on the worker
+	err   error     // reason why the lease is not held
+	gone  bool      // the machine no longer exists
 }
 
-// ErrLeased is in the chain of the error of a run that could not get a lease. Nothing was changed.
+// ErrLeased is in the error chain of a run that could not get a lease. Such a run has
+// changed nothing.
 var ErrLeased = errors.New("is leased")
 
-// ErrOvertaken is in the chain of the error of a run that has lost a lease to another client, because it was suspended
-// or cut off for too long. Nothing is undone then: the other client has planned with it.
+// ErrOvertaken is in the error chain of a run that has lost a lease to another client,
+// because it was suspended or disconnected for too long. Such a run undoes nothing, because
+// the other client's plan is based on its changes.
 var ErrOvertaken = errors.New("another client has overtaken this one")
 
-// take takes the leases of machines, for the given step of each. It returns once each lease is held or its worker does
-// not answer, and returns an error if a lease cannot be had. Waited is set if another client held one of them.
+// take takes the leases of machines. step returns the step for which a machine's lease is
+// needed. take returns once each lease is held or its worker does not answer. It returns an
+// error if a lease cannot be taken. waited reports whether another client held one of the
+// leases.
 func (l *leases) take(ctx context.Context, ids []bourse.MachineID, step func(bourse.MachineID) int) (waited bool, err error) {
 	if len(ids) == 0 {
 		return false, nil
 	}
-	// Two runs that want the same machines both begin with the same one, so neither waits for the other while it holds
-	// what the other wants.
+	// Two runs that need the same machines begin with the same machine. So neither waits
+	// for the other while it holds a lease that the other needs.
 	if err := l.begin(ctx, ids[0], step(ids[0]), false).tried(ctx, l); err != nil {
 		return false, err
 	}
@@ -87,7 +92,7 @@ func (l *leases) take(ctx context.Context, ids []bourse.MachineID, step func(bou
 	return l.waited, l.taken
 }
 
-// covers reports whether the leases of all these machines are held or requested.
+// covers reports whether the leases of all given machines are held or have been requested.
 func (l *leases) covers(ids []bourse.MachineID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +104,8 @@ func (l *leases) covers(ids []bourse.MachineID) bool {
 	return true
 }
 
-// begin begins to take a lease, unless that has happened already. With again, it also takes a lost lease again.
+// begin starts to take a lease, unless this has already been started. If again is set, it
+// takes a lost lease again.
 func (l *leases) begin(ctx context.Context, id bourse.MachineID, step int, again bool) *lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +129,8 @@ func (l *leases) begin(ctx context.Context, id bourse.MachineID, step int, again
 	return one
 }
 
-// attempted notes the end of the first attempt. Only the goroutine of the lease calls it.
+// attempted records that the first attempt has ended. Only the lease's own goroutine may
+// call it.
 func (one *lease) attempted() {
 	select {
 	case <-one.first:
@@ -132,7 +139,8 @@ func (one *lease) attempted() {
 	}
 }
 
-// tried waits for the first attempt, and returns why the lease will not be held, if that is known.
+// tried waits until the first attempt has ended. It returns an error if it is certain that
+// the lease cannot be taken.
 func (one *lease) tried(ctx context.Context, l *leases) error {
 	select {
 	case <-one.first:
@@ -148,8 +156,9 @@ func (l *leases) request(ctx context.Context, id bourse.MachineID, nonce string)
 	return l.api.Acquire(ctx, id, machinesapi.LeaseRequest{TTL: int64(l.opts.LeaseTTL / time.Second), Description: l.opts.Owner}, nonce)
 }
 
-// acquire requests a lease until it is held. It waits while another client holds the lease, or the worker does not
-// answer. Only in the latter case, the steps of other machines may begin in the meantime.
+// acquire requests a lease until it is held. If another client holds the lease or the
+// worker does not answer, it waits. Only if the worker does not answer may the steps of
+// other machines begin in the meantime.
 func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 	began := time.Now()
 	told := false
@@ -217,7 +226,7 @@ func (l *leases) turn(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// read reads a machine once.
+// read reads a machine without retries.
 func (l *leases) read(ctx context.Context, id bourse.MachineID) (m machinesapi.Machine, err error) {
 	err = l.requests.once(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
 		m, err = l.api.Machine(ctx, id)
@@ -226,7 +235,7 @@ func (l *leases) read(ctx context.Context, id bourse.MachineID) (m machinesapi.M
 	return m, err
 }
 
-// holder describes the lease of another client.
+// holder describes which other client holds a lease.
 func (l *leases) holder(ctx context.Context, id bourse.MachineID) string {
 	m, err := l.read(ctx, id)
 	if err != nil || m.Lease == nil {
@@ -239,13 +248,14 @@ func (l *leases) holder(ctx context.Context, id bourse.MachineID) string {
 	return fmt.Sprintf("by %s, until %s UTC unless it is extended", who, time.Unix(m.Lease.ExpiresAt, 0).UTC().Format(time.TimeOnly))
 }
 
-// going reports whether a machine is being destroyed, or does not exist any more.
+// going reports whether a machine is being destroyed or no longer exists.
 func (l *leases) going(ctx context.Context, id bourse.MachineID) bool {
 	m, err := l.read(ctx, id)
 	return bourse.CodeOf(err) == bourse.CodeNotFound || m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed
 }
 
-// lacks handles a lease whose machine does not exist.
+// lacks handles a lease whose machine does not exist. It returns an error if the plan
+// requires the machine.
 func (l *leases) lacks(one *lease) error {
 	if err := l.missing(one.machine); err != nil {
 		return err
@@ -254,7 +264,7 @@ func (l *leases) lacks(one *lease) error {
 	return nil
 }
 
-// destroyed notes that a machine does not exist any more, nor its lease.
+// destroyed records that a machine, and therefore its lease, no longer exists.
 func (l *leases) destroyed(id bourse.MachineID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,7 +273,7 @@ func (l *leases) destroyed(id bourse.MachineID) {
 	}
 }
 
-// neverHeld reports whether a machine did not exist any more when its lease was requested.
+// neverHeld reports whether a machine no longer existed when its lease was requested.
 func (l *leases) neverHeld(id bourse.MachineID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -271,8 +281,9 @@ func (l *leases) neverHeld(id bourse.MachineID) bool {
 	return one != nil && one.gone && one.nonce == ""
 }
 
-// enter waits until the lease of a machine is held. It returns a context that ends when the lease is lost, and the
-// lease's nonce. With again, a lost lease is taken again. The caller must call leave in the end.
+// enter waits until the lease of a machine is held. It returns the lease's nonce and a
+// context that is canceled when the lease is lost. If again is set, it takes a lost lease
+// again. The caller must call leave when it is done.
 func (l *leases) enter(ctx context.Context, step int, id bourse.MachineID, again bool) (in context.Context, nonce string, leave func(), err error) {
 	one := l.begin(ctx, id, step, again)
 	select {
@@ -290,7 +301,7 @@ func (l *leases) enter(ctx context.Context, step int, id bourse.MachineID, again
 	return in, one.nonce, func() { cut(); cancel(nil) }, nil
 }
 
-// keep extends all leases until ctx ends.
+// keep extends all leases until ctx is done.
 func (l *leases) keep(ctx context.Context) {
 	tick := time.NewTicker(l.opts.LeaseTTL / 3)
 	defer tick.Stop()
@@ -310,7 +321,8 @@ func (l *leases) keep(ctx context.Context) {
 	}
 }
 
-// list returns the leases of existing machines that are or were held.
+// list returns the leases that are or were held, except those of machines that no longer
+// exist.
 func (l *leases) list() []*lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,17 +335,18 @@ func (l *leases) list() []*lease {
 	return out
 }
 
-// extend extends one lease, or finds that it is lost. The end is counted by the clock of this process from before the
-// request, so that no clock that jumps can make a lease seem longer.
+// extend extends a lease, or finds out that it is lost. The new expiry is computed from
+// this process's monotonic clock before the request. Therefore no clock that is set can
+// make a lease appear longer than it is.
 func (l *leases) extend(ctx context.Context, one *lease) {
 	ttl := l.opts.LeaseTTL
 	asked := time.Now()
 	limited, cancel := context.WithTimeout(ctx, ttl/3)
 	defer cancel()
 	held, err := l.request(limited, one.machine, one.nonce)
-	if err == nil && held.Nonce != one.nonce { // ours had expired, and another client's as well: this is a third one
+	if err == nil && held.Nonce != one.nonce { // our lease had expired, and so had another client's, so this is a new lease
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		_ = l.api.Release(last, one.machine, held.Nonce) // it expires otherwise
+		_ = l.api.Release(last, one.machine, held.Nonce) // if this fails, the lease expires
 		done()
 		err = bourse.Errorf(bourse.CodeConflict, "another client has held it in the meantime")
 	}
@@ -350,15 +363,17 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	case bourse.CodeConflict:
 		one.lose(l.overtake(one.machine, err))
 	default:
-		// While its worker does not answer, nobody else can take the lease either, and if somebody does afterwards, our
-		// nonce is refused. So the lease is not given up before the worker is.
+		// While the machine's worker does not answer, no other client can take the lease
+		// either. If another client takes it later, our nonce is refused. So keep the lease
+		// for as long as the worker may still answer.
 		if time.Since(one.until) > l.opts.Silence {
 			one.lose(because("the lease of machine "+string(one.machine)+" has expired, it could not be extended", err))
 		}
 	}
 }
 
-// overtake notes that another client has had a machine, and ends the run. It is called with mu held.
+// overtake records that another client has taken a machine's lease, and fails the run. The
+// caller must hold mu.
 func (l *leases) overtake(id bourse.MachineID, cause error) error {
 	err := &bourse.Error{
 		Code: bourse.CodeConflict, Message: ErrOvertaken.Error() + ", the lease of machine " + string(id) + " was lost: " + bourse.MessageOf(cause), Err: ErrOvertaken,
@@ -370,15 +385,16 @@ func (l *leases) overtake(id bourse.MachineID, cause error) error {
 	return err
 }
 
-// overtaken returns why nothing may be undone, nil if undoing is allowed.
+// overtaken returns the reason why nothing may be undone, or nil if undoing is permitted.
 func (l *leases) overtaken() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.taken
 }
 
-// refresh extends a machine's lease if it has expired, as happens while this process is suspended. Until that has
-// succeeded, nothing may be requested of the machine: another client may have changed it.
+// refresh extends a machine's lease if it has expired, which happens if this process was
+// suspended. Until refresh succeeds, the run must not change the machine, because another
+// client may have changed it.
 func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
 	expired := func() (*lease, bool) {
 		l.mu.Lock()
@@ -400,16 +416,18 @@ func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// refreshAll finds out whether another client has had any of the machines.
+// refreshAll extends all expired leases, in order to find out whether another client has
+// taken one.
 func (l *leases) refreshAll(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, one := range l.list() {
-		group.Go(func() { _ = l.refresh(ctx, one.machine) }) // overtake notes it; steps find a silent worker
+		group.Go(func() { _ = l.refresh(ctx, one.machine) }) // overtake records a lost lease; a step reports a worker that does not answer
 	}
 	group.Wait()
 }
 
-// release releases all leases, once none is being taken any more. Others expire.
+// release releases all leases, after all attempts to take one have ended. A lease that
+// cannot be released expires.
 func (l *leases) release(ctx context.Context) {
 	l.tries.Wait()
 	var group sync.WaitGroup
@@ -423,7 +441,7 @@ func (l *leases) release(ctx context.Context) {
 	group.Wait()
 }
 
-// end ends the contexts of all leases.
+// end cancels the contexts of all leases.
 func (l *leases) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Limits of orders. An order whose image may have to be pulled gets more time.
+// Time limits for orders. pullWithin applies if the image may have to be pulled.
 const (
 	orderWithin = 15 * time.Second
 	pullWithin  = bourse.MaxWithin + orderWithin
 )
 
-// machineOrder returns the order for a machine.
+// machineOrder returns the order for the machine that a step creates.
 func (o operation) machineOrder(region bourse.Region, do deploy.MakeMachine) machinesapi.CreateMachine {
 	config := *do.Config
 	config.Standbys = o.standbys(config.Standbys, do.StandbyOf)
@@ -27,8 +27,8 @@ func (o operation) machineOrder(region bourse.Region, do deploy.MakeMachine) mac
 	return machinesapi.CreateMachine{Region: string(region), Config: &config, SkipLaunch: do.Stopped, SkipServiceRegistration: do.Cordoned}
 }
 
-// create places the step's order. The order's id is chosen once, so that a repetition finds what an earlier attempt has
-// made.
+// create places the step's order. The order's id is chosen only once, so that a repeated
+// request finds the machine that an earlier one created.
 func (o operation) create(ctx context.Context, in machinesapi.CreateMachine) (m machinesapi.Machine, err error) {
 	limit := pullWithin
 	if kind := in.Config.ImageKind(); kind == bourse.HostImage || kind == bourse.PollerImage {
@@ -52,7 +52,8 @@ func (o operation) create(ctx context.Context, in machinesapi.CreateMachine) (m 
 	return m, nil
 }
 
-// orderID returns the id of the step's order, and whether the order is sent for the first time.
+// orderID returns the id of the step's order. first is true if the order has not been sent
+// before.
 func (o operation) orderID() (id bourse.OrderID, first bool) {
 	o.journal.change(o.i, func(p *progress) {
 		first = !p.sent
@@ -64,8 +65,8 @@ func (o operation) orderID() (id bourse.OrderID, first bool) {
 	return id, first
 }
 
-// orderOutcome is outcome for a request with an order id. A refusal is final, because an order is either filled or
-// refused, however often it is sent.
+// orderOutcome is like outcome, for a request with an order id. After a refusal the outcome
+// is known, because an order is either filled or refused, however often it is sent.
 func (o operation) orderOutcome(err error) {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeUnavailable, bourse.CodeRateLimited:
@@ -75,7 +76,7 @@ func (o operation) orderOutcome(err error) {
 	}
 }
 
-// makeVolume makes a volume, and waits until it can be attached.
+// makeVolume creates a volume, and waits until it can be attached.
 func (o operation) makeVolume(ctx context.Context, region bourse.Region, do deploy.MakeVolume) error {
 	if err := o.createVolume(ctx, region, do); err != nil {
 		return err
@@ -98,7 +99,7 @@ func (o operation) makeVolume(ctx context.Context, region bourse.Region, do depl
 		case time.Since(began) > o.opts.Wait:
 			return bourse.Errorf(bourse.CodeTimeout, "volume %s is still %s after %s", id, v.State, time.Since(began).Round(time.Second))
 		}
-		if err := rest(ctx, lookWithoutNews); err != nil { // there are no news of volumes
+		if err := rest(ctx, lookWithoutNews); err != nil { // the view contains no news of volumes
 			return err
 		}
 	}
@@ -112,7 +113,7 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 	if do.SizeGB > 0 {
 		in.SizeGB = &do.SizeGB
 	}
-	if do.For != nil { // the worker needs room for the machine, too, and has to support its image
+	if do.For != nil { // the worker must support the machine's image and have room for the machine, too
 		in.ComputeImage, in.Requirements = do.For.Image, do.For.Requirements
 		if do.For.Guest != nil {
 			in.Compute = &machinesapi.Compute{Guest: *do.For.Guest}
@@ -135,15 +136,15 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 		return err
 	}
 	o.emit(Event{Step: o.i, State: Waiting, Text: "every suitable worker has a volume with this name already: trying those, too"})
-	o.journal.change(o.i, func(p *progress) { p.order, p.sent = "", false }) // the former order is refused
+	o.journal.change(o.i, func(p *progress) { p.order, p.sent = "", false }) // use a new order, because the former one was refused
 	in.UniqueZone = new(false)
 	return order()
 }
 
-// runCommand runs a command on a machine of its own.
+// runCommand creates a machine for a command and waits until the command has exited.
 func (o operation) runCommand(ctx context.Context, do deploy.RunCommand) error {
 	in := o.machineOrder(o.plan.Steps[o.i].Region, deploy.MakeMachine{Config: do.Config})
-	in.Config.AutoDestroy = false // its output would be lost; it is destroyed once that was read, or by a later plan
+	in.Config.AutoDestroy = false // the machine must exist until its output has been read; then this run or a later plan destroys it
 	m, err := o.create(ctx, in)
 	if err != nil {
 		return err
@@ -159,7 +160,7 @@ func (o operation) runCommand(ctx context.Context, do deploy.RunCommand) error {
 	return exitOf(&m)
 }
 
-// commandEnd waits until a command has exited and all of its output was reported.
+// commandEnd waits until a command has exited and its output has been reported.
 func (o operation) commandEnd(ctx context.Context, id bourse.MachineID, most time.Duration) (machinesapi.Machine, error) {
 	m := machinesapi.Machine{Summary: machinesapi.Summary{ID: id}}
 	follow, stop := context.WithCancel(ctx)
@@ -171,7 +172,7 @@ func (o operation) commandEnd(ctx context.Context, id bourse.MachineID, most tim
 	}()
 	defer func() { stop(); <-read }()
 	err := o.awaitState(ctx, id, most, bourse.StateStopped, bourse.StateFailed, bourse.StateDestroyed)
-	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // it may be gone already
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not_found means that the machine has already been destroyed
 		return m, err
 	}
 	found, err := o.look(ctx, id)
@@ -182,7 +183,7 @@ func (o operation) commandEnd(ctx context.Context, id bourse.MachineID, most tim
 		late := time.NewTimer(grace)
 		defer late.Stop()
 		select {
-		case <-read: // its output ends with the machine
+		case <-read: // the output ends when the machine is destroyed
 		case <-late.C:
 		case <-ctx.Done():
 		}
@@ -198,7 +199,7 @@ func (o operation) commandEnd(ctx context.Context, id bourse.MachineID, most tim
 	return found, nil
 }
 
-// exitOf returns an error unless a command has exited with status 0.
+// exitOf returns an error unless the machine's command has exited with status 0.
 func exitOf(m *machinesapi.Machine) error {
 	switch exit := latestExit(m); {
 	case exit == nil:
@@ -211,7 +212,7 @@ func exitOf(m *machinesapi.Machine) error {
 	return nil
 }
 
-// follow reports the output of a machine until ctx or the output ends.
+// follow reports a machine's output until ctx is done or the output ends.
 func (o operation) follow(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery) {
 	for wait := backFirst; ; wait = min(2*wait, backMost) {
 		err := o.api.Logs(ctx, id, want, func(line machinesapi.LogLine) error {

@@ -8,18 +8,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// How often a machine is looked at while waiting: with news of the view, in case some was lost, and without.
+// Intervals at which a machine is read while the run waits for it. lookWithNews applies if
+// changes in the view are received, because some of them may be lost.
 const (
 	lookWithNews    = time.Second
 	lookWithoutNews = 200 * time.Millisecond
 )
 
-// news follows the app's machines in the API's copy of the view. It is a hint: it tells when to look and what was
-// published, but the API decides what is true.
+// news follows the app's machines in the API server's copy of the view. It is only a hint
+// about when to read a machine and which changes are published. The API's replies are
+// authoritative.
 type news struct {
 	mu     sync.Mutex
-	live   bool // rows is complete
-	denied bool // there will be no news
+	live   bool // rows contains all of the app's machines
+	denied bool // the API does not permit reading the view
 	rows   map[bourse.MachineID]Row
 	wake   map[bourse.MachineID]chan struct{}
 }
@@ -28,7 +30,7 @@ func newNews() *news {
 	return &news{rows: map[bourse.MachineID]Row{}, wake: map[bourse.MachineID]chan struct{}{}}
 }
 
-// run keeps the rows up to date until ctx ends or the API refuses it.
+// run keeps the rows up to date until ctx is done or the API refuses to provide them.
 func (n *news) run(ctx context.Context, api API) {
 	for wait := backFirst; ; wait = min(2*wait, backMost) {
 		err := api.Rows(ctx, func(row Row) {
@@ -73,7 +75,7 @@ func (n *news) take(row Row) {
 	}
 }
 
-// wakeAll is called with mu held.
+// wakeAll wakes all goroutines that wait for news. The caller must hold mu.
 func (n *news) wakeAll() {
 	for id, c := range n.wake {
 		close(c)
@@ -81,8 +83,8 @@ func (n *news) wakeAll() {
 	}
 }
 
-// next returns a channel that is closed at the next news of a machine, and how long to wait before looking at the
-// machine anyway.
+// next returns a channel that is closed when there is news of a machine, and the time after
+// which to read the machine anyway.
 func (n *news) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -97,7 +99,8 @@ func (n *news) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
 	return c, lookWithoutNews
 }
 
-// row returns a machine's row. Known means that all rows are known, so that a missing row does not exist.
+// row returns a machine's row. there reports whether the row exists. known reports whether
+// all rows have been received, which means that a missing row does not exist.
 func (n *news) row(id bourse.MachineID) (row Row, there, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -105,17 +108,18 @@ func (n *news) row(id bourse.MachineID) (row Row, there, known bool) {
 	return row, there, n.live
 }
 
-// never reports whether there will be no news.
+// never reports whether there will be no news because the API has refused it.
 func (n *news) never() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.denied
 }
 
-// until calls look, and again at each news of a machine, until look returns true or an error, or ctx ends.
+// until calls look, and calls it again at each news of a machine, until look returns true
+// or an error, or ctx is done.
 func (n *news) until(ctx context.Context, id bourse.MachineID, look func() (bool, error)) error {
 	for {
-		news, most := n.next(id) // before the look
+		news, most := n.next(id) // must precede the call of look
 		if done, err := look(); done || err != nil {
 			return err
 		}

@@ -7,26 +7,27 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Note describes the outcome of a release, in its metadata.
+// Note describes the outcome of a release. It is stored in the release's metadata.
 type Note struct {
-	By   string     `json:"by,omitempty"`   // the owner of the run
-	Why  string     `json:"why,omitempty"`  // it failed, or was interrupted
-	Left []Leftover `json:"left,omitempty"` // what could not be undone
-	More int        `json:"more,omitempty"` // items that did not fit into Left
+	By   string     `json:"by,omitempty"`   // owner of the run
+	Why  string     `json:"why,omitempty"`  // reason why the run failed or was interrupted
+	Left []Leftover `json:"left,omitempty"` // changes that could not be undone
+	More int        `json:"more,omitempty"` // number of items that did not fit into Left
 }
 
-// noteKey is the key of the [Note] in a release's metadata.
+// noteKey is the key under which a release's metadata contains a [Note].
 const noteKey = "bourse_run"
 
-// Bounds of a release's metadata, in bytes.
+// Limits for a release's metadata, in bytes.
 const (
-	maxMetadata = 64 << 10 // the limit of the API
+	maxMetadata = 64 << 10 // the API's limit
 	maxNote     = 7 << 10
-	maxNoteText = 1 << 10 // of each of its texts
+	maxNoteText = 1 << 10 // limit for each of the note's texts
 )
 
-// noted returns a release's metadata with a note added, cut to the available size. Other members stay as they are. It
-// returns CodeFailedPrecondition if another client has stored something other than a JSON object.
+// noted returns a release's metadata with a note added, which is shortened to the available
+// size. It preserves other members. It returns CodeFailedPrecondition if the metadata is
+// not a JSON object, because another client has stored it.
 func noted(metadata json.RawMessage, note Note) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if len(metadata) > 0 {
@@ -34,7 +35,7 @@ func noted(metadata json.RawMessage, note Note) (json.RawMessage, error) {
 			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "the release's metadata is not a JSON object: %w", err)
 		}
 	}
-	if members == nil { // it was null
+	if members == nil { // the metadata was null
 		members = map[string]json.RawMessage{}
 	}
 	delete(members, noteKey)
@@ -50,7 +51,7 @@ func noted(metadata json.RawMessage, note Note) (json.RawMessage, error) {
 	return object(members)
 }
 
-// object encodes members without HTML escapes, which would need more space.
+// object encodes members without escaping HTML, which would take more space.
 func object(members map[string]json.RawMessage) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -61,7 +62,8 @@ func object(members map[string]json.RawMessage) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// within returns the note as JSON of at most so many bytes, with fewer items if necessary, nil if nothing fits.
+// within encodes the note as JSON of at most room bytes. It omits items from Left if
+// necessary, and returns nil if nothing fits.
 func (n Note) within(room int) json.RawMessage {
 	n.By, n.Why = cut(n.By), cut(n.Why)
 	left := n.Left
@@ -77,5 +79,6 @@ func (n Note) within(room int) json.RawMessage {
 	}
 }
 
-// cut shortens a text. It may cut a character in half, which JSON then replaces.
+// cut shortens a text. If it cuts a character in half, JSON encoding replaces the rest of
+// that character.
 func cut(s string) string { return s[:min(len(s), maxNoteText)] }

@@ -9,34 +9,39 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Options configure a run. The zero value is useful.
+// Options configures a run. The zero value is useful.
 type Options struct {
-	// Owner describes where the run takes place and what it does, for clients that wait for its leases:
-	// "ana@laptop, release v12". The name of its token is shown before it.
+	// Owner describes where the run takes place and what it does, such as "ana@laptop,
+	// release v12". Clients that wait for its leases see it, preceded by the name of the
+	// run's token.
 	Owner string
-	// Release is the release whose status is recorded: running once the leases are held, then complete, failed
-	// (everything was undone) or interrupted (not everything was). "": none.
+	// Release is the release whose status the run records. The status is running once the
+	// leases are held, and then complete, failed (everything was undone) or interrupted
+	// (not everything was undone). If Release is "", no status is recorded.
 	Release release.ID
-	// Resumed tells that an earlier run has begun the release. If this run fails, the release is interrupted, even if
-	// everything that this run did was undone.
+	// Resumed reports that an earlier run began the release. If this run fails, the status
+	// is interrupted even if it has undone all of its own changes.
 	Resumed bool
-	// Replan makes a new plan from the current state of the machines, once the run holds the leases of all machines in
-	// the first plan's Seen. It is called again if it fails with unavailable or timeout, or if the new plan changes
-	// machines whose leases are not held yet. If it is nil, the run fails with conflict if a machine was changed after
-	// the plan was made.
+	// Replan makes a new plan from the current state of the machines. The run calls it once
+	// it holds the leases of all machines in the first plan's Seen. The run calls it again
+	// if it fails with unavailable or timeout, or if the new plan changes machines whose
+	// leases are not held yet. If Replan is nil, the run fails with conflict if a machine
+	// was changed after the plan was made.
 	Replan func(context.Context) (deploy.Plan, error)
-	// Events receives the events of the run, one at a time and in order. It must not wait for the run.
+	// Events receives the events of the run, one at a time and in order. It must not block
+	// on the run.
 	Events func(Event)
-	// Abandon ends the run at once when it is closed: requests in progress are canceled, and nothing more is undone.
+	// Abandon ends the run at once when it is closed: requests in progress are canceled and
+	// nothing more is undone.
 	Abandon <-chan struct{}
-	// KeepOnFailure turns off undoing when a step fails or the context ends.
+	// KeepOnFailure disables undoing if a step fails or the context is done.
 	KeepOnFailure bool
 
-	Wait      time.Duration // limit for a machine to become ready, to stop, or to run its command; default 5 min
-	Watch     time.Duration // how long a ready machine is watched before the run ends or destroys what it replaces; 0: only during the run
-	LeaseWait time.Duration // limit for waiting for other clients' leases; default 1 min, negative: none
-	LeaseTTL  time.Duration // of the run's own leases, extended after a third of it; whole seconds, default 15 s
-	Silence   time.Duration // how long requests are repeated that get no answer; default 1 min
+	Wait      time.Duration // time limit for a machine to become ready, to stop, or to run its command; default 5 min
+	Watch     time.Duration // minimum time for which a ready machine is watched before the run ends or destroys what the machine replaces; default 0
+	LeaseWait time.Duration // time limit for waiting for other clients' leases; default 1 min, negative: do not wait
+	LeaseTTL  time.Duration // duration of the run's leases in whole seconds, extended each third of it; default 15 s
+	Silence   time.Duration // time for which requests without an answer are repeated; default 1 min
 }
 
 func (o Options) withDefaults() Options {

@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// changedBefore returns the machines that the steps before this one have made or changed.
+// changedBefore returns the machines that were created or changed by the steps before this
+// one.
 func (o operation) changedBefore() []bourse.MachineID {
 	found := map[bourse.MachineID]bool{}
 	for _, i := range newGraph(o.plan).preceding(o.i) {
@@ -23,11 +24,12 @@ func (o operation) changedBefore() []bourse.MachineID {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// proxiesWithin is how long a step waits for proxies.
+// proxiesWithin limits how long a step waits for proxies.
 const proxiesWithin = 10 * time.Second
 
-// awaitProxies waits until every proxy knows the machines as they are now: until it has received the transactions with
-// which their workers have published them. Proxies that take longer than proxiesWithin are recorded as silent.
+// awaitProxies waits until every proxy knows the current state of the machines, which means
+// that it has received the transactions with which the machines' workers have published it.
+// Proxies that take longer than proxiesWithin are recorded as silent.
 func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, proxiesWithin)
 	defer cancel()
@@ -45,7 +47,8 @@ func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID
 	return nil
 }
 
-// proxiesBehind waits until all proxies know the machines, and returns those that do not when ctx ends.
+// proxiesBehind waits until all proxies know the current state of the machines. If ctx is
+// done before, it returns the proxies that do not.
 func (o operation) proxiesBehind(ctx context.Context, machines []bourse.MachineID) ([]string, error) {
 	health, err := o.health(ctx)
 	if err != nil || !slices.ContainsFunc(health.Members, isProxy) {
@@ -68,8 +71,8 @@ func (o operation) health(ctx context.Context) (health machinesapi.ViewHealth, e
 	return health, err
 }
 
-// published waits until the API's copy of the view contains the machines as their workers have them, and returns those
-// workers.
+// published waits until the API server's copy of the view contains the current state of the
+// machines. It returns the machines' workers.
 func (o operation) published(ctx context.Context, machines []bourse.MachineID) (map[bourse.WorkerID]bool, error) {
 	workers := map[bourse.WorkerID]bool{}
 	for _, id := range machines {
@@ -96,8 +99,9 @@ func (o operation) published(ctx context.Context, machines []bourse.MachineID) (
 	return workers, nil
 }
 
-// heard waits until every proxy has got as far in the workers' streams as any member had at first, and returns those that
-// have not when ctx ends.
+// heard waits until every proxy has received each worker's stream up to the furthest
+// position that any member had when heard was called. It returns the proxies that have not
+// when ctx is done.
 func (o operation) heard(ctx context.Context, workers map[bourse.WorkerID]bool) (behind []string, err error) {
 	var want map[bourse.WorkerID]position
 	for wait := 25 * time.Millisecond; ; wait = min(2*wait, time.Second) {
@@ -111,20 +115,21 @@ func (o operation) heard(ctx context.Context, workers map[bourse.WorkerID]bool) 
 		if behind = lagging(&health, want); len(behind) == 0 {
 			return nil, nil
 		}
-		if err := rest(ctx, wait); err != nil { // no call can wait for this
+		if err := rest(ctx, wait); err != nil { // poll, because the API has no call that waits for this
 			return behind, nil //nolint:nilerr // the caller checks its own context
 		}
 	}
 }
 
-// position is a position in a site's stream.
+// position is a position in a site's stream of changes.
 type position struct{ epoch, seq uint64 }
 
 func (p position) before(q position) bool {
 	return p.epoch < q.epoch || p.epoch == q.epoch && p.seq < q.seq
 }
 
-// furthest returns the furthest position of any member in each worker's stream.
+// furthest returns, for each worker's stream, the furthest position that any member has
+// received.
 func furthest(h *machinesapi.ViewHealth, workers map[bourse.WorkerID]bool) map[bourse.WorkerID]position {
 	out := map[bourse.WorkerID]position{}
 	for i := range h.Members {
@@ -137,7 +142,8 @@ func furthest(h *machinesapi.ViewHealth, workers map[bourse.WorkerID]bool) map[b
 	return out
 }
 
-// lagging returns the proxies that have not got as far, or do not answer. A proxy that is known to be down serves nobody.
+// lagging returns the proxies that do not answer or have not received the streams up to the
+// given positions. It ignores proxies that are known to be down, because they serve nobody.
 func lagging(h *machinesapi.ViewHealth, want map[bourse.WorkerID]position) []string {
 	var out []string
 	for i := range h.Members {

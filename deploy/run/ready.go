@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// awaitReady waits until a machine is ready: see [expected].
+// awaitReady waits until a machine is ready, as [expected.ready] defines it.
 func (o operation) awaitReady(ctx context.Context, id bourse.MachineID, most time.Duration, smoke bool) error {
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -23,7 +23,7 @@ func (o operation) awaitReady(ctx context.Context, id bourse.MachineID, most tim
 		}
 		var ready bool
 		ready, why, err = want.ready(&m, time.Now())
-		if failing := critical(&m); failing != told && err == nil && !ready { // not for each change of a check's output
+		if failing := critical(&m); failing != told && err == nil && !ready { // ignore changes of a check's output
 			if told = failing; told != "" {
 				o.emit(Event{Step: o.i, State: Waiting, Machine: id, Text: why})
 			}
@@ -39,20 +39,23 @@ func (o operation) awaitReady(ctx context.Context, id bourse.MachineID, most tim
 	return err
 }
 
-// smokeTime is how long a machine without checks has to run before it is ready, in steps with Smoke.
+// smokeTime is how long a machine without checks must run to count as ready, if the step
+// has Smoke set.
 const smokeTime = 2 * time.Second
 
-// expected describes a machine that should become ready.
+// expected tracks a machine that should become ready.
 type expected struct {
-	version version // made by this run; zero if this run has made none
-	smoke   bool    // an early exit is a failure
+	version version // version that this run has created; zero if there is none
+	smoke   bool    // an early exit counts as a failure
 
-	seen  bool      // the machine has been seen started
-	since time.Time // since when it has run without interruption
+	seen  bool      // the machine has been found started
+	since time.Time // start of the time for which it has run without interruption
 }
 
-// ready reports whether a machine is ready: it has started, its checks pass, and with smoke, it has run for some time if
-// it has no checks. Otherwise why tells what is missing. An error means that the machine will not become ready.
+// ready reports whether a machine is ready. It is if it has started and its checks pass. If
+// smoke is set and the machine has no checks, it must also have run for smokeTime.
+// Otherwise why describes what is missing. An error means that the machine cannot become
+// ready any more.
 func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why string, err error) {
 	if w.version.instance == "" {
 		w.version = versionOf(m)
@@ -72,7 +75,7 @@ func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why
 		return false, "", bourse.Errorf(bourse.CodeFailedPrecondition, "it could not be started%s", lastExit(m))
 	case bourse.StateStopped, bourse.StateDestroying, bourse.StateDestroyed, bourse.StateSuspended, bourse.StateSuspending, bourse.StateStopping:
 		if w.seen && m.Exit != nil && m.Exit.RequestedStop && m.Exit.ExitCode == 0 || m.State == bourse.StateSuspended {
-			return true, "", nil // its worker has stopped it, because nobody uses it
+			return true, "", nil // the machine was ready, and its worker has stopped it because it is idle
 		}
 		return false, "", bourse.Errorf(bourse.CodeFailedPrecondition, "it is %s%s", m.State, lastExit(m))
 	default:
@@ -94,7 +97,7 @@ func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why
 	return true, "", nil
 }
 
-// lackingChecks describes the checks that do not pass, "" if all do.
+// lackingChecks describes the checks that do not pass, or returns "" if all do.
 func lackingChecks(m *machinesapi.Machine) string {
 	var out []string
 	for _, c := range m.Checks {
@@ -109,7 +112,7 @@ func lackingChecks(m *machinesapi.Machine) string {
 	return strings.Join(out, "; ")
 }
 
-// critical returns the names of the failing checks.
+// critical returns the names of the checks that fail.
 func critical(m *machinesapi.Machine) string {
 	var out []string
 	for _, c := range m.Checks {
@@ -120,10 +123,10 @@ func critical(m *machinesapi.Machine) string {
 	return strings.Join(out, " ")
 }
 
-// latestExit returns the latest known exit of a machine's program, nil if there is none.
+// latestExit returns the latest known exit of a machine's program, or nil if there is none.
 func latestExit(m *machinesapi.Machine) *machinesapi.ExitEvent {
 	exit := m.Exit
-	for _, e := range m.Events { // newest first
+	for _, e := range m.Events { // events are sorted from newest to oldest
 		if exit == nil && e.Request != nil {
 			exit = e.Request.ExitEvent
 		}
@@ -131,7 +134,8 @@ func latestExit(m *machinesapi.Machine) *machinesapi.ExitEvent {
 	return exit
 }
 
-// lastExit describes the latest exit, "" if there is none.
+// lastExit describes the latest exit of a machine's program, or returns "" if there is
+// none.
 func lastExit(m *machinesapi.Machine) string {
 	if exit := latestExit(m); exit != nil {
 		return exitText(exit)
@@ -139,7 +143,8 @@ func lastExit(m *machinesapi.Machine) string {
 	return ""
 }
 
-// exitText describes an exit, after a colon.
+// exitText describes an exit. The text begins with a colon, so that it can be appended to
+// another text.
 func exitText(exit *machinesapi.ExitEvent) string {
 	switch {
 	case exit.OOMKilled:

@@ -14,7 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// planner returns a function that plans an update of all machines to a version, from their state when it is called.
+// planner returns a function that plans to update all machines to a version. The plan is
+// based on the machines' state when the function is called.
 func (c *cluster) planner(version string) func(context.Context) (deploy.Plan, error) {
 	return func(context.Context) (deploy.Plan, error) {
 		c.mu.Lock()
@@ -31,7 +32,8 @@ func (c *cluster) planner(version string) func(context.Context) (deploy.Plan, er
 	}
 }
 
-// Whatever happens to the machines between the first plan and the leases, the run brings them to their desired state.
+// TestThePlanIsMadeAgain checks that a run leads to the desired state even if machines
+// change after the first plan was made and before the run holds their leases.
 func TestThePlanIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(c *cluster, id bourse.MachineID){
@@ -83,7 +85,8 @@ func TestThePlanIsMadeAgain(t *testing.T) {
 	}
 }
 
-// If a worker stops answering after the first plan was made, the run waits for its machine.
+// TestAWorkerIsAwayWhenThePlanIsMadeAgain checks that a run waits for a machine whose
+// worker stops answering after the first plan was made.
 func TestAWorkerIsAwayWhenThePlanIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +95,7 @@ func TestAWorkerIsAwayWhenThePlanIsMadeAgain(t *testing.T) {
 		away := time.Now().Add(10 * time.Second)
 		replan := func(ctx context.Context) (deploy.Plan, error) {
 			p, err := c.planner("v2")(ctx)
-			if first := c.ids()[0]; time.Now().Before(away) { // what is lost is left out
+			if first := c.ids()[0]; time.Now().Before(away) { // a plan omits machines whose workers do not answer
 				p.Steps = nil
 				p.Seen[first] = deploy.Seen{Instance: p.Seen[first].Instance, Lost: true}
 			}
@@ -105,7 +108,8 @@ func TestAWorkerIsAwayWhenThePlanIsMadeAgain(t *testing.T) {
 	})
 }
 
-// The second of two runs waits for the first one, and then continues from its result.
+// TestTwoRunsOneAfterTheOther checks that the second of two runs waits for the first one
+// and then continues from its result.
 func TestTwoRunsOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +135,8 @@ func TestTwoRunsOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// A resumed release that fails stays interrupted. The release of another run is not changed.
+// TestAResumedRelease checks that a resumed release that fails remains interrupted, and
+// that a run that gets no leases does not change the release's status.
 func TestAResumedRelease(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

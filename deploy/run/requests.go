@@ -10,25 +10,26 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits of requests.
+// Limits for requests.
 const (
-	parallel  = 16                     // in progress at a time
-	quick     = 30 * time.Second       // for a request that does not wait for a program
-	grace     = 10 * time.Second       // for those in progress when the run stops; then their outcome is unknown
-	backFirst = 100 * time.Millisecond // the first pause between two attempts
+	parallel  = 16                     // maximum number of requests in progress
+	quick     = 30 * time.Second       // time limit for a request that does not wait for a program
+	grace     = 10 * time.Second       // time that requests in progress have when the run stops; their outcome is unknown afterwards
+	backFirst = 100 * time.Millisecond // first pause between two attempts
 	backMost  = 2 * time.Second
 )
 
-// requests makes the requests of a run.
+// requests makes the requests of a run and repeats them if necessary.
 type requests struct {
 	slots   *slots
-	silence time.Duration // how long requests without answer are repeated
+	silence time.Duration // time for which requests without an answer are repeated
 	abandon <-chan struct{}
 	emit    func(Event)
 }
 
-// slots limits the requests in progress: in total, and to a quarter of that for each worker, so that a slow worker
-// does not delay the others.
+// slots limits the number of requests in progress, both in total and for each worker. The
+// limit for a worker is a quarter of the total, so that a slow worker does not delay the
+// others.
 type slots struct {
 	all  chan struct{}
 	each int
@@ -41,7 +42,8 @@ func newSlots(n int) *slots {
 	return &slots{all: make(chan struct{}, n), each: max(1, n/4), tag: map[bourse.WorkerTag]chan struct{}{}}
 }
 
-// take waits for a slot, and returns a function that gives it back. Tag 0 means no particular worker.
+// take waits for a slot, and returns a function that frees the slot. A tag of 0 means that
+// the request concerns no particular worker.
 func (s *slots) take(ctx context.Context, tag bourse.WorkerTag) (func(), error) {
 	var own chan struct{}
 	if tag != 0 {
@@ -73,8 +75,9 @@ func (s *slots) take(ctx context.Context, tag bourse.WorkerTag) (func(), error) 
 	}, nil
 }
 
-// once makes one request. When the run stops, the request gets some more time to finish, because its outcome would
-// otherwise be unknown. It is canceled at once if the run is abandoned or a lease is lost.
+// once makes a request. If the run stops, the request has some more time to finish, because
+// its outcome would otherwise be unknown. If the run is abandoned or a lease is lost, the
+// request is canceled at once.
 func (r *requests) once(ctx context.Context, tag bourse.WorkerTag, limit time.Duration, f func(context.Context) error) error {
 	free, err := r.slots.take(ctx, tag)
 	if err != nil {
@@ -101,10 +104,11 @@ func (r *requests) once(ctx context.Context, tag bourse.WorkerTag, limit time.Du
 	return f(req)
 }
 
-// errBusy is in the chain of the error of a request that was refused because the machine is being updated.
+// errBusy is in the error chain of a request that was refused because the machine is being
+// updated.
 var errBusy = errors.New("the machine is being updated")
 
-// busy returns the error of a request that has to wait for the end of a machine's update.
+// busy returns the error of a request that must wait until a machine's update has finished.
 func busy(id bourse.MachineID) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "machine " + string(id) + " is being updated", Err: errBusy}
 }
@@ -112,13 +116,15 @@ func busy(id bourse.MachineID) error {
 // try describes a request that may be repeated.
 type try struct {
 	step    int
-	machine bourse.MachineID // whose worker answers; "": any
-	limit   time.Duration    // for one attempt
+	machine bourse.MachineID // machine whose worker answers the request; "" for any worker
+	limit   time.Duration    // time limit for one attempt
 }
 
-// repeat repeats a request that gets no answer, until silence has passed since the last answer. A request that fails
-// with errBusy has an answer: it is repeated for as long as a single attempt may take. f is told whether the outcome of
-// an earlier attempt is unknown. It then has to find out, or make a request that takes effect only once.
+// repeat repeats a request that gets no answer, until none has arrived for the time
+// r.silence. A request that fails with errBusy counts as answered, and is repeated for at
+// most t.limit. The argument unknown of f reports whether the outcome of an earlier attempt
+// is unknown. In that case f must find out the outcome first, or send a request that takes
+// effect only once.
 func (r *requests) repeat(ctx context.Context, t try, f func(ctx context.Context, unknown bool) error) error {
 	var since, refused time.Time
 	unknown, told := false, false
@@ -162,7 +168,7 @@ func (r *requests) repeat(ctx context.Context, t try, f func(ctx context.Context
 	}
 }
 
-// rest waits for d. It returns an error if ctx ends first.
+// rest waits for d. It returns an error if ctx is done first.
 func rest(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -174,7 +180,8 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// because puts a text in front of the message of an error, without repeating the message of its cause.
+// because prefixes an error's message with text, without repeating the message of the
+// error's cause.
 func because(text string, err error) error {
 	out := &bourse.Error{Code: bourse.CodeOf(err), Message: text + ": " + bourse.MessageOf(err), Err: err}
 	if e, ok := errors.AsType[*bourse.Error](err); ok {

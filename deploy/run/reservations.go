@@ -12,14 +12,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// The lifetime of reservations, and the time between two extensions.
+// Lifetime of reservations, and the interval at which they are extended.
 const (
 	reserveTTL    = time.Minute
 	reserveExtend = 20 * time.Second
 )
 
-// reservations hold the capacity of all machines that a plan makes, from before the first step. There are several if
-// one would have too many orders.
+// reservations holds the capacity for all machines that a plan creates, starting before the
+// first step. There are several reservations if one would contain too many orders.
 type reservations struct {
 	api      Reservations
 	requests *requests
@@ -30,15 +30,17 @@ type reservations struct {
 	byStep map[int]reserved
 }
 
-// reserved is the capacity for a step's machine.
+// reserved identifies the capacity that is held for a step's machine.
 type reserved struct {
-	hold  bourse.ReservationID // the hold for this step
-	whole bourse.ReservationID // any hold of the reservation
+	hold  bourse.ReservationID // the step's own hold
+	whole bourse.ReservationID // the whole reservation, any hold of which may be used
 }
 
-// of returns the reservation for a step's machine, "" if there is none. The first request names the step's own hold:
-// machines that are made at the same time do not know of each other, and could otherwise all end up on one worker. If
-// the worker of that hold does not answer, any other hold will do.
+// of returns the id of the capacity reserved for a step's machine, or "" if there is none.
+// For the first request, this is the step's own hold. If all requests named the whole
+// reservation instead, machines that are created concurrently could end up on the same
+// worker. Later requests may use any hold, in case the worker of the step's own hold does
+// not answer.
 func (r *reservations) of(step int, first bool) bourse.ReservationID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +51,7 @@ func (r *reservations) of(step int, first bool) bourse.ReservationID {
 	return at.whole
 }
 
-// add records the reservation of a batch.
+// add records the reservation for a batch.
 func (r *reservations) add(p *deploy.Plan, b *batch, held *machinesapi.Reservation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,32 +62,33 @@ func (r *reservations) add(p *deploy.Plan, b *batch, held *machinesapi.Reservati
 			at.hold = held.Holds[n].ID
 			held.Holds = slices.Delete(held.Holds, n, n+1)
 		}
-		if workerOf(&p.Steps[step]) != "" && at.hold != "" { // no other hold will do
+		if workerOf(&p.Steps[step]) != "" && at.hold != "" { // the machine must run on this worker, so only its own hold can be used
 			at.whole = at.hold
 		}
 		r.byStep[step] = at
 	}
 }
 
-// workerOf returns the worker that a step's machine must run on, "" for any.
+// workerOf returns the worker that a step's machine must run on, or "" for any worker.
 func workerOf(s *deploy.Step) bourse.WorkerID {
 	makes, _ := s.Do.(deploy.MakeMachine)
 	return makes.Worker
 }
 
-// batch is the contents of one reservation.
+// batch contains the orders of one reservation.
 type batch struct {
 	orders  []machinesapi.ReserveOrder
 	count   int
 	steps   []int
-	orderOf []int // the index in orders of each step
+	orderOf []int // for each element of steps, the index of its order
 }
 
-// batches groups the machines of a plan into reservations of at most so many. Equal orders are combined. Machines that
-// mount a volume are bound to its worker, and stopped machines take no capacity.
+// batches groups the machines that a plan creates into reservations of at most most
+// machines each. Equal orders are combined. It omits machines with a volume, which are
+// bound to the volume's worker, and stopped machines, which need no capacity.
 func batches(p *deploy.Plan, most int) []batch {
 	var out []batch
-	equal := map[string]int{} // indexes of the last batch's orders
+	equal := map[string]int{} // indexes of the last batch's orders, by their JSON
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		makes, _ := s.Do.(deploy.MakeMachine)
@@ -104,11 +107,11 @@ func batches(p *deploy.Plan, most int) []batch {
 		if makes.Worker != "" {
 			config.Requirements = c.Requirements.On(makes.Worker)
 		}
-		if former := s.Replaces(); former != "" { // its place counts for the place of the new one
+		if former := s.Replaces(); former != "" { // the replaced machine must not count for the spread
 			config.Metadata = map[string]string{deploy.KeyReplaces: string(former)}
 		}
 		order := machinesapi.ReserveOrder{App: p.App, Region: string(s.Region), Config: config}
-		key, _ := json.Marshal(order) // orders can always be encoded
+		key, _ := json.Marshal(order) // orders can always be marshaled
 		at, there := equal[string(key)]
 		if !there {
 			at = len(b.orders)
@@ -123,7 +126,7 @@ func batches(p *deploy.Plan, most int) []batch {
 	return out
 }
 
-// hold reserves the capacity for all of a plan's steps, if the plan asks for that.
+// hold reserves the capacity for all of a plan's steps, if the plan requires it.
 func (r *reservations) hold(ctx context.Context, p *deploy.Plan) error {
 	if !p.Reserve {
 		return nil
@@ -149,7 +152,7 @@ func (r *reservations) list() []bourse.ReservationID {
 	return slices.Clone(r.ids)
 }
 
-// keep extends the reservations until ctx ends.
+// keep extends the reservations until ctx is done.
 func (r *reservations) keep(ctx context.Context) {
 	for rest(ctx, reserveExtend) == nil {
 		for _, id := range r.list() {
@@ -157,14 +160,15 @@ func (r *reservations) keep(ctx context.Context) {
 				_, err := r.api.Extend(ctx, id, machinesapi.ExtendReservation{TTLSeconds: new(int64(reserveTTL / time.Second))})
 				return err
 			})
-			if err != nil && ctx.Err() == nil { // if it is lost, the orders of steps are refused
+			if err != nil && ctx.Err() == nil { // if the reservation is lost, the workers may refuse the orders of later steps
 				r.emit(Event{Step: Whole, State: Waiting, Text: "the reservation could not be extended: " + bourse.MessageOf(err)})
 			}
 		}
 	}
 }
 
-// release releases the capacity that no machine has taken. Otherwise it expires.
+// release releases the capacity that no machine has taken over. If that fails, the
+// reservation expires.
 func (r *reservations) release(ctx context.Context) {
 	for _, id := range r.list() {
 		_ = r.requests.repeat(ctx, try{step: Whole, limit: quick}, func(ctx context.Context, _ bool) error {

@@ -1,17 +1,19 @@
-// Package run carries out plans. It knows steps and the order among them, but neither strategies nor releases nor
-// terminals.
+// Package run executes plans. It works with steps and the dependencies between them, and
+// knows nothing about strategies, releases or terminals.
 //
-// [Run] holds the leases of all machines that its plan changes, and starts nothing on a machine whose lease it has
-// lost. It waits until machines have started and their checks pass, and until proxies know about changes. Requests
-// that get no answer are repeated for a limited time, in such a way that they take effect once. Refused requests are
-// not repeated.
+// [Run] holds the leases of all machines that its plan changes, and begins no change to a
+// machine whose lease it has lost. It waits until machines have started and their checks
+// pass, and until proxies know about changes. Requests that get no answer are repeated for
+// a limited time, in such a way that they take effect only once. Refused requests are not
+// repeated.
 //
-// When a step fails or the context ends, no further step begins, and the steps in progress finish. What was done
-// is then undone in reverse order, each step after all steps that depend on it. The last output of a failed machine is
-// read before that.
+// When a step fails or the context is done, no further step begins, and the steps in
+// progress finish. All changes are then undone in reverse order: each step is undone after
+// the steps that depend on it. The last output of a failed machine is read before that.
 //
-// Run starts one goroutine for each step in progress and each watched machine, and a few for leases, reservations and
-// the news of the view. All of them have ended when it returns.
+// Run starts one goroutine for each step in progress and for each watched machine, and a
+// few for leases, reservations and news from the view. All of them have ended when it
+// returns.
 package run
 
 import (
@@ -27,11 +29,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Run carries out a plan. It returns an error unless all steps were done: that of the first failed step, or canceled if
-// ctx ended. With [Options].Replan it makes the plan again once it holds the leases of all machines.
+// Run executes a plan. It returns an error unless all steps were done. This is the error of
+// the first failed step, or canceled if ctx is done. If [Options].Replan is set, Run makes
+// the plan again once it holds the leases of all machines.
 //
-// Errors: invalid (the plan is refused), conflict (another client holds a lease, or a machine was changed after the
-// plan was made), insufficient_capacity, failed_precondition (a machine failed), timeout, unavailable, canceled.
+// Errors: invalid (the plan is refused), conflict (another client holds a lease, or a
+// machine was changed after the plan was made), insufficient_capacity, failed_precondition
+// (a machine failed), timeout, unavailable, canceled.
 func Run(ctx context.Context, api API, plan deploy.Plan, opts Options) (Result, error) {
 	if err := canRun(&plan); err != nil {
 		return Result{Plan: plan}, err
@@ -39,7 +43,8 @@ func Run(ctx context.Context, api API, plan deploy.Plan, opts Options) (Result, 
 	return newExecutor(api, &plan, opts.withDefaults()).run(ctx)
 }
 
-// canRun returns CodeInvalid for a plan that is refused, or that mounts a volume nowhere.
+// canRun returns CodeInvalid if the plan is refused, or if it creates a volume for a
+// machine whose config has no mount.
 func canRun(p *deploy.Plan) error {
 	if len(p.Refused) > 0 {
 		return bourse.Errorf(bourse.CodeInvalid, "the plan is refused: %s", strings.Join(p.Refused, "; "))
@@ -52,17 +57,18 @@ func canRun(p *deploy.Plan) error {
 	return nil
 }
 
-// errStopped ends all waiting once no further step may begin.
+// errStopped is the cause with which waiting operations are canceled once no further step
+// may begin.
 var errStopped = errors.New("the run was stopped")
 
-// errAbandoned ends everything at once.
+// errAbandoned is the cause with which all operations are canceled if the run is abandoned.
 var errAbandoned = &bourse.Error{Code: bourse.CodeCanceled, Message: "the run was abandoned"}
 
-// executor carries out one plan.
+// executor executes a plan.
 type executor struct {
 	api     API
 	opts    Options
-	plan    *deploy.Plan // [executor.replan] may replace it, but not once a step has begun
+	plan    *deploy.Plan // replaced by [executor.use], but never after a step has begun
 	journal *journal
 
 	requests     *requests
@@ -72,9 +78,9 @@ type executor struct {
 
 	hard    context.Context         //nolint:containedctx // ends when the run is abandoned
 	work    context.Context         //nolint:containedctx // ends when no further step may begin
-	stop    context.CancelCauseFunc // ends work
-	telling sync.Mutex              // events come one at a time
-	began   bool                    // the leases are held, and the release is recorded as running
+	stop    context.CancelCauseFunc // cancels work
+	telling sync.Mutex              // held while an event is reported, so that events are reported one at a time
+	began   bool                    // the leases are held and the release has been recorded as running
 }
 
 func newExecutor(api API, plan *deploy.Plan, opts Options) *executor {
@@ -88,7 +94,7 @@ func newExecutor(api API, plan *deploy.Plan, opts Options) *executor {
 	return x
 }
 
-// run is all of [Run].
+// run implements [Run].
 func (x *executor) run(ctx context.Context) (Result, error) {
 	began := time.Now()
 	hard, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -115,12 +121,12 @@ func (x *executor) run(ctx context.Context) (Result, error) {
 		undo{x}.all()
 	}
 	overtaken := x.leases.overtaken()
-	if err != nil && overtaken != nil && hard.Err() == nil { // the first failure may only be a consequence
+	if err != nil && overtaken != nil && hard.Err() == nil { // the first failure may only be a consequence of the lost lease
 		err = overtaken
 	}
 	result := x.journal.result(err, overtaken != nil, x.opts.Resumed)
 	x.record(&result, err)
-	end() // otherwise leases that are released could be taken again
+	end() // stop extending leases, which could otherwise be taken again after they are released
 	group.Wait()
 	x.release()
 	result.Took = time.Since(began)
@@ -128,10 +134,10 @@ func (x *executor) run(ctx context.Context) (Result, error) {
 	return result, err
 }
 
-// forward carries out the steps, and returns why not all of them were done.
+// forward executes the steps. It returns an error if not all of them were done.
 func (x *executor) forward(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { x.stop(errStopped) })()
-	defer x.stop(errStopped) // nobody waits for the leases of silent workers any more
+	defer x.stop(errStopped) // stop waiting for leases from workers that do not answer
 	err := x.prepare(x.work)
 	var watched error
 	if err == nil {
@@ -151,7 +157,7 @@ func (x *executor) forward(ctx context.Context) error {
 	return nil
 }
 
-// prepare does everything that precedes the first step.
+// prepare does everything that must precede the first step.
 func (x *executor) prepare(ctx context.Context) error {
 	if err := x.takeLeases(ctx); err != nil {
 		return err
@@ -166,7 +172,8 @@ func (x *executor) prepare(ctx context.Context) error {
 	return x.reservations.hold(ctx, x.plan)
 }
 
-// steps carries out all steps. It returns an error if a machine could not be watched for long enough.
+// steps executes all steps. It returns an error if a machine could not be watched for long
+// enough.
 func (x *executor) steps(ctx context.Context) error {
 	after := newGraph(x.plan)
 	w := newWatches(x, after)
@@ -188,7 +195,7 @@ func (x *executor) steps(ctx context.Context) error {
 	return w.all(ctx)
 }
 
-// one carries out one step, and reports whether it succeeded.
+// one executes a step and reports whether it succeeded.
 func (x *executor) one(ctx context.Context, i int) bool {
 	began := time.Now()
 	x.journal.change(i, func(p *progress) { p.state = Running })
@@ -208,8 +215,8 @@ func (x *executor) one(ctx context.Context, i int) bool {
 	return true
 }
 
-// failed records that a step has failed, and returns the event that reports it. An error other than errStopped ends the
-// run.
+// failed records that a step has failed, and returns the event that reports it. Unless err
+// is errStopped, the run fails, too.
 func (x *executor) failed(i int, err error, took time.Duration) Event {
 	text := "stopped, because the run has ended"
 	stopped := errors.Is(err, errStopped)
@@ -224,13 +231,13 @@ func (x *executor) failed(i int, err error, took time.Duration) Event {
 	return Event{Step: i, State: Failed, Text: text, Took: took}
 }
 
-// fail ends the run with an error, unless an earlier one has: no further step begins.
+// fail makes the run fail with err, unless it has already failed. No further step begins.
 func (x *executor) fail(err error) {
 	x.journal.fail(err)
 	x.stop(errStopped)
 }
 
-// named adds the step's action and machine to its error.
+// named prefixes a step's error with the step's action and machine.
 func (x *executor) named(i int, err error) error {
 	s := &x.plan.Steps[i]
 	who := string(x.journal.machine(i))
@@ -245,7 +252,7 @@ func (x *executor) named(i int, err error) error {
 	return because(strings.TrimSuffix(fmt.Sprintf("%s %s", s.Do, who), " "), err)
 }
 
-// emit reports an event. The machine of its step is filled in.
+// emit reports an event. It fills in the machine of the event's step.
 func (x *executor) emit(e Event) {
 	if e.Step != Whole && e.Machine == "" {
 		e.Machine = x.journal.machine(e.Step)
@@ -256,10 +263,11 @@ func (x *executor) emit(e Event) {
 	x.opts.Events(e)
 }
 
-// concludeWithin limits the time for the last requests of a run: leases and reservations expire anyway.
+// concludeWithin limits the time for the last requests of a run. It may be short, because
+// leases and reservations expire.
 const concludeWithin = 5 * time.Second
 
-// ending returns the context of the last requests of a run.
+// ending returns the context for the last requests of a run.
 func (x *executor) ending() (context.Context, context.CancelFunc) {
 	within := concludeWithin
 	if x.hard.Err() != nil {
@@ -268,9 +276,9 @@ func (x *executor) ending() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(x.hard), within)
 }
 
-// record records the outcome of the release.
+// record stores the status of the release, with a note about the run's outcome.
 func (x *executor) record(result *Result, err error) {
-	if x.opts.Resumed && !x.began { // another run may be working on it
+	if x.opts.Resumed && !x.began { // another run may be working on the release
 		return
 	}
 	ctx, cancel := x.ending()
@@ -281,7 +289,7 @@ func (x *executor) record(result *Result, err error) {
 	}
 }
 
-// setRelease records the status of the release, if there is one.
+// setRelease stores the status of the release. It does nothing if the run has no release.
 func (x *executor) setRelease(ctx context.Context, status release.Status, note Note) error {
 	if x.opts.Release == "" {
 		return nil
@@ -295,7 +303,7 @@ func (x *executor) setRelease(ctx context.Context, status release.Status, note N
 	return nil
 }
 
-// release releases everything that the run holds.
+// release releases all leases and reservations that the run holds.
 func (x *executor) release() {
 	ctx, cancel := x.ending()
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// plans are shapes of plans, by name, for an app with two machines.
+// plans contains functions that plan changes to an app with two machines, by name.
 var plans = map[string]func(*cluster) deploy.Plan{
 	"rolling":   rolling,
 	"bluegreen": bluegreen,
@@ -32,7 +32,7 @@ func (c *cluster) ids() (out []bourse.MachineID) {
 	return out
 }
 
-// builder numbers the steps of a plan.
+// builder builds a plan and numbers its steps.
 type builder struct{ deploy.Plan }
 
 func (b *builder) add(s deploy.Step, after ...int) int {
@@ -47,14 +47,15 @@ func serving(version string) *bourse.Config {
 	return c
 }
 
-// update changes a machine as a rolling update does.
+// update adds the steps with which a rolling update changes a machine.
 func (b *builder) update(c *cluster, id bourse.MachineID, to *bourse.Config, after ...int) int {
 	m := c.machines[id]
 	u := b.add(deploy.Step{Do: deploy.UpdateMachine{Config: to, Former: m.Config, Instance: m.InstanceID}, Machine: id}, after...)
 	return b.add(deploy.Step{Do: deploy.AwaitReady{Smoke: true}, Machine: id}, u)
 }
 
-// rolling runs a command, then updates one machine after the other, then sets metadata of the first one.
+// rolling returns a plan that runs a command, updates the machines one after the other, and
+// then sets metadata of the first one.
 func rolling(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web", Reserve: true}}
 	ids := c.ids()
@@ -68,7 +69,7 @@ func rolling(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// bluegreen makes a new machine for each.
+// bluegreen returns a plan that replaces each machine by a new one.
 func bluegreen(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web", Reserve: true}}
 	var ready, serve, cordon, stop []int
@@ -94,7 +95,8 @@ func bluegreen(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// move takes the first machine to another worker, with a volume.
+// move returns a plan that moves the first machine, and creates a volume for it, on another
+// worker.
 func move(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web"}}
 	id := c.ids()[0]
@@ -111,7 +113,8 @@ func move(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// A machine that is still stopping, as a killed client has requested, is started once it has stopped.
+// TestStartOfWhatStillStops checks that a machine that is still stopping, because a killed
+// client requested it, is started once it has stopped.
 func TestStartOfWhatStillStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,7 +135,7 @@ func TestStartOfWhatStillStops(t *testing.T) {
 	})
 }
 
-// serve makes the machines serve.
+// serve changes the machines so that they serve requests.
 func (c *cluster) serve() *cluster {
 	for _, m := range c.machines {
 		m.Config = serving("v1")
@@ -141,7 +144,7 @@ func (c *cluster) serve() *cluster {
 	return c
 }
 
-// bare returns a shape without ids, which differ between runs.
+// bare replaces the machines' ids in a shape, because they differ between runs.
 func bare(shape string) string {
 	words := strings.Fields(shape)
 	for i, w := range words {
@@ -152,7 +155,8 @@ func bare(shape string) string {
 	return strings.Join(words, " ")
 }
 
-// Every plan reaches its end, leaves no lease and no reservation, and stops no machine to which proxies may send requests.
+// TestPlansAreCarriedOut checks that every plan succeeds and leaves no lease or reservation
+// behind. It must not stop a machine while proxies may send requests to it.
 func TestPlansAreCarriedOut(t *testing.T) {
 	t.Parallel()
 	for name, make := range plans {
@@ -173,7 +177,8 @@ func TestPlansAreCarriedOut(t *testing.T) {
 	}
 }
 
-// check reports errors that the cluster has recorded, and leftover leases and reservations.
+// check reports the errors that the cluster has noticed, and leases and reservations that
+// are still held.
 func (c *cluster) check(t *testing.T, when string) {
 	t.Helper()
 	c.mu.Lock()
@@ -191,7 +196,8 @@ func (c *cluster) check(t *testing.T, when string) {
 	}
 }
 
-// Whatever fails at any call, the app ends up as planned or as it was, or the result names the rest.
+// TestEveryFaultAtEveryCall injects each fault into each call of each plan. The app must
+// end up either as planned or unchanged, or the result must name what was not undone.
 func TestEveryFaultAtEveryCall(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -218,7 +224,7 @@ func TestEveryFaultAtEveryCall(t *testing.T) {
 	}
 }
 
-// oneFault carries out a plan with a fault at one call, and returns how it has ended.
+// oneFault executes a plan with a fault at call n, and returns how the run ended.
 func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, planned, former string) string {
 	t.Helper()
 	c := newCluster(t, 2).serve()
@@ -237,11 +243,11 @@ func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, pla
 		t.Errorf("%s at call %d, %s: %s: error %v, status %s, left %+v\n  is %s\n  was %s\n  plan %s\n  %v", f, n, call, what, err, result.Status, result.Left,
 			c.shape(), former, planned, c.seen)
 	}
-	if f != refused || call != "release" && call != "end reservation" { // what is not released ends by itself
+	if f != refused || call != "release" && call != "end reservation" { // what could not be released expires later
 		c.check(t, fmt.Sprintf("%s at call %d, %s (%v): ", f, n, call, err))
 	}
 	switch {
-	case err == nil && len(result.Left) > 0: // the command's machine
+	case err == nil && len(result.Left) > 0: // the machine of a command could not be destroyed
 		return "planned, but for " + result.Left[0].What[:21]
 	case err == nil && bare(c.shape()) != planned:
 		fail("it is not as the plan says")
@@ -259,7 +265,8 @@ func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, pla
 	return "left"
 }
 
-// If a machine does not become ready, everything is undone, after its last output was reported.
+// TestAMachineThatIsNeverReady checks that everything is undone if a machine does not
+// become ready, and that the machine's last output is reported first.
 func TestAMachineThatIsNeverReady(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*bourse.Config){
@@ -296,8 +303,9 @@ func TestAMachineThatIsNeverReady(t *testing.T) {
 	}
 }
 
-// One of two concurrent runs carries out its plan. The other one waits, reports for whom, and finds that the machines have
-// changed.
+// TestTwoRunsAtOnce checks that only one of two concurrent runs executes its plan. The
+// other run must wait, report which run it waits for, and then fail because the machines
+// have changed.
 func TestTwoRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -327,7 +335,8 @@ func TestTwoRunsAtOnce(t *testing.T) {
 	})
 }
 
-// A run that may not wait for leases is refused at once, with the holder's name.
+// TestALeaseIsHeld checks that a run that does not wait for leases fails at once, and that
+// the error names the lease's holder.
 func TestALeaseIsHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -342,7 +351,8 @@ func TestALeaseIsHeld(t *testing.T) {
 	})
 }
 
-// A run that had to wait for a lease finds that the machine was changed in the meantime.
+// TestAMachineChangesWhileItIsLeased checks that a run that had to wait for a lease notices
+// that the machine was changed in the meantime.
 func TestAMachineChangesWhileItIsLeased(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -378,7 +388,7 @@ func TestAMachineChangesWhileItIsLeased(t *testing.T) {
 	}
 }
 
-// An interrupt undoes everything, whenever it comes. A second one ends the run at once.
+// TestInterrupts interrupts a run at each of its events. Everything must be undone.
 func TestInterrupts(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -419,7 +429,8 @@ func TestInterrupts(t *testing.T) {
 	}
 }
 
-// A run is interrupted while an update whose answer was lost has yet to take effect: what is reported as undone stays undone.
+// TestAnUpdateLandsAfterAnInterrupt interrupts a run before an update whose answer was lost
+// takes effect. If the run reports that the update was undone, it must remain undone.
 func TestAnUpdateLandsAfterAnInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, f := range []fault{replaces, pulls, delayed} {
@@ -448,7 +459,8 @@ func TestAnUpdateLandsAfterAnInterrupt(t *testing.T) {
 	}
 }
 
-// A run that is interrupted just before it destroys the first machine destroys none, and undoes everything.
+// TestAnInterruptBeforeAMachineIsDestroyed checks that a run that is interrupted just
+// before it destroys the first machine destroys none, and undoes everything.
 func TestAnInterruptBeforeAMachineIsDestroyed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -461,7 +473,7 @@ func TestAnInterruptBeforeAMachineIsDestroyed(t *testing.T) {
 		result, err := Run(ctx, c, plan, Options{Events: func(e Event) {
 			if e.Step == last && e.State == Running {
 				cancel()
-				time.Sleep(time.Millisecond) // until the run knows
+				time.Sleep(time.Millisecond) // wait until the run has noticed the interrupt
 			}
 		}})
 		if bourse.CodeOf(err) != bourse.CodeCanceled || len(result.Left) > 0 || c.shape() != former {
@@ -480,7 +492,7 @@ func TestASecondInterruptEndsAtOnce(t *testing.T) {
 		began := time.Now()
 		result, err := Run(ctx, c, bluegreen(c), Options{Abandon: abandon, Events: func(e Event) {
 			switch {
-			case e.Step == 5 && e.State == Running: // both new ones are ready
+			case e.Step == 5 && e.State == Running: // both new machines are ready
 				cancel()
 			case e.State == Undoing && e.Step == Whole:
 				close(abandon)
@@ -497,7 +509,8 @@ func TestASecondInterruptEndsAtOnce(t *testing.T) {
 	})
 }
 
-// A plan with a reservation that does not fit is refused before anything is changed.
+// TestAllOrNothing checks that a plan is refused before anything is changed if its capacity
+// cannot be reserved.
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -512,7 +525,8 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// If every worker has a volume with the same name, a new volume shares a worker, like machines do.
+// TestMoreVolumesThanWorkers checks that a volume is created even if every worker already
+// has a volume with the same name.
 func TestMoreVolumesThanWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -526,7 +540,8 @@ func TestMoreVolumesThanWorkers(t *testing.T) {
 	})
 }
 
-// A worker that does not answer delays only its own machines.
+// TestOneSilentWorker checks that a worker that does not answer delays only the steps of
+// its own machines.
 func TestOneSilentWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -556,7 +571,7 @@ func TestOneSilentWorker(t *testing.T) {
 	})
 }
 
-// Leases are extended for as long as a step takes.
+// TestLeasesAreExtended checks that leases are extended for as long as a step takes.
 func TestLeasesAreExtended(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

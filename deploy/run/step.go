@@ -11,19 +11,19 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// operation is one step that is carried out or undone.
+// operation executes or undoes a step.
 type operation struct {
 	*executor
 	i int
 }
 
-// target is the machine of an operation, whose lease is held.
+// target is the machine that an operation changes. The run holds its lease.
 type target struct {
 	id    bourse.MachineID
-	nonce string // of the lease
+	nonce string // nonce of the lease
 }
 
-// do carries out the step.
+// do executes the step.
 func (o operation) do(ctx context.Context) error {
 	s := &o.plan.Steps[o.i]
 	switch do := s.Do.(type) {
@@ -64,7 +64,8 @@ func (o operation) do(ctx context.Context) error {
 	})
 }
 
-// leased does something to the step's machine while its lease is held. With again, a lost lease is taken again.
+// leased calls do with the step's machine while the run holds the machine's lease. If again
+// is set, it takes a lost lease again.
 func (o operation) leased(ctx context.Context, again bool, do func(ctx context.Context, m target) error) error {
 	id := o.journal.machine(o.i)
 	in, nonce, leave, err := o.leases.enter(ctx, o.i, id, again)
@@ -76,27 +77,29 @@ func (o operation) leased(ctx context.Context, again bool, do func(ctx context.C
 		if !o.destroys(id) {
 			return errGone(id)
 		}
-		if !deploy.Is[deploy.DestroyMachine](o.plan.Steps[o.i].Do) { // that one waits until the machine is gone
+		if !deploy.Is[deploy.DestroyMachine](o.plan.Steps[o.i].Do) { // destroyMachine waits until the machine is gone
 			o.already()
 			return nil
 		}
 	}
 	err = do(in, target{id, nonce})
 	if err != nil && ctx.Err() == nil && in.Err() != nil {
-		return context.Cause(in) // the lease was lost
+		return context.Cause(in) // the lease was lost during the call
 	}
 	return err
 }
 
-// already records that the step has found its machine as it was to make it.
+// already records that the step's machine was in the desired state before the step, so that
+// there is nothing to undo.
 func (o operation) already() { o.journal.change(o.i, func(p *progress) { p.already = true }) }
 
-// repeat repeats a request about a machine: see [requests.repeat].
+// repeat repeats a request about a machine, see [requests.repeat].
 func (o operation) repeat(ctx context.Context, id bourse.MachineID, limit time.Duration, f func(ctx context.Context, unknown bool) error) error {
 	return o.requests.repeat(ctx, try{step: o.i, machine: id, limit: limit}, f)
 }
 
-// act makes a request that changes a machine. It does not if the machine's lease is lost.
+// act makes a request that changes a machine and records its outcome. It fails if the
+// machine's lease is lost.
 func (o operation) act(ctx context.Context, id bourse.MachineID, f func() error) error {
 	if err := o.leases.refresh(ctx, id); err != nil {
 		return err
@@ -107,15 +110,17 @@ func (o operation) act(ctx context.Context, id bourse.MachineID, f func() error)
 	return err
 }
 
-// simple makes a request that changes a machine, and that may be repeated whatever has become of earlier attempts.
+// simple makes a request that changes a machine. The request may be repeated even if the
+// outcome of earlier attempts is unknown.
 func (o operation) simple(ctx context.Context, m target, limit time.Duration, f func(context.Context) error) error {
 	return o.repeat(ctx, m.id, limit, func(ctx context.Context, _ bool) error {
 		return o.act(ctx, m.id, func() error { return f(ctx) })
 	})
 }
 
-// outcome records whether the outcome of the step's request is known. A refusal does not make an unknown outcome known:
-// an earlier request that got no answer may still be in progress.
+// outcome records whether the outcome of the step's request is known. If it was unknown, it
+// remains unknown after a refusal, because an earlier request without an answer may still
+// be in progress.
 func (o operation) outcome(err error) {
 	o.journal.change(o.i, func(p *progress) {
 		switch bourse.CodeOf(err) {
@@ -123,12 +128,12 @@ func (o operation) outcome(err error) {
 			p.unknown = true
 		case "":
 			p.unknown = false
-		default: // it stays as it was
+		default: // keep the former value
 		}
 	})
 }
 
-// look reads a machine.
+// look reads a machine, with retries.
 func (o operation) look(ctx context.Context, id bourse.MachineID) (m machinesapi.Machine, err error) {
 	err = o.repeat(ctx, id, quick, func(ctx context.Context, _ bool) error {
 		m, err = o.api.Machine(ctx, id)
@@ -137,7 +142,8 @@ func (o operation) look(ctx context.Context, id bourse.MachineID) (m machinesapi
 	return m, err
 }
 
-// updateMachine makes the machine's next version. Nobody else can make one while the lease is held.
+// updateMachine creates a new version of the machine. No other client can do so while the
+// run holds the lease.
 func (o operation) updateMachine(ctx context.Context, m target, do deploy.UpdateMachine) error {
 	config := *do.Config
 	config.Standbys = o.standbys(config.Standbys, do.StandbyOf)
@@ -153,9 +159,10 @@ func (o operation) updateMachine(ctx context.Context, m target, do deploy.Update
 	return o.newVersion(ctx, m, before, true, machinesapi.UpdateMachine{Config: &config, SkipLaunch: do.Stopped})
 }
 
-// newVersion updates a machine whose version is before. When an answer is lost, the request is repeated. At most one of
-// these requests can take effect, because each requires that version. Only reports that no other request of this run
-// can have made the version that a repeated request finds.
+// newVersion updates a machine whose current version is before. If the answer is lost, it
+// repeats the request. At most one of these requests takes effect, because each of them
+// requires the version before. only is set if no other request of this run can have created
+// a version that is found after a repeated request.
 func (o operation) newVersion(ctx context.Context, m target, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
 	in.CurrentVersion = before
 	return o.repeat(ctx, m.id, o.opts.Wait+quick, func(ctx context.Context, unknown bool) error {
@@ -172,14 +179,15 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 		default:
 			return err
 		}
-		// An earlier request that got no answer may still be in progress, and may be the reason for this refusal.
+		// The cause of this refusal may be an earlier request that got no answer and is
+		// still in progress.
 		now, unread := o.api.Machine(ctx, m.id)
 		switch conflict := bourse.CodeOf(err) == bourse.CodeConflict; {
 		case unread != nil:
 			return unread
 		case now.State == bourse.StateReplacing, unknown && !now.State.Settled() && now.State != bourse.StateRestarting:
 			return busy(m.id)
-		case now.InstanceID == before && conflict: // an update waits for its image; or the lease is lost, which extending it will find
+		case now.InstanceID == before && conflict: // an update is waiting for its image, or the lease is lost, as extending it will show
 			return busy(m.id)
 		case now.InstanceID == before, !unknown && !conflict:
 			return err
@@ -195,7 +203,8 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 	})
 }
 
-// standbys appends the machine that a step has made to the machines that another stands by for.
+// standbys returns the machines that a standby stands by for: ids and, if madeBy is set,
+// the machine that this step has created.
 func (o operation) standbys(ids []bourse.MachineID, madeBy *int) []bourse.MachineID {
 	if madeBy == nil {
 		return ids
@@ -227,7 +236,7 @@ func (o operation) restartMachine(ctx context.Context, m target) error {
 	})
 }
 
-// cordonMachine takes a machine out of routing, or puts it back.
+// cordonMachine cordons or uncordons a machine.
 func (o operation) cordonMachine(ctx context.Context, m target, cordoned bool) error {
 	now, err := o.look(ctx, m.id)
 	if err != nil {
@@ -271,7 +280,7 @@ func (o operation) startMachine(ctx context.Context, m target) error {
 		o.journal.made(&now)
 		return nil
 	}
-	if now.State == bourse.StateStopping || now.State == bourse.StateSuspending { // requested by a client that was killed
+	if now.State == bourse.StateStopping || now.State == bourse.StateSuspending { // a client that was killed requested the stop
 		err := o.awaitState(ctx, m.id, o.opts.Wait, bourse.StateStopped, bourse.StateSuspended, bourse.StateFailed, bourse.StateDestroyed)
 		if err != nil {
 			return err
@@ -290,7 +299,7 @@ func (o operation) startMachine(ctx context.Context, m target) error {
 	return nil
 }
 
-// awaitState waits until a machine is in one of the states.
+// awaitState waits until a machine is in one of the given states.
 func (o operation) awaitState(ctx context.Context, id bourse.MachineID, most time.Duration, states ...bourse.State) error {
 	want := machinesapi.WaitMachine{Timeout: bourse.Duration(min(most, 30*time.Second))}
 	for _, s := range states {
@@ -330,7 +339,7 @@ func (o operation) awaitState(ctx context.Context, id bourse.MachineID, most tim
 	}
 }
 
-// setMetadata sets metadata; an empty value removes a key.
+// setMetadata sets keys of a machine's metadata; an empty value removes a key.
 func (o operation) setMetadata(ctx context.Context, m target, metadata map[string]string) error {
 	in := machinesapi.MetadataPatch{Metadata: map[string]*string{}}
 	for k, v := range metadata {

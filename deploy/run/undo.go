@@ -10,26 +10,26 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// undo undoes what a run has done.
+// undo reverts the changes of a run.
 type undo struct{ *executor }
 
-// all undoes the steps in reverse: each once all steps that waited for it are undone, so that machines are changed back
-// as gently as they were changed.
+// all undoes the steps in reverse order. A step is undone once all steps that wait for it
+// have been undone, so that machines are changed back as gradually as they were changed.
 func (u undo) all() {
 	u.leases.refreshAll(u.hard)
 	u.emit(Event{Step: Whole, State: Undoing})
 	begun := make([]bool, len(u.plan.Steps))
 	for i := range begun {
 		p := u.journal.get(i)
-		// A machine is only gone if the request to destroy it was sent: a step that was stopped before that does not
-		// prevent the others from being undone.
+		// A machine is gone only if the request to destroy it was sent. If the step was
+		// stopped before that, other steps can still be undone.
 		begun[i] = p.state != "" && (p.sent || !u.plan.Steps[i].Destroys())
 	}
 	wanted := make([]bool, len(begun))
 	for _, i := range u.plan.Undoable(begun) {
 		wanted[i] = true
 	}
-	later := newGraph(u.plan).reverse() // the steps that come first when undoing
+	later := newGraph(u.plan).reverse() // dependencies for undoing, which are the reverse ones
 	later.walk(func(i int) bool {
 		if u.hard.Err() != nil {
 			return true
@@ -40,14 +40,14 @@ func (u undo) all() {
 			u.one(i, after)
 		case begun[i] && deploy.Is[deploy.AwaitProxies](u.plan.Steps[i].Do):
 			if changed := u.undone(after); len(changed) > 0 {
-				_ = operation{u.executor, i}.awaitProxies(u.hard, changed) // silent proxies are recorded
+				_ = operation{u.executor, i}.awaitProxies(u.hard, changed) // proxies that do not answer are recorded
 			}
 		}
 		return true
 	})
 }
 
-// undone returns the machines of steps that were undone.
+// undone returns the machines of the given steps that have been undone.
 func (u undo) undone(steps []int) (out []bourse.MachineID) {
 	seen := map[bourse.MachineID]bool{"": true}
 	for _, i := range steps {
@@ -59,10 +59,11 @@ func (u undo) undone(steps []int) (out []bourse.MachineID) {
 	return out
 }
 
-// one undoes one step, after the steps that waited for it.
+// one undoes a step. after contains the steps that were undone before it, because they
+// depend on it.
 func (u undo) one(i int, after []int) {
 	p := u.journal.get(i)
-	if !p.sent || p.already { // it has changed nothing
+	if !p.sent || p.already { // the step has changed nothing
 		if p.state == Done {
 			u.journal.change(i, func(p *progress) { p.state = Undone })
 			u.emit(Event{Step: i, State: Undone})
@@ -86,13 +87,14 @@ func (u undo) one(i int, after []int) {
 	}
 	u.journal.change(i, func(p *progress) { p.state = Undone })
 	e := Event{Step: i, State: Undone, Took: took}
-	if now := u.journal.get(i); now.text != p.text { // what undoing has found
+	if now := u.journal.get(i); now.text != p.text { // undoing the step has produced a text
 		e.Text = now.text
 	}
 	u.emit(e)
 }
 
-// blocked returns why a step is not undone: its machine serves in place of one that could not be restored.
+// blocked returns an error if a step must not be undone, because its machine serves in
+// place of a machine that could not be restored.
 func (u undo) blocked(i int, after []int) error {
 	switch u.plan.Steps[i].Do.(type) {
 	case deploy.UncordonMachine, deploy.MakeMachine, deploy.StartMachine:
@@ -108,14 +110,14 @@ func (u undo) blocked(i int, after []int) error {
 	return nil
 }
 
-// undoing is a step that is undone.
+// undoing is a step that is being undone.
 type undoing struct {
 	operation
-	was progress // before
+	was progress // progress of the step before it is undone
 }
 
-// do undoes the step, which may have done something. If the step is about a machine that this run has made, nothing
-// remains to be undone once that machine is gone.
+// do undoes the step. If the step concerns a machine that this run has created and that no
+// longer exists, there is nothing to undo.
 func (u undoing) do() error {
 	s := &u.plan.Steps[u.i]
 	err := u.revert(s)
@@ -159,11 +161,11 @@ func (u undoing) revert(s *deploy.Step) error {
 		case deploy.SetMetadata:
 			return u.setMetadata(ctx, m, do.Former)
 		}
-		return nil // nothing undoes it
+		return nil // the step cannot be undone
 	})
 }
 
-// update gives a machine its former config, if it has another one.
+// update restores a machine's former config, unless the machine still has it.
 func (u undoing) update(ctx context.Context, m target, do deploy.UpdateMachine) error {
 	if do.Former == nil {
 		return bourse.Errorf(bourse.CodeInvalid, "the plan does not contain its former config")
@@ -173,13 +175,13 @@ func (u undoing) update(ctx context.Context, m target, do deploy.UpdateMachine) 
 		return err
 	}
 	if now.InstanceID == u.was.instance && !u.was.unknown {
-		return nil // the update was refused
+		return nil // the update had no effect
 	}
-	// If the answer to the update was lost, the former config becomes a new version even if the machine still has it:
-	// after that the lost update can no longer take effect.
+	// If the answer to the update was lost, create a new version even if the machine still
+	// has the former config. Afterwards the lost update can no longer take effect.
 	in := machinesapi.UpdateMachine{Config: do.Former, SkipLaunch: do.Stopped}
 	err = u.newVersion(ctx, m, now.InstanceID, !u.was.unknown, in)
-	for tries := 0; bourse.CodeOf(err) == bourse.CodeConflict && tries < 3; tries++ { // the update has taken effect in the meantime
+	for tries := 0; bourse.CodeOf(err) == bourse.CodeConflict && tries < 3; tries++ { // the lost update has taken effect in the meantime
 		if now, err = u.look(ctx, m.id); err == nil {
 			err = u.newVersion(ctx, m, now.InstanceID, true, in)
 		}
@@ -187,15 +189,15 @@ func (u undoing) update(ctx context.Context, m target, do deploy.UpdateMachine) 
 	if err != nil || do.Stopped {
 		return err
 	}
-	if err := u.awaitReady(ctx, m.id, u.opts.Wait, false); err != nil { // it may not have been ready before either
+	if err := u.awaitReady(ctx, m.id, u.opts.Wait, false); err != nil { // it may not have been ready before the update either
 		text := "its former version is restored, but not ready: " + bourse.MessageOf(err)
 		u.journal.change(u.i, func(p *progress) { p.text = text })
 	}
 	return nil
 }
 
-// makeMachine destroys a machine that the step has made. If the answer to its order was lost, the order is repeated to
-// find the machine.
+// makeMachine destroys the machine that the step has created. If the answer to the order
+// was lost, the order is repeated to find the machine.
 func (u undoing) makeMachine(order machinesapi.CreateMachine) error {
 	if u.was.machine == "" {
 		if !u.was.unknown {
@@ -205,7 +207,7 @@ func (u undoing) makeMachine(order machinesapi.CreateMachine) error {
 			if u.journal.get(u.i).unknown {
 				return err
 			}
-			return nil // it was refused
+			return nil // the order was refused, so there is no machine
 		}
 	}
 	return u.leased(u.hard, true, func(ctx context.Context, m target) error {
@@ -223,7 +225,8 @@ func (u undoing) makeMachine(order machinesapi.CreateMachine) error {
 	})
 }
 
-// retire stops a machine that a step of this plan has made and that may be serving, so that its requests can finish.
+// retire stops a machine that the step madeBy has created. If the machine may be serving,
+// it is cordoned first, so that its requests can finish.
 func (u undoing) retire(ctx context.Context, madeBy int, now *machinesapi.Machine, m target) error {
 	if !now.Cordoned {
 		if err := u.setCordoned(ctx, m, true); err != nil {
@@ -250,7 +253,7 @@ func (u undoing) makeVolume(region bourse.Region, do deploy.MakeVolume) error {
 			if u.journal.get(u.i).unknown {
 				return err
 			}
-			return nil // it was refused
+			return nil // the order was refused, so there is no volume
 		}
 	}
 	if id := u.journal.get(u.i).volume; id != "" {

@@ -14,10 +14,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// This file keeps a plan and the machines in step: other clients may have changed the machines after the plan was made.
+// The functions in this file check that a plan still applies, because other clients may
+// have changed the machines after the plan was made.
 
-// machines returns the sorted IDs of the machines whose leases a plan needs: those that it changes. A plan that can be
-// made again needs the leases of all machines that it was made from, so that none of them changes.
+// machines returns the sorted IDs of the machines whose leases a plan requires, which are
+// the machines that it changes. If the plan can be made again, it requires the leases of
+// all machines that it was made from, so that none of them changes.
 func (x *executor) machines(p *deploy.Plan) []bourse.MachineID {
 	out := map[bourse.MachineID]bool{}
 	for i := range p.Steps {
@@ -35,11 +37,11 @@ func (x *executor) machines(p *deploy.Plan) []bourse.MachineID {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// takeLeases takes the leases that the plan needs.
+// takeLeases takes the leases that the current plan requires.
 func (x *executor) takeLeases(ctx context.Context) error {
 	waited, err := x.leases.take(ctx, x.machines(x.plan), func(id bourse.MachineID) int {
 		if x.opts.Replan != nil {
-			return Whole // the steps may change
+			return Whole // the plan's steps may still change
 		}
 		return slices.IndexFunc(x.plan.Steps, func(s deploy.Step) bool { return s.Machine == id && s.Changes() })
 	})
@@ -49,8 +51,8 @@ func (x *executor) takeLeases(ctx context.Context) error {
 	return err
 }
 
-// checkSeen returns CodeConflict if a machine is not as it was when the plan was made: another client, whose lease has
-// ended by now, was still changing it.
+// checkSeen returns CodeConflict if a machine has changed since the plan was made. This can
+// happen if another client held its lease and has released it.
 func (x *executor) checkSeen(ctx context.Context) error {
 	for id, seen := range x.plan.Seen {
 		if seen.Lost {
@@ -60,7 +62,7 @@ func (x *executor) checkSeen(ctx context.Context) error {
 		known := m.Known()
 		paused := known != nil && known.Metadata[deploy.KeyPaused] != ""
 		switch {
-		case bourse.CodeOf(err) == bourse.CodeUnavailable: // its steps find out
+		case bourse.CodeOf(err) == bourse.CodeUnavailable: // the machine's steps will find out
 		case bourse.CodeOf(err) == bourse.CodeNotFound:
 			return errGone(id)
 		case err != nil:
@@ -74,8 +76,9 @@ func (x *executor) checkSeen(ctx context.Context) error {
 	return nil
 }
 
-// checkVersion checks the version of a machine whose lease was taken. Again is set if the lease was lost before: then
-// the version must be one that this run has found or made, or another client has overtaken it.
+// checkVersion checks the version of a machine whose lease was just taken. again is set if
+// the run held the lease before and lost it. In that case the version must be one that this
+// run has found or created; otherwise another client has overtaken the run.
 func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, again bool) error {
 	if now == "" || x.opts.Replan != nil && !again {
 		return nil
@@ -108,9 +111,10 @@ func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, agai
 	return x.leases.overtake(id, bourse.Errorf(bourse.CodeConflict, "this run has not made its version %s", now))
 }
 
-// checkMissing returns an error if machine id no longer exists and the plan needs it. A plan that only destroys the
-// machine does not: an earlier plan may have destroyed it already. Neither does a plan that the run makes again once it
-// holds the leases.
+// checkMissing returns an error if the plan requires machine id, which does not exist. A
+// plan that only destroys the machine does not require it, because an earlier plan may have
+// destroyed it. A plan that is made again once the leases are held does not require it
+// either.
 func (x *executor) checkMissing(id bourse.MachineID) error {
 	if x.opts.Replan == nil && !x.destroys(id) {
 		return errGone(id)
@@ -128,7 +132,7 @@ func (x *executor) destroys(id bourse.MachineID) bool {
 	return false
 }
 
-// errMissing is in the chain of the error about a machine that no longer exists.
+// errMissing is in the error chain if a machine no longer exists.
 var errMissing = errors.New("a machine is missing")
 
 func errGone(id bourse.MachineID) error {
@@ -139,15 +143,17 @@ func errChanged(id bourse.MachineID, planned, now bourse.InstanceID) error {
 	return bourse.Errorf(bourse.CodeConflict, "machine %s was changed after the plan was made: its version is %s, not %s; try again", id, now, planned)
 }
 
-// replans limits how often a run plans again because of new machines whose leases it did not hold.
+// replans limits how often a run makes its plan again because of new machines whose leases
+// it does not hold.
 const replans = 5
 
-// replan makes the plan again while the run holds the leases of all machines, so that nobody else can change them.
+// replan makes the plan again while the run holds the leases of all machines, so that no
+// other client can change them.
 func (x *executor) replan(ctx context.Context) error {
 	if x.opts.Replan == nil {
 		return nil
 	}
-	reached := map[bourse.MachineID]bool{} // when the first plan was made
+	reached := map[bourse.MachineID]bool{} // machines whose workers answered when the first plan was made
 	for id, seen := range x.plan.Seen {
 		reached[id] = !seen.Lost
 	}
@@ -161,7 +167,7 @@ func (x *executor) replan(ctx context.Context) error {
 		err := x.requests.repeat(ctx, try{step: Whole, limit: quick}, func(ctx context.Context, _ bool) (err error) {
 			p, err = x.opts.Replan(ctx)
 			for id, seen := range p.Seen {
-				if err == nil && seen.Lost && reached[id] { // the plan would leave the machine alone
+				if err == nil && seen.Lost && reached[id] { // do not accept a plan that leaves the machine unchanged
 					err = bourse.Errorf(bourse.CodeUnavailable, "the worker of machine %s no longer answers", id)
 				}
 			}
@@ -184,8 +190,8 @@ func (x *executor) replan(ctx context.Context) error {
 	return bourse.Errorf(bourse.CodeConflict, "new machines of app %s appear faster than they can be leased", x.plan.App)
 }
 
-// settle waits until a machine is not being updated. Another client may have started an update before this run held
-// the machine's lease.
+// settle waits until no update of a machine is in progress. Another client may have started
+// an update before this run held the machine's lease.
 func (x *executor) settle(ctx context.Context, id bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, x.opts.Wait)
 	defer cancel()
@@ -208,9 +214,9 @@ func (x *executor) settle(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// use replaces the plan. No step has begun.
+// use replaces the plan. It must be called before the first step begins.
 func (x *executor) use(p *deploy.Plan) {
-	before, _ := json.Marshal(x.plan.Steps) // steps can always be encoded
+	before, _ := json.Marshal(x.plan.Steps) // steps can always be marshaled
 	after, _ := json.Marshal(p.Steps)
 	x.plan = p
 	x.journal.use(p)

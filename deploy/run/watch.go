@@ -12,31 +12,32 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Limits of watching machines.
+// Interval and time limit for reading a watched machine.
 const (
-	watchEvery  = 5 * time.Second // between two looks without news
-	watchWithin = 5 * time.Second // for one look
+	watchEvery  = 5 * time.Second // time after which a machine is read even if there is no news of it
+	watchWithin = 5 * time.Second // time limit for reading a machine once
 )
 
-// watches watch machines that were found ready: a machine that crashes during the run has failed. A watch ends when the
-// run stops, or restarts, updates or destroys the machine, and when it begins to destroy what the machine replaces,
-// because then nothing can be undone any more. Before that, and before the run ends, each machine is watched for
-// Options.Watch.
+// watches watches machines that were found ready. If a watched machine crashes, the step
+// that found it ready fails. Each machine is watched for at least Options.Watch before the
+// run ends or begins to destroy what the machine replaces. The watch ends when the run
+// stops, restarts, updates or destroys the machine. It also ends when the run begins to
+// destroy what the machine replaces, because nothing can be undone after that.
 type watches struct {
 	*executor
 	graph graph
 	group sync.WaitGroup
 
 	mu    sync.Mutex
-	ready map[int]watch // by the step that found the machine ready
-	final []bool        // by step: a step that waits for it has destroyed something for good
-	told  bool          // an event told that machines are watched
+	ready map[int]watch // watches by the step that found the machine ready
+	final []bool        // for each step, whether a step that waits for it has begun to destroy something permanently
+	told  bool          // an event has reported that machines are being watched
 	over  bool
 }
 
-// watch is the watch of one machine.
+// watch is the watch of a single machine.
 type watch struct {
-	since  time.Time // it was found ready
+	since  time.Time // time when the machine was found ready
 	cancel context.CancelFunc
 }
 
@@ -44,8 +45,8 @@ func newWatches(x *executor, g graph) *watches {
 	return &watches{executor: x, graph: g, ready: map[int]watch{}, final: make([]bool, len(x.plan.Steps))}
 }
 
-// before is called before a step begins. If the step destroys something, it waits until the machines of all steps that
-// the step waited for have been watched for long enough.
+// before must be called before a step begins. If the step destroys something, before waits
+// until the machines of all preceding steps have been watched for long enough.
 func (w *watches) before(ctx context.Context, i int) error {
 	if !w.plan.Steps[i].Destroys() {
 		return nil
@@ -62,8 +63,9 @@ func (w *watches) all(ctx context.Context) error {
 	return w.watched(ctx, func(int) bool { return true })
 }
 
-// watched waits until the machines that the chosen steps found ready have been watched for long enough. It returns an
-// error when ctx ends, as it does when one of them crashes.
+// watched waits until the machines that the chosen steps found ready have been watched for
+// long enough. It returns an error when ctx is done, which also happens if one of them
+// crashes.
 func (w *watches) watched(ctx context.Context, chosen func(step int) bool) error {
 	var last time.Time
 	w.mu.Lock()
@@ -85,7 +87,7 @@ func (w *watches) watched(ctx context.Context, chosen func(step int) bool) error
 	return rest(ctx, left)
 }
 
-// begins ends the watches that a beginning step makes meaningless.
+// begins ends the watches that make no sense once step i has begun.
 func (w *watches) begins(i int) {
 	s := &w.plan.Steps[i]
 	switch s.Do.(type) {
@@ -109,7 +111,7 @@ func (w *watches) begins(i int) {
 	}
 }
 
-// cancel ends a watch, if there is one. It is called with mu held.
+// cancel ends a watch, if it exists. The caller must hold mu.
 func (w *watches) cancel(i int) {
 	if one, there := w.ready[i]; there {
 		one.cancel()
@@ -117,7 +119,7 @@ func (w *watches) cancel(i int) {
 	}
 }
 
-// follow begins to watch the machine that a step has found ready.
+// follow starts to watch the machine that a step has found ready.
 func (w *watches) follow(ctx context.Context, i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +136,7 @@ func (w *watches) follow(ctx context.Context, i int) {
 	})
 }
 
-// end ends all watches, and returns when their goroutines have ended.
+// end ends all watches and waits for their goroutines.
 func (w *watches) end() {
 	w.mu.Lock()
 	w.over = true
@@ -145,7 +147,7 @@ func (w *watches) end() {
 	w.group.Wait()
 }
 
-// fails lets a step fail that was done, unless its watch has ended.
+// fails makes a finished step fail, unless its watch has ended.
 func (w *watches) fails(ctx context.Context, i int, since time.Time, err error) {
 	w.mu.Lock()
 	if ctx.Err() != nil {
@@ -158,12 +160,12 @@ func (w *watches) fails(ctx context.Context, i int, since time.Time, err error) 
 	w.emit(e)
 }
 
-// crashed looks at a machine whenever there is news of it, and returns an error once its program has crashed. It returns
-// nil when ctx ends.
+// crashed reads a machine at each news of it, and returns an error once its program has
+// crashed. It returns nil when ctx is done.
 func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 	id, was := w.journal.machine(i), w.journal.get(i).ready
 	for {
-		changed, _ := w.news.next(id) // before the look
+		changed, _ := w.news.next(id) // must precede reading the machine
 		row, there, known := w.news.row(id)
 		if !known || !there || row.State != bourse.StateStarted || row.Instance != was.instance || row.Starts != was.starts {
 			var m machinesapi.Machine
@@ -171,7 +173,7 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 				m, err = w.api.Machine(ctx, id)
 				return err
 			})
-			if how := crash(&m, &was); unread == nil && how != "" { // a silent worker is no crash
+			if how := crash(&m, &was); unread == nil && how != "" { // a worker that does not answer does not mean that the machine crashed
 				return bourse.Errorf(bourse.CodeFailedPrecondition, "it crashed %s after it was ready%s", time.Since(since).Round(time.Second/10), how)
 			}
 		}
@@ -188,8 +190,9 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 	}
 }
 
-// crash describes how a machine's program has failed since it was ready, "" if it has not. It updates was if an idle
-// machine was stopped and started again.
+// crash describes how a machine's program has failed since the machine was ready, or
+// returns "" if it has not. It updates was if an idle machine was stopped and started
+// again.
 func crash(m *machinesapi.Machine, was *version) string {
 	if m.InstanceID != was.instance {
 		return ""
