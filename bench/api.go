@@ -11,9 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchAPI measures what clients request most: one machine, over a server that
-// fetches, decodes and encodes the same body from another one, as a broker
-// does; and a list of a hundred machines, over encoding it.
+// benchAPI measures the most frequent requests. The time to get one machine is divided by
+// that of a server that, like a broker, fetches the same body from another server, decodes
+// it and encodes it. The time to list a hundred machines is divided by the time to encode
+// the list.
 func benchAPI(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru"})
 	if err != nil {
@@ -84,7 +85,7 @@ func fetch(ctx context.Context, url string) (m machinesapi.Machine, err error) {
 	return m, json.NewDecoder(resp.Body).Decode(&m)
 }
 
-// measureList subtracts the time that the client needs to decode the list.
+// measureList measures a list, without the time that the client takes to decode it.
 func measureList(ctx context.Context, client *machinesapi.Client, machines int, out Figures) error {
 	var list, encode, decode samples
 	for range 200 {

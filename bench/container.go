@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchContainer measures the creation and start of a container of a cached
-// image through the API, over "ctr run -d" of the same image on the same
-// containerd. Rounds alternate.
+// benchContainer measures how long it takes to create and start a container of a cached
+// image through the API, divided by the time of "ctr run -d" with the same image and
+// containerd. The two alternate.
 func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 	return withTB(ctx, lab, func(tb testing.TB) error {
 		containerd, registry := containerdtest.New(tb), registrytest.Start(tb, registrytest.Options{})
@@ -26,7 +26,7 @@ func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 		if err != nil {
 			return err
 		}
-		tb.Cleanup(workers[0].stop) // before its containerd
+		tb.Cleanup(workers[0].stop) // the worker must stop before its containerd
 		ctr := func(args ...string) error {
 			c := exec.CommandContext(ctx, "ctr", append([]string{"-a", containerd.Address, "-n", "floor"}, args...)...)
 			if text, err := c.CombinedOutput(); err != nil {
@@ -40,7 +40,7 @@ func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 		var ours, theirs samples
 		for i := range 33 {
 			if i == 1 {
-				ours, theirs = nil, nil // the first one pulled the image
+				ours, theirs = nil, nil // discard the first round, in which the image was pulled
 			}
 			var m machinesapi.Created
 			if err := ours.measure(func() (err error) {
@@ -76,10 +76,10 @@ func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 	})
 }
 
-// benchTB lets a benchmark use the containerd and the registry that tests run.
-// A fatal error is a panic that withTB recovers.
+// benchTB is a testing.TB with which a benchmark can use the tests' containerd and
+// registry. Its fatal methods panic, and withTB recovers the panic.
 type benchTB struct {
-	testing.TB                 // nil: other methods are not needed
+	testing.TB                 // nil, because other methods are not called
 	ctx        context.Context //nolint:containedctx // as a test's
 	dir        string
 	cleanups   []func()
@@ -88,7 +88,7 @@ type benchTB struct {
 
 type fatal struct{ error }
 
-// withTB calls do, and then the cleanups it registered.
+// withTB calls do, and then the cleanup functions that do has registered.
 func withTB(ctx context.Context, lab *Lab, do func(testing.TB) error) (err error) {
 	tb := &benchTB{ctx: ctx, dir: lab.dir}
 	defer func() {

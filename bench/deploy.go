@@ -19,15 +19,16 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// bootVariable is how long the program of a machine waits before it listens.
+// bootVariable is the environment variable that delays a machine's program before it
+// listens.
 const bootVariable = "BOURSE_BENCH_BOOT"
 
 // greeting is the response of a machine's program.
 var greeting = []byte(strings.Repeat("hello from a machine\n", 12))
 
-// serve is the program of a machine: it serves HTTP at $PORT.
+// serve is a machine's program, which serves HTTP at $PORT.
 func serve() error {
-	boot, _ := time.ParseDuration(os.Getenv(bootVariable)) // 0 if it is not set
+	boot, _ := time.ParseDuration(os.Getenv(bootVariable)) // 0 if the variable is not set
 	time.Sleep(boot)
 	s := &http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
@@ -36,9 +37,9 @@ func serve() error {
 	return s.ListenAndServe()
 }
 
-// benchDeploy measures a rolling update of 20 machines on 4 workers, 5 at a
-// time, over its critical path: how often one update waits for another, times
-// what the program needs to stop, start and listen.
+// benchDeploy measures a rolling update of 20 machines on 4 workers, 5 at a time, divided
+// by the length of its critical path. This is the number of updates that must wait for one
+// another, multiplied by the time that the program takes to stop, start and listen.
 func benchDeploy(ctx context.Context, lab *Lab, out Figures) error {
 	const machines, lanes, boot = 20, 5, time.Second
 	client, _, err := lab.market(ctx, []string{"gru", "gru", "gru", "gru"})
@@ -80,14 +81,14 @@ func benchDeploy(ctx context.Context, lab *Lab, out Figures) error {
 		}
 		restart = append(restart, took)
 	}
-	path := 1 + math.Ceil(float64(machines-1)/lanes) // the first machine goes alone
+	path := 1 + math.Ceil(float64(machines-1)/lanes) // the first machine is updated alone
 	out["deploy_ms"], out["floor_restart_ms"] = rolling.median(), restart.median()
 	out["deploy_ratio"] = rolling.median() / (path * restart.median())
 	return nil
 }
 
-// restartAlone returns the time from the signal that ends the program until
-// the next one listens at its port, without Bourse.
+// restartAlone measures a restart of the program without Bourse: the time from the signal
+// that stops it until the next process listens at its port.
 func restartAlone(ctx context.Context, self string, boot time.Duration) (time.Duration, error) {
 	at, err := freeAddress(ctx)
 	if err != nil {
@@ -105,7 +106,7 @@ func restartAlone(ctx context.Context, self string, boot time.Duration) (time.Du
 	}
 	from := time.Now()
 	_ = cmd.Process.Signal(os.Interrupt)
-	_ = cmd.Wait() // ended by the signal
+	_ = cmd.Wait() // returns the signal as an error
 	if cmd, err = start(); err != nil {
 		return 0, err
 	}

@@ -26,17 +26,17 @@ import (
 // app is the app of all machines.
 const app = bourse.AppName("default")
 
-// sleeper is the program that machines run, and that the floors start.
+// sleeper is the program that machines run. The floors start the same program.
 var sleeper = []string{"/bin/sleep", "1000"}
 
-// order is an order for a machine that runs the sleeper.
+// order returns an order for a machine that runs the sleeper.
 func order(region string, memory bourse.MiB) machinesapi.CreateMachine {
 	return machinesapi.CreateMachine{Region: region, Config: &bourse.Config{
 		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: memory}, Init: bourse.Init{Exec: sleeper},
 	}}
 }
 
-// Lab is a temporary directory and the servers started in it.
+// Lab is a temporary directory and the servers that were started in it.
 type Lab struct {
 	binary  string
 	dir     string
@@ -47,7 +47,7 @@ type Lab struct {
 type Server struct {
 	Name  string
 	Ready Ready
-	Took  time.Duration // from its start until it was ready
+	Took  time.Duration // time from the start until the server was ready
 	args  []string
 	cmd   *exec.Cmd
 	ready string
@@ -59,7 +59,7 @@ type Ready struct {
 	API    string   `json:"api"`
 	Gossip string   `json:"gossip"`
 	PID    int      `json:"pid"`
-	HTTP   []string `json:"http"` // a proxy's listeners
+	HTTP   []string `json:"http"` // addresses of a proxy's listeners
 }
 
 func newLab(binary string) (*Lab, error) {
@@ -78,7 +78,7 @@ func (l *Lab) close() {
 	for _, s := range l.servers {
 		s.stop()
 	}
-	_ = os.RemoveAll(l.dir) // a temporary directory
+	_ = os.RemoveAll(l.dir) // it is only a temporary directory
 }
 
 // worker starts a worker with room for thousands of machines. more are
@@ -94,8 +94,8 @@ func (l *Lab) worker(ctx context.Context, name, region string, more ...string) (
 	return l.start(ctx, name, append(args, more...)...)
 }
 
-// onlyV1 reports whether this host's limits are those of cgroup v1, which add
-// 10 to 20 ms to each start. Machines and floors then run without limits.
+// onlyV1 reports whether this host has only cgroup v1, whose limits add 10 to 20 ms to each
+// start. In that case machines and floors run without limits.
 func onlyV1() bool {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	return err == nil && strings.Contains(string(mounts), " - cgroup ")
@@ -135,22 +135,22 @@ func (s *Server) begin(ctx context.Context, binary string) error {
 	return fmt.Errorf("%s is not ready after %s", s.Name, time.Since(begin))
 }
 
-// kill ends the process as a crash would.
+// kill ends the process like a crash.
 func (s *Server) kill() {
 	_ = s.cmd.Process.Kill() // it may have exited
 	_ = s.cmd.Wait()
 }
 
 func (s *Server) stop() {
-	if s.cmd.Process == nil || s.cmd.ProcessState != nil { // not started, or exited
+	if s.cmd.Process == nil || s.cmd.ProcessState != nil { // never started, or already stopped
 		return
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 	_ = s.cmd.Wait()
 }
 
-// market starts a broker and workers, waits until all of them quote, and
-// returns the broker's client.
+// market starts a broker and workers, waits until all workers answer with quotes, and
+// returns a client for the broker.
 func (l *Lab) market(ctx context.Context, regions []string, more ...string) (*machinesapi.Client, []*Server, error) {
 	broker, err := l.broker(ctx, "broker")
 	if err != nil {
@@ -189,7 +189,7 @@ func clientOf(broker *Server) *machinesapi.Client {
 	}
 }
 
-// startedOn asks a worker for its started machines.
+// startedOn returns the started machines of a worker, as the worker reports them.
 func startedOn(ctx context.Context, w *Server) (map[bourse.MachineID]bourse.Boot, error) {
 	proof, err := proofOf(cliserve.DefaultCluster)
 	if err != nil {
@@ -198,7 +198,7 @@ func startedOn(ctx context.Context, w *Server) (map[bourse.MachineID]bourse.Boot
 	caller := direct.NewOver(direct.TCP, nil, proof)
 	defer caller.Close()
 	id := bourse.WorkerID(w.Ready.ID)
-	worker := bourse.Member{ID: id, Role: bourse.RoleWorker, Address: w.Ready.API, Tag: id.Tags()[0]} // its tag unless another worker has it
+	worker := bourse.Member{ID: id, Role: bourse.RoleWorker, Address: w.Ready.API, Tag: id.Tags()[0]} // a worker has this tag unless another worker has it
 	machines, err := fabric.MachineList.Call(ctx, caller, worker, fabric.MachinesQuery{})
 	if err != nil {
 		return nil, fmt.Errorf("machines of %s: %w", w.Name, err)

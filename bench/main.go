@@ -1,7 +1,7 @@
-// Command bench measures what users of Bourse notice. It starts real bin/bourse
-// processes on loopback and measures each figure next to a floor or a peer in
-// the same run: hosts are shared and noisy, so only the ratios are comparable.
-// It prints the figures as one flat JSON object and writes it to -out.
+// Command bench measures what users of Bourse notice. It starts real bin/bourse processes
+// on loopback, and in the same run measures a floor or a peer for each figure. Hosts are
+// shared and noisy, so only the ratios are comparable. It prints the figures as one flat
+// JSON object and writes it to -out.
 package main
 
 import (
@@ -44,8 +44,8 @@ var benchmarks = []struct {
 	{"visible", benchVisible},
 }
 
-// goals are printed next to the figures. "<" limits a figure from above, ">"
-// from below. Floors and absolute times have no goal.
+// goals contains the goals that are printed next to the figures. "<" is an upper limit and
+// ">" a lower limit. Floors and absolute times have no goal.
 var goals = map[string]struct {
 	sign  string
 	limit float64
@@ -84,7 +84,7 @@ func main() {
 	flag.Parse()
 	var err error
 	switch {
-	case *serving: // an interrupt ends it, as any program
+	case *serving: // an interrupt must end it, like any other program
 		err = serve()
 	case *echoAt != "":
 		err = echo(*echoAt)
@@ -116,7 +116,7 @@ func run(ctx context.Context, binary, only, out string) error {
 		err = b.run(ctx, lab, figures)
 		lab.close()
 		if err != nil {
-			show(figures) // the earlier ones are valid
+			show(figures) // the figures measured so far are valid
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%-12s %s\n", b.name, time.Since(begin).Round(time.Millisecond))

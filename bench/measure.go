@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// samples are durations of one operation.
+// samples contains the durations of one operation.
 type samples []time.Duration
 
 // measure runs fn and adds its duration.
@@ -38,8 +38,8 @@ func median(v []float64) float64 {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// breathe pauses for a random moment. Fixed pauses would fall into step with
-// timers of the measured program.
+// breathe pauses for a random time. Pauses of a fixed length could synchronize with timers
+// in the measured program.
 func breathe(ctx context.Context) {
 	timer := time.NewTimer(time.Duration(rand.Int64N(int64(4 * time.Millisecond))))
 	defer timer.Stop()
@@ -49,8 +49,8 @@ func breathe(ctx context.Context) {
 	}
 }
 
-// together calls do for 0 to n-1 from several clients at once. It returns the
-// calls per second and the first error.
+// together calls do with each number from 0 to n-1, concurrently from several clients. It
+// returns the number of calls per second and the first error.
 func together(clients, n int, do func(i int) error) (float64, error) {
 	var (
 		wg    sync.WaitGroup

@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchPlace measures the creation and start of a host process through the API
-// by one client, over one synced bbolt update, one fork and exec of the same
-// program, and two round trips.
+// benchPlace measures how long one client takes to create and start a host process through
+// the API. The time is divided by the sum of one synced bbolt update, one fork and exec of
+// the same program, and two round trips.
 func benchPlace(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
@@ -69,13 +69,13 @@ func destroy(ctx context.Context, client *machinesapi.Client, id bourse.MachineI
 }
 
 func reap(pid int) {
-	_ = syscall.Kill(pid, syscall.SIGKILL) // our own child
+	_ = syscall.Kill(pid, syscall.SIGKILL) // the process is our own child
 	_, _ = syscall.Wait4(pid, nil, 0, nil)
 }
 
-// benchThroughput measures machines per second with 16 clients, over one
-// process that starts the same program 16 at a time, each with a directory and
-// limits of its own, and does nothing else. Rounds alternate.
+// benchThroughput measures how many machines 16 clients create per second, divided by the
+// rate at which a single process starts the same program, 16 at a time, with a directory
+// and limits for each. The two alternate.
 func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
@@ -115,8 +115,8 @@ func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// kernel starts sleepers with what the kernel provides for a machine: a
-// directory and, on hosts with cgroup v2, limits.
+// kernel starts sleepers with only the kernel's support for a machine, which is a directory
+// and, on hosts with cgroup v2, limits.
 type kernel struct{ dir, group string }
 
 func newKernel(dir string) (*kernel, error) {
@@ -141,25 +141,25 @@ func (k *kernel) start(n int) (pid int, err error) {
 		return 0, err
 	}
 	for file, value := range map[string]string{"memory.max": "16777216", "memory.swap.max": "0", "pids.max": "1000", "cpu.weight": "100"} {
-		if err := os.WriteFile(filepath.Join(group, file), []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) { // its controller is not enabled
+		if err := os.WriteFile(filepath.Join(group, file), []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) { // the file is missing if its controller is not enabled
 			return 0, err
 		}
 	}
 	return startInGroup(group, attr)
 }
 
-// remove ends what start has started.
+// remove stops a process that start has started, and removes its directories.
 func (k *kernel) remove(n, pid int) {
 	reap(pid)
 	_ = os.Remove(filepath.Join(k.dir, strconv.Itoa(n)))
 	if k.group != "" {
 		_ = os.Remove(filepath.Join(k.group, strconv.Itoa(n)))
-		_ = os.Remove(k.group) // succeeds with the last one
+		_ = os.Remove(k.group) // succeeds once the last one is gone
 	}
 }
 
-// benchRefuse measures the refusal of an order that fits nowhere, p99, over the
-// p99 of a round trip to the same broker.
+// benchRefuse measures how long it takes to refuse an order that no worker can fill. The
+// p99 is divided by the p99 of a round trip to the same broker.
 func benchRefuse(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// startInGroup starts the sleeper in a cgroup of version 2.
+// startInGroup starts the sleeper in a cgroup v2 group.
 func startInGroup(group string, attr *syscall.ProcAttr) (pid int, err error) {
 	dir, err := os.Open(group)
 	if err != nil {

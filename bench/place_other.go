@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-// startInGroup starts the sleeper: this system has no cgroups.
+// startInGroup starts the sleeper without a group, because this system has no cgroups.
 func startInGroup(_ string, attr *syscall.ProcAttr) (pid int, err error) {
 	return syscall.ForkExec(sleeper[0], sleeper, attr)
 }

@@ -21,10 +21,10 @@ import (
 type web struct {
 	client  *machinesapi.Client
 	workers []*Server
-	http    *http.Client // sends every request to the proxy
+	http    *http.Client // client that sends every request to the proxy
 }
 
-// web starts what market starts, and a proxy.
+// web starts a market and a proxy.
 func (l *Lab) web(ctx context.Context, regions []string, more ...string) (*web, error) {
 	client, workers, err := l.market(ctx, regions, more...)
 	if err != nil {
@@ -38,7 +38,7 @@ func (l *Lab) web(ctx context.Context, regions []string, more ...string) (*web, 
 	return &web{client, workers, clientTo(proxy.Ready.HTTP[0])}, nil
 }
 
-// clientTo returns a client that sends requests for any host to one address.
+// clientTo returns a client that sends all requests to one address, whatever their host is.
 func clientTo(at string) *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		MaxIdleConnsPerHost: 256, DisableCompression: true,
@@ -48,7 +48,7 @@ func clientTo(at string) *http.Client {
 	}}
 }
 
-// ask sends one request for the app and reads the response.
+// ask sends a request to the app and reads the response.
 func ask(ctx context.Context, c *http.Client) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(app)+".localhost/", http.NoBody)
 	if err != nil {
@@ -66,7 +66,7 @@ func ask(ctx context.Context, c *http.Client) error {
 	return err
 }
 
-// serverOrder is an order for a machine that serves HTTP.
+// serverOrder returns an order for a machine that serves HTTP.
 func serverOrder(region string) (machinesapi.CreateMachine, error) {
 	self, err := os.Executable()
 	c := &bourse.Config{
@@ -77,8 +77,8 @@ func serverOrder(region string) (machinesapi.CreateMachine, error) {
 	return machinesapi.CreateMachine{Region: region, Config: c}, err
 }
 
-// serve creates a machine in gru that serves HTTP on the worker's address at,
-// and waits until the proxy answers.
+// serve creates a machine in gru that serves HTTP, and waits until the proxy answers. at is
+// the machine's own address.
 func (w *web) serve(ctx context.Context) (id bourse.MachineID, at string, err error) {
 	in, err := serverOrder("gru")
 	if err != nil {
@@ -95,8 +95,8 @@ func (w *web) serve(ctx context.Context) (id bourse.MachineID, at string, err er
 	return m.ID, fmt.Sprintf("127.0.0.1:%d", started[m.ID].Port), err
 }
 
-// benchProxy measures requests through the proxy to one machine by 32 clients,
-// over nginx in front of the same machine. Rounds alternate.
+// benchProxy measures requests from 32 clients through the proxy to one machine, divided by
+// the same with nginx in front of the machine. The two alternate.
 func benchProxy(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
@@ -128,8 +128,8 @@ func benchProxy(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// flood sends requests from several clients for a time. It returns the
-// requests per second and the duration of each.
+// flood sends requests from several clients for the given time. It returns the number of
+// requests per second and their durations.
 func flood(ctx context.Context, clients int, long time.Duration, c *http.Client) (float64, samples, error) {
 	var (
 		wg    sync.WaitGroup
@@ -157,8 +157,8 @@ func flood(ctx context.Context, clients int, long time.Duration, c *http.Client)
 	return float64(len(all)) / time.Since(begin).Seconds(), all, first
 }
 
-// startNginx starts nginx in front of an address, as people set it up, and
-// returns a client to it.
+// startNginx starts nginx in front of an address, with a typical configuration, and returns
+// a client that sends requests to it.
 func startNginx(ctx context.Context, lab *Lab, upstream string) (*http.Client, func(), error) {
 	at, err := freeAddress(ctx)
 	if err != nil {
@@ -202,9 +202,8 @@ http {
 	return client, stop, nil
 }
 
-// benchCold measures a request for an app without a running machine until its
-// response, minus the start of the same machine through the API until it
-// listens.
+// benchCold measures how long a request takes if the app has no running machine. It
+// subtracts the time to start the same machine through the API until it listens.
 func benchCold(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
@@ -219,7 +218,7 @@ func benchCold(ctx context.Context, lab *Lab, out Figures) error {
 			return err
 		}
 		_, err := w.client.Wait(ctx, app, id, machinesapi.WaitMachine{States: []string{"stopped"}})
-		time.Sleep(20 * time.Millisecond) // until the proxy knows
+		time.Sleep(20 * time.Millisecond) // until the proxy knows that the machine has stopped
 		return err
 	}
 	var cold, own samples
@@ -248,8 +247,8 @@ func benchCold(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// lose ends a worker as the loss of its host would: its daemon, supervisor and
-// machines at once.
+// lose simulates the loss of a worker's host by killing the worker's daemon, supervisor and
+// machines at the same time.
 func lose(ctx context.Context, w *Server) error {
 	started, err := startedOn(ctx, w)
 	if err != nil {
@@ -267,14 +266,14 @@ func lose(ctx context.Context, w *Server) error {
 	return nil
 }
 
-// benchFailover loses one of two workers with a machine each at 200 requests
-// per second, and measures the longest time without a response.
+// benchFailover kills one of two workers with a machine each at 200 requests per second,
+// and measures the longest time without a response.
 func benchFailover(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru", "gru"})
 	if err != nil {
 		return err
 	}
-	for range 2 { // on different workers: an app's machines are spread
+	for range 2 { // these are placed on different workers, because an app's machines are spread
 		if _, _, err := w.serve(ctx); err != nil {
 			return err
 		}
@@ -318,9 +317,9 @@ func benchFailover(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// benchStandby loses a worker with an app's only machine, and measures the
-// time until the standby answers. It waits for 2 s here, not for the default
-// of 10 s, in which a host may return.
+// benchStandby kills the worker of an app's only machine and measures the time until the
+// standby answers. Workers start a standby after 2 s here, instead of the default of 10 s,
+// in which a host may return.
 func benchStandby(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru", "mad"}, "--standby-after", "2s")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchReady measures the time from a server's start until it is ready: the
-// slowest of ten.
+// benchReady measures the time from a server's start until it is ready. The figure is the
+// slowest of ten starts.
 func benchReady(ctx context.Context, lab *Lab, out Figures) error {
 	slowest := time.Duration(0)
 	for i := range 5 {
@@ -27,14 +27,14 @@ func benchReady(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// benchMemory measures the anonymous memory of an idle worker, and what each
-// machine adds to it.
+// benchMemory measures the anonymous memory of an idle worker, and how much each machine
+// adds.
 func benchMemory(ctx context.Context, lab *Lab, out Figures) error {
 	client, workers, err := lab.market(ctx, []string{"gru"})
 	if err != nil {
 		return err
 	}
-	time.Sleep(2 * time.Second) // until memory used at startup is returned
+	time.Sleep(2 * time.Second) // until memory that was used at startup has been released
 	idle, err := workers[0].anonymous()
 	if err != nil {
 		return err
@@ -58,9 +58,9 @@ func createMany(ctx context.Context, client *machinesapi.Client, n int) error {
 	return err
 }
 
-// benchRecover kills a worker's daemon with 2,000 machines and measures the
-// time until the restarted one answers for all of them with the same PIDs: the
-// slowest of three.
+// benchRecover kills the daemon of a worker with 2,000 machines, and measures the time
+// until the restarted daemon reports all of them with the same PIDs. The figure is the
+// slowest of three restarts.
 func benchRecover(ctx context.Context, lab *Lab, out Figures) error {
 	client, workers, err := lab.market(ctx, []string{"gru"})
 	if err != nil {
@@ -99,8 +99,8 @@ func benchRecover(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// benchLost kills workers one after the other and measures the time until two
-// brokers report each loss: the slowest.
+// benchLost kills workers one after the other, and measures the time until two brokers
+// report each loss. The figure is the slowest.
 func benchLost(ctx context.Context, lab *Lab, out Figures) error {
 	client, workers, err := lab.market(ctx, []string{"gru", "gru", "mad", "mad", "ord", "ord"})
 	if err != nil {
@@ -118,7 +118,7 @@ func benchLost(ctx context.Context, lab *Lab, out Figures) error {
 		return err
 	}
 	down := func(c *machinesapi.Client) (n int) {
-		known, _ := c.Workers(ctx) // asked again on an error
+		known, _ := c.Workers(ctx) // after an error, it is called again
 		for _, w := range known {
 			if w.Status == machinesapi.WorkerDown {
 				n++

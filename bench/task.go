@@ -31,12 +31,12 @@ const (
 	echoSubject = "bench.echo"
 )
 
-// payload is the task's input and the floor's message.
+// payload is the input of the task, and the message that the floor sends.
 var payload = json.RawMessage(`{"N":41}`)
 
-// benchTask measures a durable task on a warm program over NATS, from a
-// broker's place, with one client and with 16, over a request and its echo
-// through the same NATS server.
+// benchTask measures a durable task on a warm program over NATS, with one client and with
+// 16. This process takes the place of the broker. The figures are compared with a request
+// that is echoed through the same NATS server.
 func benchTask(ctx context.Context, lab *Lab, out Figures) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	tuning.RuntimeOfServer() // this process acts as a broker and collects garbage like one
@@ -63,7 +63,7 @@ func benchTask(ctx context.Context, lab *Lab, out Figures) error {
 		return err
 	}
 	defer stop()
-	conns := make(chan *client.Conn, taskClients) // each caller of the floor has its own
+	conns := make(chan *client.Conn, taskClients) // each caller of echo has its own connection
 	for range taskClients {
 		nc, err := client.Connect(url)
 		if err != nil {
@@ -95,7 +95,7 @@ func benchTask(ctx context.Context, lab *Lab, out Figures) error {
 		}
 		echoRates = append(echoRates, rate)
 		if rate, err = together(taskClients, 4000, func(int) (err error) {
-			for err = task(); bourse.CodeOf(err) == bourse.CodeInsufficient; { // both workers were full
+			for err = task(); bourse.CodeOf(err) == bourse.CodeInsufficient; { // retry if both workers are full
 				err = task()
 			}
 			return err
@@ -111,8 +111,8 @@ func benchTask(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// warmWorkers starts a broker and two workers with ten slots each, which are
-// reached over NATS, and runs a warm program on both.
+// warmWorkers starts a broker and two workers with ten slots each, which communicate over
+// NATS. It runs a warm program on both workers.
 func warmWorkers(ctx context.Context, lab *Lab, url string) ([]machinesapi.Worker, error) {
 	program := filepath.Join(lab.dir, "increment")
 	if text, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./examples/increment").CombinedOutput(); err != nil {
@@ -144,7 +144,7 @@ func warmWorkers(ctx context.Context, lab *Lab, url string) ([]machinesapi.Worke
 			return nil, err
 		}
 	}
-	for range 200 { // until both are warm
+	for range 200 { // enough tasks that both workers have handled some
 		if _, err := api.RunTask(ctx, app, machinesapi.RunTask{
 			Task: taskName, Payload: payload, Region: "gru", Requirements: bourse.Requirements{"slots": {Count: 1}},
 		}, ""); err != nil {
@@ -154,7 +154,7 @@ func warmWorkers(ctx context.Context, lab *Lab, url string) ([]machinesapi.Worke
 	return api.Workers(ctx)
 }
 
-// openExchange connects this process to the workers as a broker is.
+// openExchange connects this process to the workers in the same way as a broker.
 func openExchange(link *nats.Link, workers []machinesapi.Worker) (*market.Exchange, error) {
 	var members directory
 	for _, w := range workers {
@@ -193,8 +193,8 @@ func runTask(ctx context.Context, exchange *market.Exchange) error {
 	return err
 }
 
-// echo answers requests with their own content until standard input ends. It
-// is the other end of the floor, in a process of its own.
+// echo answers requests with their own content until standard input is closed. It runs in a
+// separate process.
 func echo(url string) error {
 	nc, err := client.Connect(url)
 	if err != nil {
@@ -212,7 +212,7 @@ func echo(url string) error {
 	return nil
 }
 
-// startEcho runs echo in another process.
+// startEcho runs echo in a separate process.
 func startEcho(url string) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// benchVisible measures the time until a change is in the views of all 100
-// members. All of them run in this process, on few processors, so machines
-// start and stop on random members only ten times per second altogether.
+// benchVisible measures how long it takes until a change is in the views of all 100
+// members. All members run in this process, on few processors, so only ten machines per
+// second are started or stopped in total.
 func benchVisible(ctx context.Context, _ *Lab, out Figures) (err error) {
 	const members, changes, every = 100, 400, 100 * time.Millisecond
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a hundred heaps in one
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // this process contains the heaps of a hundred members
 	network := gossiptest.NewLoopback()
 	defer network.Close()
 	group, err := gossiptest.StartGroup(ctx, network, members, gossiptest.NodeConfig{})
@@ -25,7 +25,7 @@ func benchVisible(ctx context.Context, _ *Lab, out Figures) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, gossiptest.StopAll(group)) }()
-	time.Sleep(10 * time.Second) // until the members have stopped comparing whom they know
+	time.Sleep(10 * time.Second) // until the members have finished comparing their membership
 	m, err := gossiptest.Measure(ctx, group, gossiptest.Load{Changes: changes, Every: every, Dice: rand.New(rand.NewPCG(members, 1))})
 	if err != nil {
 		return err

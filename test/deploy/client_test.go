@@ -25,18 +25,18 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// errand is what a client of its own is to do: carry a plan out, and kill or suspend
-// itself at one event.
+// errand tells a client in a separate process what to do: it executes a plan, and kills or
+// suspends itself at one event.
 type errand struct {
 	API   string    `json:"api"`
 	Token string    `json:"token"`
 	Plan  plan      `json:"plan"`
 	Step  int       `json:"step"`
 	State run.State `json:"state"`
-	Stops bool      `json:"stops,omitempty"` // it is suspended then, and not killed
+	Stops bool      `json:"stops,omitempty"` // suspend the client instead of killing it
 }
 
-// plan is a plan that can be decoded.
+// plan is a deploy.Plan that can be decoded from JSON.
 type plan struct{ deploy.Plan }
 
 func (p *plan) UnmarshalJSON(text []byte) error {
@@ -71,17 +71,18 @@ func (p *plan) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// told is what a client that was suspended says at its end.
+// told is the last output of a client that was suspended.
 type told struct {
 	Error     string     `json:"error"`
 	Overtaken bool       `json:"overtaken"`
 	Result    run.Result `json:"result"`
 }
 
-// leaseTTL is how long a killed client keeps the next one waiting.
+// leaseTTL is the duration of the clients' leases, and so the time that the next client has
+// to wait for a killed one.
 const leaseTTL = time.Second
 
-// runClient does the errand in the file that the environment names.
+// runClient executes the errand in the file that clientVariable names.
 func runClient() error {
 	text, err := os.ReadFile(os.Getenv(clientVariable))
 	if err != nil {
@@ -97,9 +98,9 @@ func runClient() error {
 		case news.Step != e.Step || news.State != e.State:
 		case e.Stops:
 			fmt.Fprintln(os.Stdout, "suspended")
-			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it returns when the process is continued
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // returns when the process is continued
 		default:
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // there is no return from it
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // does not return
 		}
 	}})
 	if err == nil || !e.Stops {
@@ -108,10 +109,11 @@ func runClient() error {
 	return json.NewEncoder(os.Stdout).Encode(told{err.Error(), errors.Is(err, run.ErrOvertaken), result})
 }
 
-// owner is who a client of its own says that it is.
+// owner is the text with which clients in separate processes describe themselves.
 const owner = "ana@laptop, release v2"
 
-// killed carries a plan out in a process that is killed as a step begins, or has just ended.
+// killed executes a plan in a process that kills itself when the given step reaches the
+// given state.
 func (h *house) killed(p deploy.Plan, step int, state run.State) {
 	h.Helper()
 	err := h.sent(errand{Plan: plan{p}, Step: step, State: state}).Run()
@@ -120,7 +122,7 @@ func (h *house) killed(p deploy.Plan, step int, state run.State) {
 	}
 }
 
-// sent is a process, not yet started, that has an errand.
+// sent returns a command that runs a client with an errand. The caller must start it.
 func (h *house) sent(e errand) *exec.Cmd {
 	h.Helper()
 	token, err := os.ReadFile(h.broker.TokenFile)
@@ -146,14 +148,16 @@ func (h *house) sent(e errand) *exec.Cmd {
 	return c
 }
 
-// killedAtOnce is how many clients are killed side by side: most of the time their leases have to end.
+// killedAtOnce is the number of clients that are killed concurrently. Most of the time is
+// spent waiting for their leases to expire.
 const killedAtOnce = 3
 
 var all = flag.Bool("all", false, "kill clients as each step begins and when it has ended, and go on in one run and back in another; deploy every file")
 
-// A client is killed at every step of every strategy: as the step begins, and another goes on, until
-// everything is as the plan says; or when the step has just ended, and another goes back, until
-// everything is as it was. With -all each step is all four.
+// TestKilledClients kills a client at each step of each strategy. If the client is killed
+// when the step begins, another client must be able to complete the deploy. If it is killed
+// when the step has ended, another client must be able to undo it. With -all, both are
+// tested in both cases.
 func TestKilledClients(t *testing.T) {
 	h := newHouse(t)
 	h.app("sample", 2)
@@ -179,7 +183,8 @@ func TestKilledClients(t *testing.T) {
 	group.Wait()
 }
 
-// kill says when a client is killed, and to which version another then takes the app.
+// kill describes when a client is killed, and which version the app must have after another
+// client has continued.
 type kill struct {
 	state   run.State
 	version string
@@ -196,7 +201,8 @@ func kills(step int) []kill {
 	}
 }
 
-// goesOn kills a client at one event, and has another make all machines those of a version.
+// goesOn kills a client at one event, and has another client change all machines to the
+// given version.
 func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, version string) {
 	app := bourse.AppName(fmt.Sprintf("%s-%d-%s-%s", strategy, step, state, version))
 	was, next := wanted(h, app, "v1", strategy, 2), wanted(h, app, "v2", strategy, 2)
@@ -212,7 +218,8 @@ func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, vers
 		}
 		return h.plan(next, second)
 	}
-	// What the killed one had asked for may be done after the plan was made: it is planned again.
+	// A request of the killed client may take effect after the plan was made. The run then
+	// fails with conflict, and the plan is made again.
 	for tries := 3; tries > 0; tries-- {
 		p := plan()
 		if len(p.Steps) == 0 {

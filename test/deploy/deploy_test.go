@@ -23,7 +23,8 @@ func TestDeploys(t *testing.T) {
 	})
 }
 
-// losesNoRequest changes an app while it is asked all the time.
+// losesNoRequest deploys a new version of an app while requests are sent to it. No request
+// may fail.
 func (h *house) losesNoRequest(strategy deploy.Strategy) {
 	app := bourse.AppName(strategy)
 	h.app(app, 3)
@@ -55,14 +56,14 @@ func (h *house) losesNoRequest(strategy deploy.Strategy) {
 	}
 }
 
-// neverReady deploys what does not become healthy: everything returns, and the last lines of what
-// failed are there before that.
+// neverReady deploys a version that does not become healthy. All changes must be undone,
+// and the result must contain the last output of a failed machine.
 func (h *house) neverReady() {
 	h.app("broken", 2)
 	before := h.shape("broken")
 	l := h.load("broken")
 	want := wanted(h, "broken", brokenVersion, deploy.BlueGreen, 2)
-	want.Wait = bourse.Duration(15 * time.Second) // its program must have written by then, also on a busy host
+	want.Wait = bourse.Duration(15 * time.Second) // long enough for the program to have written its output, even on a busy host
 	var news []run.Event
 	result, err := h.run(h.plan(want, h.release("broken")), run.Options{Events: func(e run.Event) { news = append(news, e) }})
 	l.end(h.T)
@@ -82,14 +83,15 @@ func (h *house) neverReady() {
 	}
 }
 
-// command runs a line of the shell.
+// command returns a release command that runs a line of shell.
 func command(line string) *deploy.Command {
 	c := bourse.Config{Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 256}}
 	c.Init.Exec = []string{"sh", "-c", line}
 	return &deploy.Command{Config: c, Timeout: patience}
 }
 
-// failedCommand ends a deploy before anything is changed, with what the command wrote.
+// failedCommand deploys an app whose release command fails. Nothing may be changed, and the
+// result must contain the command's output.
 func (h *house) failedCommand() {
 	h.app("command", 1)
 	before := h.shape("command")

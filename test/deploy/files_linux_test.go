@@ -27,9 +27,10 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Configurations as people write them are planned, deployed on workers with containerd, served, found
-// to be as they are wanted, and destroyed; what cannot be is refused before anything is made. With -all
-// these are all that package deploy/config has.
+// TestFiles deploys the configurations in package deploy/config's testdata on workers with
+// containerd. The apps must be served, a second deploy must find nothing to do, and
+// destroying the apps must succeed. Invalid configurations must be refused before anything
+// is created. With -all, all configurations are deployed.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	known, err := filepath.Glob("../../deploy/config/testdata/apps/*.toml")
@@ -53,8 +54,8 @@ func TestFiles(t *testing.T) {
 	group.Wait()
 }
 
-// site is a cluster that runs images: a worker for each region that the files' groups name, and
-// another one in the first.
+// site is a cluster whose workers run images. Its first region has two workers. With -all,
+// there is also a worker in each other region that the configurations name.
 type site struct {
 	*house
 	image string
@@ -99,7 +100,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// users is a client that reaches any app at the proxy, by its name, and trusts anyone.
+// users returns a client that reaches any app through the proxy by the app's host name. It
+// accepts any certificate.
 func (s *site) users() *http.Client {
 	trusting := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // the certificates are of no authority
 	transport := &http.Transport{
@@ -117,7 +119,7 @@ func (s *site) users() *http.Client {
 	return &http.Client{Transport: transport, Timeout: patience}
 }
 
-// image pushes the image that has the commands, and returns its name.
+// image pushes an image that contains the commands, and returns the image's name.
 func image(t *testing.T, registry *registrytest.Registry) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "server")
@@ -140,12 +142,12 @@ func image(t *testing.T, registry *registrytest.Registry) string {
 	return registry.Push(t, "files:1", image).Name
 }
 
-// of is the site for a test below.
+// of returns the site for a subtest.
 func (s *site) of(t *testing.T) *site {
 	return &site{house: s.in(t), image: s.image, token: s.token}
 }
 
-// bourse runs the program and returns what it has written, and its exit status.
+// bourse runs the bourse program, and returns its output and exit status.
 func (s *site) bourse(args ...string) (out string, status int) {
 	s.Helper()
 	c := exec.CommandContext(s.Context(), servertest.Program, args...)
@@ -157,7 +159,8 @@ func (s *site) bourse(args ...string) (out string, status int) {
 	return string(text), c.ProcessState.ExitCode()
 }
 
-// must runs the program, which has to end with that status.
+// must runs the bourse program, which must exit with the given status, and returns its
+// output.
 func (s *site) must(status int, args ...string) (out string) {
 	s.Helper()
 	out, got := s.bourse(args...)
@@ -167,7 +170,7 @@ func (s *site) must(status int, args ...string) (out string) {
 	return out
 }
 
-// deploys does all that is to be done with one file.
+// deploys runs the whole test for one configuration.
 func (s *site) deploys(f *file) {
 	app := bourse.AppName(f.name)
 	deployed := append([]string{"deploy", "--app", f.name, "--config", s.copied(f), "--wait-timeout", "1m", "--watch-for", "0s"}, f.flags...)
@@ -214,7 +217,7 @@ func (s *site) deploys(f *file) {
 	}
 }
 
-// refuses says no before anything is made.
+// refuses checks that a deploy is refused before anything is created.
 func (s *site) refuses(f *file, deployed []string) {
 	out, status := s.bourse(deployed...)
 	if status == 0 || !strings.Contains(out, f.refused) {
@@ -225,8 +228,9 @@ func (s *site) refuses(f *file, deployed []string) {
 	}
 }
 
-// copied returns the path of a file: of a copy by the name that says which fields it may have,
-// where it is not called so.
+// copied returns the path of a configuration. If it contains fields that are Bourse's own,
+// this is a copy named bourse.toml, because the name of a file determines which fields it
+// may contain.
 func (s *site) copied(f *file) string {
 	s.Helper()
 	path := filepath.Join("../../deploy/config/testdata/apps", f.name+".toml")
@@ -244,7 +248,7 @@ func (s *site) copied(f *file) string {
 	return path
 }
 
-// wanted is what the file says.
+// wanted returns the app that the configuration describes.
 func (s *site) wanted(f *file) deploy.App {
 	s.Helper()
 	c, err := deployconfig.Load(s.copied(f))
@@ -262,8 +266,8 @@ func (s *site) wanted(f *file) deploy.App {
 	return app
 }
 
-// listen has the ports that the services and checks of an app's groups are at; those that are
-// checked over TLS end with an s.
+// listen returns the ports of the app's services and checks, separated by spaces. A port
+// that is checked over TLS is followed by an s.
 func listen(tb testing.TB, app *deploy.App) string {
 	tb.Helper()
 	ports := map[string]bool{}
@@ -283,7 +287,7 @@ func listen(tb testing.TB, app *deploy.App) string {
 			}
 		}
 	}
-	delete(ports, "0") // what $PORT says
+	delete(ports, "0") // 0 means the port in $PORT
 	var out []string
 	for port := range ports {
 		out = append(out, port)
@@ -291,7 +295,7 @@ func listen(tb testing.TB, app *deploy.App) string {
 	return strings.Join(out, " ")
 }
 
-// is reports what is not as the file wants it, and returns the app's machines.
+// is checks that the app's machines are as the configuration describes, and returns them.
 func (s *site) is(f *file, want *deploy.App) []machinesapi.Machine {
 	s.Helper()
 	app := bourse.AppName(f.name)
@@ -326,7 +330,7 @@ func (s *site) is(f *file, want *deploy.App) []machinesapi.Machine {
 	return list
 }
 
-// writes runs a line of shell in a machine.
+// writes runs a line of shell in a machine and checks the output.
 func (s *site) writes(app bourse.AppName, id bourse.MachineID, line, want string) {
 	s.Helper()
 	r, err := s.api.Exec(s.Context(), app, id, machinesapi.ExecMachine{Command: []string{"/bin/sh", "-c", line}, Timeout: 30})
@@ -335,13 +339,13 @@ func (s *site) writes(app bourse.AppName, id bourse.MachineID, line, want string
 	}
 }
 
-// page asks for an app's page as its users do.
+// page requests an app's page like a user and checks it.
 func (s *site) page(f *file) error {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+f.name+".localhost/", http.NoBody)
 	if err != nil {
 		return err
 	}
-	resp, err := s.client.Do(req) // it may be sent on to https
+	resp, err := s.client.Do(req) // the reply may be a redirect to HTTPS
 	if err != nil {
 		return err
 	}

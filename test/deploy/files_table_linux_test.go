@@ -1,22 +1,23 @@
 package deploy
 
-// file is one of the configurations of package deploy/config, and what comes of its deploy.
+// file is a configuration in package deploy/config's testdata, and the expected result of
+// its deploy.
 type file struct {
 	name     string
-	quick    bool     // it is deployed without -all, too
-	flags    []string // beside those of all
-	secret   string   // of the app, NAME=VALUE
-	machines int      // that there are then, those that stand by among them
-	page     string   // how what its users get begins, after the app's name; "": it has no page
-	line     string   // of shell, in a machine that runs, of its first group
-	writes   string   // what that writes, or the release command
-	again    bool     // it is changed without -all, too: deployed a second time
-	refused  string   // what it is refused with, instead of all that
-	host     bool     // it runs commands of the workers' hosts, and no image
-	regions  bool     // its groups say where they are
+	quick    bool     // deploy the configuration even without -all
+	flags    []string // additional flags for deploy
+	secret   string   // secret of the app, as NAME=VALUE
+	machines int      // expected number of machines, including standbys
+	page     string   // expected beginning of the app's page, after the app's name; "" if it has no page
+	line     string   // line of shell to run in a machine of the first group
+	writes   string   // expected output of line or, if there is none, of the release command
+	again    bool     // deploy a change even without -all
+	refused  string   // expected error if the deploy is refused
+	host     bool     // machines run commands of the workers' hosts instead of an image
+	regions  bool     // the groups specify their regions
 }
 
-// files are all that there are. Of each kind of section one is quick.
+// files lists all configurations. At least one for each kind of section is quick.
 var files = []file{
 	{name: "autostop-stranded", machines: 2, page: "app: serve"},
 	{name: "autostop-suspend", machines: 2, page: "app: serve"},
@@ -54,8 +55,9 @@ var files = []file{
 	{name: "web", quick: true, machines: 2, page: "app: serve"},
 }
 
-// commands are those that the files' machines run.
+// commands lists the commands that the configurations' machines run.
 const commands = "serve work tick bundle node gunicorn python supercronic server train infer store migrate rails"
 
-// deploysAtOnce is how many of the files are deployed side by side: most of the time checks are waited for.
+// deploysAtOnce is the number of configurations that are deployed concurrently. Most of the
+// time is spent waiting for checks.
 const deploysAtOnce = 6

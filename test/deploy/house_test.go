@@ -21,17 +21,17 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// patience is how long the tests wait for what takes no time on an idle host.
+// patience is the time limit for operations that are fast on an idle host.
 const patience = 60 * time.Second
 
-// house is a broker, two workers and a proxy.
+// house is a cluster of a broker, two workers and a proxy.
 type house struct {
 	*testing.T
 	api     *machinesapi.Client
 	broker  *servertest.Server
 	workers []*servertest.Server
 	proxy   *servertest.Server
-	client  *http.Client // of users of apps
+	client  *http.Client // sends requests as users of apps do
 }
 
 func newHouse(t *testing.T) *house {
@@ -58,7 +58,7 @@ func newHouse(t *testing.T) *house {
 	return h
 }
 
-// in is the house for a test below.
+// in returns the house for a subtest.
 func (h *house) in(t *testing.T) *house {
 	other := *h
 	other.T = t
@@ -73,7 +73,7 @@ func (h *house) eventually(what string, ask func() error) {
 	}
 }
 
-// config is that of a machine of a version, which serves.
+// config returns the config of a machine that serves its version.
 func config(tb testing.TB, version string) *bourse.Config {
 	tb.Helper()
 	self, err := os.Executable()
@@ -82,7 +82,7 @@ func config(tb testing.TB, version string) *bourse.Config {
 	}
 	c := &bourse.Config{Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 256}, Env: map[string]string{machineVariable: version}}
 	c.Init.Exec = []string{self}
-	grace := "30s" // it is asked as soon as it has started, and a check that then fails would take it away again
+	grace := "30s" // the machine receives requests as soon as it has started, so an early check must not take it out of service
 	if version == brokenVersion {
 		grace = "1s"
 	}
@@ -91,7 +91,8 @@ func config(tb testing.TB, version string) *bourse.Config {
 	return c
 }
 
-// app makes an app with so many machines of version v1, waits until it is served, and returns its release.
+// app creates an app with machines of version v1, waits until the proxy serves it, and
+// returns its release.
 func (h *house) app(name bourse.AppName, machines int) release.Release {
 	h.Helper()
 	if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: name}); err != nil {
@@ -108,8 +109,8 @@ func (h *house) app(name bourse.AppName, machines int) release.Release {
 	return first
 }
 
-// spread checks that an app that was deployed with several machines has some on each worker. It
-// is for a test that needs that: on a host with much to do, a worker whose quote is late gets none.
+// spread checks that the machines of an app are on all workers, for tests that depend on
+// it. On a busy host, a worker whose quote is late gets no machine.
 func (h *house) spread(name bourse.AppName) {
 	h.Helper()
 	on := map[bourse.WorkerID]int{}
@@ -121,7 +122,7 @@ func (h *house) spread(name bourse.AppName) {
 	}
 }
 
-// ask asks an app for its version, through the proxy.
+// ask requests an app's version through the proxy.
 func (h *house) ask(app bourse.AppName) (string, error) {
 	req, err := http.NewRequest(http.MethodGet, "http://"+h.proxy.Web[0]+"/", nil)
 	if err != nil {
@@ -140,7 +141,7 @@ func (h *house) ask(app bourse.AppName) (string, error) {
 	return string(text), err
 }
 
-// machines lists those of an app, by id, without those that are gone.
+// machines returns an app's machines sorted by id, without destroyed ones.
 func (h *house) machines(app bourse.AppName) []machinesapi.Machine {
 	h.Helper()
 	list, silent, err := h.api.Machines(h.Context(), app, machinesapi.ListMachines{})
@@ -151,7 +152,7 @@ func (h *house) machines(app bourse.AppName) []machinesapi.Machine {
 	return list
 }
 
-// shape is what an app is like, without what differs from one deploy to the next.
+// shape describes an app's machines, without properties that differ between deploys.
 func (h *house) shape(app bourse.AppName) string {
 	h.Helper()
 	var out []string
@@ -162,7 +163,7 @@ func (h *house) shape(app bourse.AppName) string {
 	return strings.Join(out, ", ")
 }
 
-// run carries out a plan.
+// run executes a plan.
 func (h *house) run(plan deploy.Plan, opts run.Options) (run.Result, error) {
 	h.Helper()
 	opts.Owner = h.Name()
@@ -172,7 +173,7 @@ func (h *house) run(plan deploy.Plan, opts run.Options) (run.Result, error) {
 	return run.Run(h.Context(), run.Over(h.api, plan.App), plan, opts)
 }
 
-// load is a stream of requests for one app at a constant rate, whether they are answered or not.
+// load sends requests to an app at a constant rate, whether or not they are answered.
 type load struct {
 	stop chan struct{}
 	done sync.WaitGroup
@@ -183,7 +184,7 @@ type load struct {
 	failed   []error
 }
 
-// rate is how many requests a second come for an app that is changed.
+// rate is the number of requests per second to an app while it is changed.
 const rate = 50
 
 func (h *house) load(app bourse.AppName) *load {
@@ -214,7 +215,7 @@ func (h *house) load(app bourse.AppName) *load {
 	return l
 }
 
-// end stops asking and reports what was not answered.
+// end stops sending requests and reports those that failed.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	close(l.stop)

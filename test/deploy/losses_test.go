@@ -15,8 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Servers are killed in the middle of a deploy. When they come back it goes on; when
-// one does not, what can return does, and the rest is named.
+// TestDeploysOutliveServers kills servers during a deploy. If they are restarted, the
+// deploy must continue. If one is not, everything that can be undone must be undone, and
+// the result must name the rest.
 func TestDeploysOutliveServers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -28,8 +29,8 @@ func TestDeploysOutliveServers(t *testing.T) {
 	t.Run("worker for good", func(t *testing.T) { h.in(t).losesForGood("away", h.workers[1]) })
 }
 
-// loses kills servers in the middle of a rolling update, and starts them again: the worker
-// of the machine that is updated last, where none is named.
+// loses kills a server during a rolling update and restarts it. If no server is given, it
+// is the worker of the machine that is updated last.
 func (h *house) loses(app bourse.AppName, servers ...*servertest.Server) {
 	h.app(app, 4)
 	h.spread(app)
@@ -53,7 +54,7 @@ func (h *house) loses(app bourse.AppName, servers ...*servertest.Server) {
 				if err := s.Kill(); err != nil {
 					h.Error(err)
 				}
-				l.done.Go(func() { // while the run asks for it
+				l.done.Go(func() { // restart it while the run waits for it
 					if err := s.Start(); err != nil {
 						h.Error(err)
 					}
@@ -74,7 +75,8 @@ func (h *house) loses(app bourse.AppName, servers ...*servertest.Server) {
 	h.Logf("the run had to wait: %v", waited)
 }
 
-// losesForGood kills a worker in the middle of an update of all machines at once.
+// losesForGood kills a worker while all machines are updated at once, and does not restart
+// it before the run has ended.
 func (h *house) losesForGood(app bourse.AppName, s *servertest.Server) {
 	if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: app}); err != nil {
 		h.Fatal(err)

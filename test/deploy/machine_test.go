@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// brokenVersion is that of machines whose check never passes.
+// brokenVersion is the version of machines whose check never passes.
 const brokenVersion = "broken"
 
-// runMachine serves its version until it is asked to end, and answers what it is being asked then.
+// runMachine serves the machine's version until it receives a signal. It then finishes the
+// requests in progress.
 func runMachine() error {
 	version := os.Getenv(machineVariable)
 	fmt.Fprintln(os.Stdout, "this is version", version)

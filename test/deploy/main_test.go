@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// Variables that make a process of this program something else than the tests.
+// Environment variables that make this program do something other than run the tests.
 const (
-	machineVariable = "BOURSE_TEST_VERSION" // a machine of this version
-	clientVariable  = "BOURSE_TEST_CLIENT"  // a client, which carries out the plan in this file
+	machineVariable = "BOURSE_TEST_VERSION" // run a machine of this version
+	clientVariable  = "BOURSE_TEST_CLIENT"  // run a client that executes the errand in this file
 )
 
 func TestMain(m *testing.M) {

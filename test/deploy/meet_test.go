@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Two deploys of one app meet.
+// TestTwoDeploys has two clients deploy the same app.
 func TestTwoDeploys(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -31,7 +31,9 @@ func TestTwoDeploys(t *testing.T) {
 	})
 }
 
-// atTheSameTime: one goes on, and the other learns who is at work, since when, until when, and what to do.
+// atTheSameTime checks that one of two concurrent deploys succeeds. The error of the other
+// one must describe who is deploying, since when, until when its lease lasts, and what to
+// do.
 func (h *house) atTheSameTime(app bourse.AppName) {
 	h.app(app, 2)
 	first := h.plan(wanted(h, app, "v2", deploy.Rolling, 2), h.release(app))
@@ -42,7 +44,7 @@ func (h *house) atTheSameTime(app bourse.AppName) {
 		_, err := run.Run(h.Context(), run.Over(h.api, app), first, run.Options{Owner: owner + ", since 12:00:00 UTC", LeaseTTL: leaseTTL, Wait: patience, Events: func(e run.Event) {
 			if e.Step == 1 && e.State == run.Done {
 				close(reached)
-				<-goOn // its leases are extended all the while
+				<-goOn // the leases are extended in the meantime
 			}
 		}})
 		ended <- err
@@ -73,7 +75,7 @@ func (h *house) atTheSameTime(app bourse.AppName) {
 	h.is(app, 2, "v2")
 }
 
-// is reports machines that are not of a version, and served.
+// is checks that all machines serve and have the given version.
 func (h *house) is(app bourse.AppName, machines int, version string) {
 	h.Helper()
 	list := h.machines(app)
@@ -87,8 +89,9 @@ func (h *house) is(app bourse.AppName, machines int, version string) {
 	}
 }
 
-// suspended: a client is suspended when a step of that kind has ended, until its leases have, and another has deployed.
-// Then it goes on, and leaves what the other has made.
+// suspended suspends a client after a step with the given action, until its leases have
+// expired and another client has deployed. When the first client continues, it must not
+// change what the other client has deployed.
 func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after deploy.Action) {
 	h.app(app, 2)
 	p := h.plan(wanted(h, app, "v2", strategy, 2), h.release(app))
@@ -102,14 +105,14 @@ func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after de
 		h.Fatal(err)
 	}
 	var once sync.Once
-	wake := func() { once.Do(func() { _ = first.Process.Signal(syscall.SIGCONT) }) } // it is there: no one has waited for it
+	wake := func() { once.Do(func() { _ = first.Process.Signal(syscall.SIGCONT) }) } // the process exists, because nobody has waited for it
 	defer wake()
 	lines := bufio.NewReader(pipe)
 	if line, err := lines.ReadString('\n'); line != "suspended\n" {
 		h.Fatalf("the client said %q, %v", line, err)
 	}
 	third := h.release(app)
-	for tries := 3; ; tries-- { // what the first had asked for may be done after a plan was made
+	for tries := 3; ; tries-- { // a request of the first client may take effect after a plan was made
 		result, err := h.run(h.plan(wanted(h, app, "v3", deploy.Rolling, 2), third), run.Options{LeaseTTL: leaseTTL, Release: third.ID})
 		if err == nil {
 			break
@@ -143,7 +146,7 @@ func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after de
 	}
 }
 
-// ids are those of an app's machines, with their versions.
+// ids returns the ids of an app's machines and of their versions.
 func (h *house) ids(app bourse.AppName) (out []string) {
 	h.Helper()
 	for _, m := range h.machines(app) {

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// wanted is an app of so many machines of a version.
+// wanted returns an app with the given number of machines of a version.
 func wanted(h *house, app bourse.AppName, version string, strategy deploy.Strategy, machines int) deploy.App {
 	h.Helper()
 	return deploy.App{
@@ -20,7 +20,7 @@ func wanted(h *house, app bourse.AppName, version string, strategy deploy.Strate
 	}
 }
 
-// release records that an app is deployed.
+// release creates a release of an app.
 func (h *house) release(app bourse.AppName) release.Release {
 	h.Helper()
 	r, err := h.api.Releases(app).Create(h.Context(), machinesapi.CreateRelease{Metadata: json.RawMessage(`{"kept":"yes"}`)})
@@ -30,7 +30,7 @@ func (h *house) release(app bourse.AppName) release.Release {
 	return r
 }
 
-// plan plans for such an app, whatever is there, as a release.
+// plan plans a deploy of an app from its current state, as the given release.
 func (h *house) plan(want deploy.App, as release.Release) deploy.Plan {
 	h.Helper()
 	p := deploy.Make(want, deploy.State{App: want.Name, Machines: h.machines(want.Name)}, deploy.Options{Release: as.ID, Version: as.Version})
@@ -40,14 +40,14 @@ func (h *house) plan(want deploy.App, as release.Release) deploy.Plan {
 	return p
 }
 
-// back plans to take back what a release has done; where that is refused, since what was before is gone,
-// to deploy the former version again.
+// back plans to undo a release. If that is refused because a former machine no longer
+// exists, it plans to deploy the former version again.
 func (h *house) back(was deploy.App, undone, as release.Release) deploy.Plan {
 	h.Helper()
 	have := deploy.State{App: was.Name, Machines: h.machines(was.Name), Versions: map[bourse.MachineID][]machinesapi.Version{}}
 	for _, m := range have.Machines {
 		versions, err := h.api.Versions(h.Context(), was.Name, m.ID)
-		if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // it has just gone
+		if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not_found means that the machine has just been destroyed
 			h.Fatalf("versions of %s: %v", m.ID, err)
 		}
 		have.Versions[m.ID] = versions
@@ -60,7 +60,8 @@ func (h *house) back(was deploy.App, undone, as release.Release) deploy.Plan {
 	return p
 }
 
-// apart plans an update of each machine that waits only for those of its own worker.
+// apart plans an update in which each machine waits only for the machines of its own
+// worker. steps contains the last step of each machine, by worker.
 func (h *house) apart(app bourse.AppName, version string) (p deploy.Plan, steps map[bourse.WorkerID][]int) {
 	h.Helper()
 	p, steps = deploy.Plan{App: app}, map[bourse.WorkerID][]int{}

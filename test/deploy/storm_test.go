@@ -28,33 +28,34 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// stormFor is how long clients and servers are killed.
+// stormFor is the duration for which clients and servers are killed.
 var stormFor = flag.Duration("storm", 15*time.Second, "how long clients and servers are killed in TestDeployStorm")
 
 const (
 	stormToken    = "a-token-for-storms"
-	stormMachines = 3  // of each app
-	stormRate     = 20 // requests a second for each app
+	stormMachines = 3  // number of each app's machines
+	stormRate     = 20 // requests per second for each app
 )
 
-// strategies are deployed with in turn.
+// strategies are the strategies that deploys use in turn.
 var strategies = []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen, deploy.Immediate}
 
-// storm is a house whose clients and servers are killed.
+// storm is a cluster whose clients and servers are killed.
 type storm struct {
 	*house
-	proxies []*servertest.Server // the second one is killed
-	web     []string             // their addresses for users, also while they are away
-	down    atomic.Int64         // changes when that goes, and when it serves again: odd while it is away
+	proxies []*servertest.Server // only the second one is killed
+	web     []string             // addresses at which the proxies serve users, even after a restart
+	down    atomic.Int64         // incremented when the second proxy is killed and when it serves again: odd while it is down
 
 	mu     sync.Mutex
 	counts map[string]int
 }
 
-// Apps are deployed with each strategy in turn, by the program itself, while it is killed, interrupted and suspended,
-// and while the broker, workers and a proxy are killed and started again. What a deploy, a resume or a rollback says at its end is so; no
-// version is mixed with another one, no release stays as if its client were at work, and no request fails, except those
-// through the killed proxy, and those to an app that is deployed with strategy immediate.
+// TestDeployStorm deploys apps with alternating strategies, using the command line. The
+// commands are killed, interrupted and suspended, and the broker, workers and a proxy are
+// killed and restarted. The result that a deploy, resume or rollback reports must be true,
+// versions must not be mixed, and no release may remain unfinished. No request may fail,
+// except through the killed proxy or while an app is deployed with strategy immediate.
 func TestDeployStorm(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
@@ -123,7 +124,7 @@ func (s *storm) count(what string) {
 	s.counts[what]++
 }
 
-// pause waits, and reports whether ctx goes on.
+// pause waits for d. It returns false if ctx is done.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -133,7 +134,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// kill kills one server after the other, and starts each again.
+// kill kills one server after another and restarts each.
 func (s *storm) kill(ctx context.Context) {
 	victims := []*servertest.Server{s.broker, s.workers[0], s.workers[1], s.proxies[1]}
 	for pause(ctx, 2*time.Second+rand.N(4*time.Second)) {
@@ -165,7 +166,7 @@ func (s *storm) kill(ctx context.Context) {
 	}
 }
 
-// askAt asks for an app at a proxy's address, as a user does.
+// askAt requests an app's page at a proxy's address, like a user.
 func (s *storm) askAt(web string, app bourse.AppName) error {
 	req, err := http.NewRequest(http.MethodGet, "http://"+web+"/", nil)
 	if err != nil {
@@ -184,18 +185,18 @@ func (s *storm) askAt(web string, app bourse.AppName) error {
 	return err
 }
 
-// stormApp is an app that is deployed again and again.
+// stormApp is an app that is deployed repeatedly.
 type stormApp struct {
 	*storm
 	name      bourse.AppName
 	rng       *rand.Rand
 	file      string
-	version   int         // that it is, of all machines
-	next      int         // the last that a deploy was to make it
+	version   int         // version of all machines
+	next      int         // version of the latest deploy
 	immediate atomic.Bool // requests may fail
 }
 
-// first deploys the app, and makes it serve at both proxies.
+// first deploys the app and waits until both proxies serve it.
 func (a *stormApp) first() {
 	a.Helper()
 	self, err := os.Executable()
@@ -239,26 +240,26 @@ memory = "256mb"
 	})
 }
 
-// deploy is the command that makes the app a version.
+// deploy returns the arguments of a command that deploys a version.
 func (a *stormApp) deploy(version int, strategy deploy.Strategy) []string {
 	return []string{"deploy", "-e", fmt.Sprintf("%s=%d", machineVariable, version), "--strategy", string(strategy), "--wait-timeout", "1m", "--watch-for", "500ms"}
 }
 
-// process is the program while it runs.
+// process is a running command.
 type process struct {
 	*exec.Cmd
-	lines chan string // that it writes; closed at its end
+	lines chan string // lines of output; closed at the end
 	mu    sync.Mutex
 	text  strings.Builder
 }
 
-// ended is what has become of a command.
+// ended is the outcome of a command.
 type ended struct {
 	out    string
-	status int // -1: it was killed
+	status int // exit status; -1 if the command was killed
 }
 
-// bourse starts the program.
+// bourse starts the bourse program.
 func (a *stormApp) bourse(args ...string) *process {
 	a.Helper()
 	args = append(args, "-c", a.file, "-a", string(a.name))
@@ -272,7 +273,7 @@ func (a *stormApp) bourse(args ...string) *process {
 	if err := c.Start(); err != nil {
 		a.Fatal(err)
 	}
-	_ = w.Close() // the program has it
+	_ = w.Close() // the program has its own copy
 	go func() {
 		defer close(c.lines)
 		defer r.Close()
@@ -286,7 +287,8 @@ func (a *stormApp) bourse(args ...string) *process {
 	return c
 }
 
-// at sends a signal when the program writes its nth line, and reports whether it did before it ended.
+// at sends a signal when the program writes its n-th line. It returns false if the program
+// ends before.
 func (c *process) at(n int, signal syscall.Signal) bool {
 	for range c.lines {
 		if n--; n <= 0 {
@@ -298,13 +300,13 @@ func (c *process) at(n int, signal syscall.Signal) bool {
 
 // wait waits until the program has ended.
 func (c *process) wait() ended {
-	for range c.lines { // so that it can write
+	for range c.lines { // read all lines, so that the program does not block
 	}
-	_ = c.Wait() // its state says how it went
+	_ = c.Wait() // the process's state contains the outcome
 	return ended{c.text.String(), c.ProcessState.ExitCode()}
 }
 
-// deploys deploys the app until ctx ends, under load.
+// deploys deploys the app repeatedly under load until ctx is done.
 func (a *stormApp) deploys(ctx context.Context) {
 	over := make(chan struct{})
 	var load sync.WaitGroup
@@ -324,7 +326,7 @@ func (a *stormApp) deploys(ctx context.Context) {
 	load.Wait()
 }
 
-// load asks for the app all the time, at both proxies.
+// load sends requests to the app through both proxies until over is closed.
 func (a *stormApp) load(over <-chan struct{}) {
 	var asked sync.WaitGroup
 	defer asked.Wait()
@@ -353,8 +355,9 @@ func (a *stormApp) load(over <-chan struct{}) {
 	}
 }
 
-// interrupted deploys the next version with a client that gets a signal at some line, 0 for none, and finds everything
-// as the client and the release say; what is half done is resumed, or rolled back.
+// interrupted deploys the next version with a command that receives a signal at a random
+// line of its output; signal 0 means no signal. The app must be as the command's output and
+// the release say. If the release is unfinished, interrupted resumes it or rolls it back.
 func (a *stormApp) interrupted(strategy deploy.Strategy, signal syscall.Signal) {
 	before := a.newest().ID
 	a.next++
@@ -400,7 +403,8 @@ func (a *stormApp) interrupted(strategy deploy.Strategy, signal syscall.Signal) 
 	}
 }
 
-// suspended deploys with a client that is suspended at some line, and goes on when another one has deployed.
+// suspended deploys with a command that is suspended at a random line of its output, and
+// continues after another command has deployed.
 func (a *stormApp) suspended(strategy deploy.Strategy) {
 	what := fmt.Sprintf("%s of %s, suspended", strategy, a.name)
 	a.next++
@@ -418,7 +422,7 @@ func (a *stormApp) suspended(strategy deploy.Strategy) {
 		}
 		a.count("deploys after a suspended one failed")
 		a.Logf("%s: the second ended with %d:\n%s", what, end.status, end.out)
-		a.newest() // the broker may be away
+		a.newest() // wait until the broker answers
 	}
 	if end.status != 0 {
 		a.Errorf("%s: the second ended with %d:\n%s", what, end.status, end.out)
@@ -432,14 +436,14 @@ func (a *stormApp) suspended(strategy deploy.Strategy) {
 	_ = first.Process.Signal(syscall.SIGCONT)
 	woken := first.wait()
 	end.out += "\nthe first:\n" + woken.out
-	if woken.status == 0 && strings.Contains(a.shape(), fmt.Sprintf("version=%d ", a.next-1)) { // it had not begun, and deployed afterwards
+	if woken.status == 0 && strings.Contains(a.shape(), fmt.Sprintf("version=%d ", a.next-1)) { // the suspended command had not begun, and deployed afterwards
 		a.is(what+" before it began", end, a.next-1)
 		return
 	}
 	a.is(what, end, a.next)
 }
 
-// list lists the app's machines, whatever is killed at the moment.
+// list returns the app's machines. It waits until all servers involved answer.
 func (a *stormApp) list() (list []machinesapi.Machine) {
 	a.Helper()
 	a.eventually("machines of "+string(a.name), func() error {
@@ -454,7 +458,7 @@ func (a *stormApp) list() (list []machinesapi.Machine) {
 	return list
 }
 
-// shape says what the app's machines are like.
+// shape describes the app's machines.
 func (a *stormApp) shape() string {
 	a.Helper()
 	var out []string
@@ -465,13 +469,16 @@ func (a *stormApp) shape() string {
 	return strings.Join(out, ", ")
 }
 
-// leaves matches the warning that a machine is left alone because its worker does not answer.
+// leaves matches the warning that a machine is left unchanged because its worker does not
+// answer.
 var leaves = regexp.MustCompile(`machine .* (is left as it is|stays as the release has it)`)
 
-// is reports machines that are not of a version, at once and a moment later, and releases that have not ended.
+// is checks that all machines have the given version, now and a moment later, and that no
+// release is unfinished.
 func (a *stormApp) is(what string, end ended, version int) {
 	a.Helper()
-	// As it says, another deploy changes those machines. That one may find the broker killed.
+	// If machines were left unchanged, deploy again, as the output suggests. This may fail
+	// because the broker is down.
 	for tries := 0; tries < 5 && (leaves.MatchString(end.out) || tries > 0 && end.status != 0); tries++ {
 		a.count("deploys of what was left by a worker that was killed")
 		end = a.bourse(a.deploy(version, deploy.Rolling)...).wait()
@@ -482,7 +489,7 @@ func (a *stormApp) is(what string, end ended, version int) {
 			a.Errorf("%s: it is %s, want %s; the command ended with %d:\n%s", what, shape, want, end.status, end.out)
 			return
 		}
-		pause(a.Context(), 700*time.Millisecond) // what was lost may still come
+		pause(a.Context(), 700*time.Millisecond) // a request without an answer may still take effect
 	}
 	a.version = version
 	for _, r := range a.releases() {

@@ -1,9 +1,10 @@
-// Package documents runs what the documents say, line by line, on hosts that
-// are namespaces: what a reader types is what is tested.
+// Package documents runs the commands in the documentation, line by line. Each host in the
+// documentation is a set of namespaces on this host.
 //
-// A comment before a fenced block says where it belongs; readers do not see it:
+// A comment before a fenced block tells the tests what to do with the block. Readers do not
+// see the comment:
 //
-//	<!-- run: broker-1 -->               each line is typed on this host; several hosts may be named
-//	<!-- file: gru-1 /etc/bourse/x -->   the block is this file of these hosts
-//	<!-- shows -->                       what the block before it must have printed; "…" stands for anything
+//	<!-- run: broker-1 -->               type each line on this host; several hosts may be named
+//	<!-- file: gru-1 /etc/bourse/x -->   write the block to this file on these hosts
+//	<!-- shows -->                       the previous block must have printed this; "…" stands for anything
 package documents

@@ -9,18 +9,18 @@ import (
 	"testing"
 )
 
-// documents are those that are run, from the root of the repository.
+// documents lists the documents to run, relative to the root of the repository.
 var documents = []string{"README.md", "docs/operations.md", "docs/pull.md", "docs/deploy.md"}
 
 // block is a fenced block of a document.
 type block struct {
-	line   int    // of its fence
-	info   string // behind the fence: sh, text, …
-	verb   string // of the comment before it: run, file, shows, or ""
+	line   int    // line number of the opening fence
+	info   string // text after the opening fence, such as sh
+	verb   string // from the comment before the block: run, file, shows, or ""
 	hosts  []string
-	path   string // of a file
+	path   string // path of the file, if verb is file
 	text   string
-	inFile string // the document
+	inFile string // name of the document
 }
 
 var directive = regexp.MustCompile(`^<!-- (run|file|shows)(?:: (.*))? -->$`)
@@ -54,8 +54,8 @@ func read(t *testing.T, name string) []block {
 	return out
 }
 
-// commands returns what is typed: lines without comments, those that go on
-// joined.
+// commands returns the lines to type. It omits comments, and joins lines that end with a
+// backslash.
 func (b *block) commands() []string {
 	var out []string
 	for line := range strings.Lines(strings.ReplaceAll(b.text, "\\\n", "")) {
@@ -66,11 +66,10 @@ func (b *block) commands() []string {
 	return out
 }
 
-// typedByDeploy is why blocks of docs/deploy.md are not run.
+// typedByDeploy is the reason for which blocks of docs/deploy.md are not run.
 const typedByDeploy = "deploy.txtar types the like, with an app that is there"
 
-// notRun are the blocks of commands that no test types, by their first line,
-// each with its reason.
+// notRun lists blocks of commands that no test runs, by their first line, with the reason.
 var notRun = map[string]string{
 	"bin/bourse machine run nginx --region gru --port 80":                                      "an image of Docker Hub, which tests do not reach; operations.md runs one of a registry of one's own",
 	"bourse credentials cert --role proxy edge-1":                                              "credentials.txtar and TestAProxyIsAMember make and use such certificates",
@@ -90,17 +89,18 @@ var notRun = map[string]string{
 	"bourse token create ci --app web --expiry 720h":                                             "token.txtar types the like, with a machine that is there",
 }
 
-// notTyped are the lines of other blocks that no test types.
+// notTyped lists lines in other blocks that no test types, with the reason.
 var notTyped = map[string]string{
 	"make build": "the test has built the program itself",
 }
 
-// ends are the lines that end with another status than 0.
+// ends contains the exit status of lines that must not exit with 0.
 var ends = map[string]string{
-	"bin/bourse quote host --vm-memory 64GiB -- true": "6", // no worker has that
+	"bin/bourse quote host --vm-memory 64GiB -- true": "6", // no worker has that much memory
 }
 
-// Every block of commands is run, or is in the list with a reason.
+// TestEveryBlockIsRun checks that every block of commands is either run or listed in
+// notRun.
 func TestEveryBlockIsRun(t *testing.T) {
 	found := map[string]bool{}
 	for _, name := range documents {
@@ -125,8 +125,8 @@ func TestEveryBlockIsRun(t *testing.T) {
 	}
 }
 
-// shown matches a line that a document shows with what was printed: words
-// with any space between them, and anything for "…".
+// shown returns an expression that matches the printed version of a line in a document. It
+// accepts any space between words, and anything for "…".
 func shown(line string) *regexp.Regexp {
 	var parts []string
 	for part := range strings.SplitSeq(line, "…") {
@@ -135,7 +135,7 @@ func shown(line string) *regexp.Regexp {
 	return regexp.MustCompile(strings.Join(parts, ".*"))
 }
 
-// missing returns the lines that are shown and were not printed, in their order.
+// missing returns the lines of the block that were not printed, or not in this order.
 func (b *block) missing(printed string) []string {
 	rest := strings.Split(printed, "\n")
 	var out []string

@@ -24,32 +24,31 @@ func TestMain(m *testing.M) {
 	os.Exit(servertest.Main(m))
 }
 
-// patience bounds each line, on the busiest host.
+// patience is the time limit for each line, which suffices on a busy host.
 const patience = 60 * time.Second
 
-// yard is a few hosts on one network. Each is a process with namespaces of its
-// own, and ends with it.
+// yard is a group of hosts on one network. Each host is a process in its own namespaces.
 type yard struct {
 	*testing.T
 	dir   string
-	hub   *terminal // the network between them
+	hub   *terminal // namespace of the network between the hosts
 	hosts map[string]*host
-	names string // for /etc/hosts
+	names string // contents of each host's /etc/hosts
 }
 
-// host is a host: what it has of its own is below dir, by its path there.
+// host is a host in a yard. Its own files are below dir.
 type host struct {
 	dir   string
-	first *terminal // its first process
+	first *terminal // its first shell
 }
 
-// home is a host's home directory, below its own.
+// home is the path of a host's home directory, below the host's dir.
 const home = "/home"
 
-// owned are the directories that each host has for itself.
+// owned lists the directories of which each host has its own.
 var owned = []string{"/etc", "/usr/local/bin", "/var/lib", "/run"}
 
-// newYard makes a network on which hosts have these names, by address.
+// newYard creates a network. names maps addresses to host names.
 func newYard(t *testing.T, names map[string]string) *yard {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -64,7 +63,7 @@ func newYard(t *testing.T, names map[string]string) *yard {
 	return y
 }
 
-// host adds a host of a name at an address of 10.0.0.0/24.
+// host adds a host with a name and an address in 10.0.0.0/24.
 func (y *yard) host(name, address string) *host {
 	y.Helper()
 	h := &host{dir: filepath.Join(y.dir, address)}
@@ -99,12 +98,12 @@ func (y *yard) host(name, address string) *host {
 	return h
 }
 
-// environment is the first line that is typed in each terminal.
+// environment returns the first line to type in each terminal.
 func (y *yard) environment(h *host) string {
 	return "export HOME=" + h.dir + home + " " + yardVariable + "=" + y.dir + "; unset BOURSE_RUNTIME_DIR; cd"
 }
 
-// another opens another terminal of a host.
+// another opens another terminal on a host.
 func (y *yard) another(h *host) *terminal {
 	y.Helper()
 	t := y.terminal(0, "nsenter", "-t", fmt.Sprint(h.first.cmd.Process.Pid), "-m", "-n", "-u", "-p", "bash", "--norc")
@@ -119,7 +118,7 @@ func (y *yard) command(words ...string) {
 	}
 }
 
-// write writes a file of the host, below its home unless the path is absolute.
+// write writes a file on the host. A relative path is below the host's home directory.
 func (h *host) write(t *testing.T, path, text string) {
 	t.Helper()
 	if !filepath.IsAbs(path) {
@@ -133,7 +132,7 @@ func (h *host) write(t *testing.T, path, text string) {
 	}
 }
 
-// terminal is a shell in which lines are typed.
+// terminal is a shell into which lines are typed.
 type terminal struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -141,12 +140,12 @@ type terminal struct {
 
 	mu      sync.Mutex
 	printed strings.Builder
-	news    chan struct{} // has one when there is more
-	read    int           // of what was printed, by the lines so far
+	news    chan struct{} // receives a value when something was printed
+	read    int           // length of the output that belongs to earlier lines
 	typed   int
 }
 
-// terminal starts a shell in new namespaces; it ends with the test.
+// terminal starts a shell, in new namespaces if flags is set. The shell ends with the test.
 func (y *yard) terminal(flags uintptr, words ...string) *terminal {
 	y.Helper()
 	t := &terminal{t: y.T, cmd: exec.Command(words[0], words[1:]...), news: make(chan struct{}, 1)}
@@ -169,9 +168,9 @@ func (y *yard) terminal(flags uintptr, words ...string) *terminal {
 	var wg sync.WaitGroup
 	wg.Go(func() { t.collect(out) })
 	y.Cleanup(func() {
-		_ = t.cmd.Process.Kill() // and all that it has started
+		_ = t.cmd.Process.Kill() // also ends the processes in its namespaces
 		_ = t.cmd.Wait()
-		_ = out.Close() // what a process of another namespace still holds of it ends with that one
+		_ = out.Close() // processes in other namespaces may still have it open
 		wg.Wait()
 	})
 	return t
@@ -193,7 +192,8 @@ func (t *terminal) collect(out io.Reader) {
 	}
 }
 
-// await returns what was printed since the line before, up to a match.
+// await waits until the output since the last line matches until. It returns the output
+// before the match, and the match.
 func (t *terminal) await(what string, until *regexp.Regexp) (before string, match []string) {
 	t.t.Helper()
 	late := time.After(patience)
@@ -213,7 +213,7 @@ func (t *terminal) await(what string, until *regexp.Regexp) (before string, matc
 	}
 }
 
-// line types a line and returns what it printed, and its exit status.
+// line types a line, and returns its output and exit status.
 func (t *terminal) line(line string) (printed, status string) {
 	t.t.Helper()
 	t.typed++
@@ -222,7 +222,7 @@ func (t *terminal) line(line string) (printed, status string) {
 	return printed, match[1]
 }
 
-// must types a line that must succeed.
+// must types a line that must succeed, and returns its output.
 func (t *terminal) must(line string) string {
 	t.t.Helper()
 	printed, status := t.line(line)

@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// TestReadme types the README in two terminals of a laptop, and ends with Ctrl-C.
+// TestReadme types the commands in the README in two terminals of a laptop, followed by
+// Ctrl-C.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, nil)
@@ -26,7 +27,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	caches := strings.Fields(string(env))
-	bin := filepath.Join(repository, "bin") // where make build puts the program; here that of the test
+	bin := filepath.Join(repository, "bin") // make build writes the program here; it is replaced by the test's program
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func TestReadme(t *testing.T) {
 	for _, terminal := range []*terminal{first, second} {
 		terminal.must("export GOCACHE=" + caches[0] + " GOMODCACHE=" + caches[1] + "; cd " + repository)
 	}
-	t.Cleanup(func() { _ = os.Remove("/tmp/increment") }) // may not be there
+	t.Cleanup(func() { _ = os.Remove("/tmp/increment") }) // may not exist
 
 	p := y.player(map[string]*terminal{"laptop": first, "another": second})
 	blocks := read(t, "README.md")
@@ -47,7 +48,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestPull types docs/pull.md.
+// TestPull types the commands in docs/pull.md.
 func TestPull(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, nil)

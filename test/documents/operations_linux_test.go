@@ -18,8 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// TestOperations types docs/operations.md: credentials, a broker, workers, an
-// image of one's own, NATS, an upgrade.
+// TestOperations types the commands in docs/operations.md, which set up credentials, a
+// broker, workers, a private image and NATS, and perform an upgrade.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"containerd", "runc", "nats-server"} {
@@ -41,16 +41,16 @@ func TestOperations(t *testing.T) {
 	p.at["own"].must("ln -s " + servertest.Program + " /usr/local/bin/bourse")
 	p.play(read(t, "docs/operations.md"))
 	for _, id := range []string{"hello", "far"} {
-		// Its container would outlive this test. The document has just restarted its worker,
-		// which the broker may not have heard from yet.
+		// Otherwise the container would outlive this test. The broker may not know about
+		// the worker yet, because the document has just restarted it.
 		p.at["own"].must("until bourse machine destroy --force --yes " + id + "; do sleep 0.1; done")
 	}
-	for _, name := range []string{"gru-1", "edge-7"} { // supervisors take their groups with them
+	for _, name := range []string{"gru-1", "edge-7"} { // a supervisor removes its cgroups when it exits
 		p.at[name].must("systemctl stop bourse-worker && kill $(pgrep -x exe) && while pgrep -x exe; do sleep 0.05; done")
 	}
 }
 
-// containerd starts the one of a host.
+// containerd starts containerd on a host.
 func (y *yard) containerd(name string) {
 	y.Helper()
 	h := y.hosts[name]
@@ -62,8 +62,8 @@ disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.snapshotter.v1.a
 	h.first.must("for i in $(seq 500); do ctr version >/dev/null 2>&1 && break; sleep 0.02; done; ctr version")
 }
 
-// registry serves the image of the documents at an address of the hub: the
-// connections are handed to a registry of this process.
+// registry serves the documents' image at an address of the hub. It forwards connections to
+// a registry in this process.
 func (y *yard) registry(address string) {
 	y.Helper()
 	r := registrytest.Start(y, registrytest.Options{})
@@ -89,7 +89,7 @@ func (y *yard) registry(address string) {
 	})
 }
 
-// listen listens in the network of the hub.
+// listen listens at an address in the hub's network namespace.
 func (y *yard) listen(address string) net.Listener {
 	y.Helper()
 	type result struct {
@@ -98,7 +98,7 @@ func (y *yard) listen(address string) net.Listener {
 	}
 	got := make(chan result)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with this goroutine
 		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", y.hub.cmd.Process.Pid))
 		if err == nil {
 			err = errors.Join(unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET), ns.Close())
@@ -117,7 +117,7 @@ func (y *yard) listen(address string) net.Listener {
 	return r.l
 }
 
-// forward copies between a connection and a new one to an address.
+// forward connects to an address and copies data in both directions.
 func forward(c net.Conn, address string) {
 	defer c.Close()
 	to, err := net.Dial("tcp", address)

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// player types a document's blocks, in their order.
+// player types the blocks of a document in their order.
 type player struct {
 	*yard
-	at      map[string]*terminal // by the name that documents give it
-	printed string               // by the block before
-	last    *terminal            // which typed it
-	line    string               // its last line
-	names   map[string]string    // what stands for the ids in commands
-	token   string               // the line that gives clients theirs, as it was printed
+	at      map[string]*terminal // terminals by the hosts' names in the document
+	printed string               // output of the previous block
+	last    *terminal            // terminal of the previous block
+	line    string               // last line of the previous block
+	names   map[string]string    // ids to use for the placeholders in commands
+	token   string               // line that sets a client's token, as it was printed
 }
 
 func (y *yard) player(at map[string]*terminal) *player {
 	return &player{yard: y, at: at, names: map[string]string{}}
 }
 
-// play types the commands, writes the files and checks what is shown.
+// play types commands, writes files, and checks the output.
 func (p *player) play(blocks []block) {
 	p.Helper()
 	for i := range blocks {
@@ -57,7 +57,7 @@ func (p *player) play(blocks []block) {
 var (
 	background = regexp.MustCompile(`bourse (serve|dev)\b.*&$`)
 	foreground = regexp.MustCompile(`bourse (serve|dev)\b[^&]*$`)
-	notYet     = regexp.MustCompile(`unknown region`) // of a worker that has just begun
+	notYet     = regexp.MustCompile(`unknown region`) // printed before the region's first worker is known
 	result     = regexp.MustCompile(`^\d+$`)
 	serves     = regexp.MustCompile(`(?m)^\{"id":.*\n|^Bourse is up.*\n`)
 	ids        = map[string]*regexp.Regexp{
@@ -65,12 +65,13 @@ var (
 	}
 )
 
-// nothingHappened are the exit statuses of what may be typed again: a broker
-// that does not know its cluster yet, an order that no one could fill at once.
+// nothingHappened contains the exit statuses after which a line may be typed again, because
+// the broker does not know its cluster yet or no worker could fill the order at that
+// moment.
 var nothingHappened = map[string]bool{"6": true, "7": true}
 
-// run types a line. A server in the foreground keeps its terminal: it is
-// waited for only until it serves.
+// run types a line. If the line starts a server in the foreground, run runs it in the
+// background and waits until it serves.
 func (p *player) run(b *block, t *terminal, line string) {
 	p.Helper()
 	command, comment, _ := strings.Cut(line, "  #")
@@ -110,8 +111,8 @@ func (p *player) run(b *block, t *terminal, line string) {
 	p.printed += printed
 }
 
-// shows checks what the block before has printed. What servers learn of one
-// another they know a moment later: its last line may be typed again.
+// shows checks the output of the previous block. Servers learn about each other with a
+// delay, so the last line may be typed again.
 func (p *player) shows(b *block) {
 	p.Helper()
 	var left []string
@@ -128,7 +129,7 @@ func (p *player) shows(b *block) {
 	p.Fatalf("%s:%d: %s\nlacks what is shown:\n%s\nit has printed:\n%s%s", b.inFile, b.line, p.line, strings.Join(left, "\n"), p.printed, p.logs())
 }
 
-// verify has systemd read a unit, on hosts that have it.
+// verify checks a unit file with systemd-analyze, if the host has it.
 func (p *player) verify(b *block, name string) {
 	p.Helper()
 	if !strings.HasSuffix(b.path, ".service") {
@@ -142,7 +143,7 @@ func (p *player) verify(b *block, name string) {
 	}
 }
 
-// logs are those of all servers, for a test that has failed.
+// logs returns the ends of all servers' logs, for the message of a failed test.
 func (p *player) logs() string {
 	var out strings.Builder
 	for name, h := range p.hosts {

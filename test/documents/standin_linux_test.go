@@ -15,11 +15,12 @@ import (
 	"time"
 )
 
-// standIns are the programs of a host that a namespace cannot have: this
-// test's own, under their names.
+// standIns contains replacements for programs that do not work in a namespace. A process of
+// this test's program runs a replacement if it is started under the program's name.
 var standIns = map[string]func(args []string) error{"systemctl": systemctl, "scp": scp}
 
-// standIn runs the program whose name this process has, if it is one.
+// standIn runs a replacement if this process was started under its name. Otherwise it
+// returns false.
 func standIn() (status int, is bool) {
 	program := standIns[filepath.Base(os.Args[0])]
 	if program == nil {
@@ -32,7 +33,8 @@ func standIn() (status int, is bool) {
 	return 0, true
 }
 
-// yardVariable names the directory with a directory for each host, by address.
+// yardVariable is the environment variable with the path of the directory that contains
+// each host's files, by address.
 const yardVariable = "DOCUMENTS_YARD"
 
 // scp copies files to a directory of another host: scp FILE… root@ADDRESS:DIR.
@@ -72,7 +74,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, w.Close())
 }
 
-// systemctl starts and ends what unit files say.
+// systemctl starts and stops the programs of unit files.
 func systemctl(args []string) error {
 	unit := args[len(args)-1]
 	switch verb := args[0]; verb {
@@ -91,8 +93,8 @@ func systemctl(args []string) error {
 
 const unitDir = "/etc/systemd/system"
 
-// readUnit returns the settings of a unit's section Service; of one that is
-// given several times the last.
+// readUnit returns the settings in a unit file's [Service] section. If a setting occurs
+// several times, the last one counts.
 func readUnit(unit string) (map[string]string, error) {
 	text, err := os.ReadFile(filepath.Join(unitDir, unit+".service"))
 	if err != nil {
@@ -115,7 +117,7 @@ func readUnit(unit string) (map[string]string, error) {
 	return set, nil
 }
 
-// environment reads a file of NAME=VALUE.
+// environment reads a file with NAME=VALUE lines.
 func environment(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	env := map[string]string{}
@@ -127,8 +129,8 @@ func environment(path string) (map[string]string, error) {
 	return env, err
 }
 
-// words are those of a command line, with variables as systemd has them: $NAME
-// alone may be several words, or none.
+// words splits a command line into words and replaces variables like systemd: $NAME as a
+// separate word may become several words, or none.
 func words(line string, env map[string]string) []string {
 	var out []string
 	for word := range strings.FieldsSeq(line) {
@@ -156,7 +158,7 @@ func startUnit(unit string) error {
 		}
 	}
 	socket := "/run/" + unit + ".notify"
-	_ = os.Remove(socket) // of the start before
+	_ = os.Remove(socket) // left behind by the previous start
 	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
 		return err
@@ -182,7 +184,7 @@ func startUnit(unit string) error {
 		return nil
 	}
 	go func() {
-		_ = c.Wait() // the log says why
+		_ = c.Wait() // the log contains the reason
 		_ = ready.Close()
 	}()
 	buf := make([]byte, 100)

@@ -1,7 +1,8 @@
-// Command server is the program of the image that TestFiles deploys, under each name that the files'
-// commands have. It listens on the ports that $LISTEN has, separated by spaces, for HTTP/1.1 and HTTP/2;
-// on those that end with an s over TLS. Every request is answered with the app's name, the group's, and
-// how it was called. As a release command it says that, and ends.
+// Command server is the program in the image that TestFiles deploys. The image contains it
+// under the name of each command in the configurations. It listens on the ports in $LISTEN,
+// which are separated by spaces, for HTTP/1.1 and HTTP/2. If a port is followed by an s, it
+// uses TLS. It answers every request with the names of the app and the group, and its own
+// command line. When it runs as a release command, it prints this text and exits.
 package main
 
 import (
@@ -69,7 +70,7 @@ func run() error {
 	}
 }
 
-// certificate makes one that no one has reason to trust.
+// certificate creates a self-signed certificate.
 func certificate() (out tls.Certificate, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
