@@ -20,25 +20,26 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// storm is a cluster over NATS under concurrent load of all kinds.
+// storm is a cluster over NATS on which clients create tasks, machines and reservations
+// concurrently.
 type storm struct {
 	t       *testing.T
 	nats    *natsd
 	workers []*server
 	brokers []*server
 	apis    []*machinesapi.Client
-	warm    map[bourse.MachineID]bool // machines that stay warm for a task, on each worker
-	left    chan bourse.MachineID     // machines to be destroyed
+	warm    map[bourse.MachineID]bool // machines that are warm for a task, one on each worker
+	left    chan bourse.MachineID     // machines that another goroutine must destroy
 
 	tasks, refused, failed, machines, reserved atomic.Int64
 }
 
-// callerTime is longer than any call may take: its deadline plus a margin.
+// callerTime limits how long a call may take. It is the call's deadline plus a margin.
 const callerTime = 20 * time.Second
 
 // TestAccounts creates and ends tasks, machines and reservations while workers, brokers and
-// the NATS server between them are killed. Every caller must get an answer in time. In the
-// end, each worker's ledger must equal what its machines use, which is what it was before.
+// the NATS server between them are killed. Every caller must get an answer in time.
+// Afterwards, each worker's ledger must be the same as before.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
@@ -67,7 +68,7 @@ func TestAccounts(t *testing.T) {
 		}
 		return nil
 	})
-	for i := range 20 { // and all of it can be sold
+	for i := range 20 { // all capacity must be usable again
 		if err := s.task(rand.New(rand.NewPCG(1, uint64(i))), i); err != nil {
 			t.Errorf("a task afterwards: %v", err)
 		}
@@ -104,8 +105,8 @@ func newStorm(t *testing.T) *storm {
 	return s
 }
 
-// during repeats an operation. Errors are only counted, because refusals and unavailable
-// servers are expected, but each call must end in time.
+// during repeats an operation until ctx is done. Errors are only counted, because refusals
+// and unavailable servers are expected. Each call must end in time.
 func (s *storm) during(ctx context.Context, do func(*rand.Rand) error) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for ctx.Err() == nil {
@@ -126,7 +127,7 @@ func (s *storm) during(ctx context.Context, do func(*rand.Rand) error) {
 			s.refused.Add(1)
 		default:
 			s.failed.Add(1)
-			pause(ctx, 5*time.Millisecond) // clients back off
+			pause(ctx, 5*time.Millisecond) // back off, like other clients
 		}
 	}
 }
@@ -163,14 +164,14 @@ func (s *storm) machine(r *rand.Rand) error {
 	return s.destroy(r, m.ID)
 }
 
-// destroy destroys a machine or leaves that to another goroutine. Otherwise, machines whose
-// worker was down would eventually occupy all slots.
+// destroy destroys a machine. If that fails, it leaves the machine to another goroutine,
+// because machines whose worker is down would otherwise occupy more and more slots.
 func (s *storm) destroy(r *rand.Rand, id bourse.MachineID) error {
 	err := s.api(r).Destroy(s.t.Context(), app, id, machinesapi.DestroyMachine{Force: true}, "")
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		select {
 		case s.left <- id:
-		default: // clear destroys it
+		default: // clear destroys it later
 		}
 	}
 	return err
@@ -206,7 +207,7 @@ func (s *storm) reservation(r *rand.Rand) error {
 // and restarts it.
 func (s *storm) kill() {
 	s.t.Helper()
-	worked := func() { // waits for some progress
+	worked := func() { // wait for progress of the load
 		before := s.tasks.Load()
 		within(5*time.Second, func() bool { return s.tasks.Load() > before+50 })
 	}
@@ -223,7 +224,7 @@ func (s *storm) kill() {
 		worked()
 		s.nats.kill()
 		failed := s.failed.Load()
-		within(5*time.Second, func() bool { return round == 0 || s.failed.Load() > failed+100 }) // calls are affected
+		within(5*time.Second, func() bool { return round == 0 || s.failed.Load() > failed+100 }) // wait until calls fail
 		s.nats.start()
 	}
 	worked()
@@ -248,7 +249,7 @@ func (s *storm) clear() error {
 	return nil
 }
 
-// accounts returns the used and held amount of each resource of each worker.
+// accounts returns the used and held amounts of each worker's resources.
 func (s *storm) accounts() map[string]int64 {
 	s.t.Helper()
 	out := map[string]int64{}

@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// Names of package servertest, for the tests in this package.
+// Short names for package servertest's functions and types, which the tests in this package
+// use.
 type server = servertest.Server
 
 var (
@@ -28,20 +29,20 @@ var (
 
 const patience = servertest.Patience
 
-// markOf returns a text for the command lines of a test's machines that no other test and
-// no other run on this host uses.
+// markOf returns a text that identifies a test's machines by their command lines. No other
+// test, and no other run on this host, uses it.
 func markOf(t *testing.T) string {
 	return fmt.Sprintf("bourse-%s-%d-", t.Name(), os.Getpid())
 }
 
-// pidsOf returns the processes whose command line contains the mark.
+// pidsOf returns the ids of the processes whose command line contains the mark.
 func pidsOf(t *testing.T, mark string) []string {
 	t.Helper()
 	return slices.Sorted(maps.Keys(linesOf(t, mark)))
 }
 
-// linesOf returns the command lines that contain the mark, by process, with spaces between
-// the arguments.
+// linesOf returns the command lines that contain the mark, by process id. Arguments are
+// separated by spaces.
 func linesOf(t *testing.T, mark string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

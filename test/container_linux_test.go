@@ -24,9 +24,9 @@ func server80(cmd ...string) ocispec.ImageConfig { return ocispec.ImageConfig{Cm
 
 var httpd = []string{"/bin/httpd", "-f", "-p", "8080", "-h", "/www"}
 
-// TestAnImagesLife builds an image from files, pushes it, pulls it by its tag, runs it and
-// uses it. Then a newer image gets the tag, and the old one is removed when it is no longer
-// used.
+// TestAnImagesLife builds an image from files, pushes it to a registry, pulls it by its tag
+// and runs it. Then a newer image gets the tag, and the old one must be removed once
+// nothing uses it.
 func TestAnImagesLife(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
@@ -52,7 +52,7 @@ func TestAnImagesLife(t *testing.T) {
 	two := y.push("web:1", server80(httpd...), page("the second"))
 	newer := y.run(app, y.order(one.Name))
 	y.answers(app, newer.ID, "the second")
-	y.answers(app, m.ID, "the first") // the running machine is unaffected
+	y.answers(app, m.ID, "the first") // the running machine must be unaffected
 	y.listsProcesses(m.ID)
 	if newer.ImageRef.Digest != two.Digest {
 		t.Errorf("the tag means %s now, and the machine has %s", two.Digest, newer.ImageRef.Digest)
@@ -72,8 +72,8 @@ func TestAnImagesLife(t *testing.T) {
 }
 
 // listsProcesses checks the process list of a machine that serves a page. It must show the
-// processes as the machine sees them, including those started in the background by an exec,
-// and none of another machine.
+// processes as the machine sees them, including processes that an exec has started in the
+// background, and no processes of other machines.
 func (y *yard) listsProcesses(id bourse.MachineID) {
 	y.Helper()
 	if out, code := y.sh(app, id, "cd /tmp; sleep 601 >/dev/null 2>&1 &"); code != 0 {
@@ -87,7 +87,7 @@ func (y *yard) listsProcesses(id bourse.MachineID) {
 	if first.PID != 1 || first.Command != strings.Join(httpd, " ") || first.Directory != "/www" || first.RSS == 0 || !slices.Equal(first.Listens, []bourse.ListenSocket{listens}) {
 		y.Errorf("its program is %+v", first)
 	}
-	behind := slices.DeleteFunc(list[1:], func(p bourse.Process) bool { return strings.HasPrefix(p.Command, "/bin/httpd") }) // processes that are still closing a connection
+	behind := slices.DeleteFunc(list[1:], func(p bourse.Process) bool { return strings.HasPrefix(p.Command, "/bin/httpd") }) // ignore processes that are still closing a connection
 	if len(behind) != 1 || behind[0].PID <= 1 || behind[0].PID > 1000 || behind[0].Command != "sleep 601" || behind[0].Directory != "/tmp" || len(behind[0].Listens) > 0 {
 		y.Errorf("behind it are %+v", behind)
 	}
@@ -107,7 +107,7 @@ func (y *yard) digests() []string {
 }
 
 // TestContainersOutliveTheDaemon kills a worker's daemon. Its containers must continue with
-// the same processes, their output must be stored, and their exit codes must be known.
+// the same processes, their output must be stored, and their exit codes must be recorded.
 func TestContainersOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
@@ -173,8 +173,8 @@ func (y *yard) lines(id bourse.MachineID, n int) []string {
 	return out[:n]
 }
 
-// TestContainersKeepTheirLimits checks that an order's limits on memory, processes and disk
-// space are enforced.
+// TestContainersKeepTheirLimits checks that an order's limits for memory, processes and
+// disk space are enforced.
 func TestContainersKeepTheirLimits(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)

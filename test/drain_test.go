@@ -23,10 +23,10 @@ import (
 
 var drained = flag.Int("drained", 12, "how many machines the worker has that TestDrainUnderLoad drains; a tenth of them, and at least 2, have volumes")
 
-// TestDrainUnderLoad drains a worker with machines of two apps, some with volumes, while
-// proxies keep sending requests to them. No request may fail. In the end all machines must
-// be on other workers, each volume must contain what its machine wrote last, and the worker
-// must be empty and accept orders again.
+// TestDrainUnderLoad drains a worker with machines of two apps, some of which have volumes,
+// while proxies send them requests. No request may fail. Afterwards all machines must be on
+// other workers, each volume must contain the data that its machine wrote last, and the
+// worker must be empty. Once it is uncordoned, it must accept orders again.
 func TestDrainUnderLoad(t *testing.T) {
 	t.Parallel()
 	h := newHerd(t)
@@ -51,10 +51,10 @@ type herd struct {
 	dev     *servertest.Dev
 	api     *machinesapi.Client
 	apps    []bourse.AppName
-	hello   string                               // their program
-	data    string                               // mount point of the volumes
-	volumes map[bourse.MachineID]bourse.VolumeID // by the first machine that uses the volume
-	free    bourse.VolumeID                      // a volume without a machine; "" without volumes
+	hello   string                               // path of the machines' program
+	data    string                               // path at which machines mount their volumes
+	volumes map[bourse.MachineID]bourse.VolumeID // volumes by the machine that first used them
+	free    bourse.VolumeID                      // volume without a machine; "" if the host supports no volumes
 }
 
 func newHerd(t *testing.T) *herd {
@@ -69,7 +69,8 @@ func newHerd(t *testing.T) *herd {
 	return h
 }
 
-// only allows orders on gru-1 only, or on all workers again.
+// only makes gru-1 the only worker that accepts orders or, if alone is false, lets all
+// workers accept them.
 func (h *herd) only(alone bool) {
 	h.Helper()
 	for _, w := range []bourse.WorkerID{"gru-2", "gru-3"} {
@@ -79,7 +80,8 @@ func (h *herd) only(alone bool) {
 	}
 }
 
-// fill creates machines on gru-1, some with volumes, and waits until proxies serve both apps.
+// fill creates machines on gru-1, gives the first ones a volume, and waits until the proxy
+// serves both apps.
 func (h *herd) fill(machines, volumes int) {
 	h.Helper()
 	w, err := h.api.Worker(h.Context(), "gru-1")
@@ -111,8 +113,8 @@ func (h *herd) fill(machines, volumes int) {
 	}
 }
 
-// diary is a program that runs $HELLO and writes to $DATA when it starts and just before it
-// exits.
+// diary is a script that runs $HELLO and appends a line to a file in $DATA when it starts
+// and just before it exits.
 const diary = `echo "began $FLY_MACHINE_ID" >> "$DATA/diary"
 trap 'kill $p; wait $p; echo "ended $FLY_MACHINE_ID" >> "$DATA/diary"; exit 0' INT TERM
 "$HELLO" & p=$!
@@ -147,7 +149,7 @@ func (h *herd) create(name bourse.AppName, mounts bool) {
 	}
 }
 
-// ask sends a request to an app and checks that it is answered.
+// ask sends a request to an app and checks the reply.
 func (h *herd) ask(name bourse.AppName) error {
 	req, err := http.NewRequestWithContext(h.Context(), http.MethodGet, h.dev.Proxy+"/", nil)
 	if err != nil {
@@ -166,8 +168,8 @@ func (h *herd) ask(name bourse.AppName) error {
 	return err
 }
 
-// load sends requests continuously until the returned function is called, which returns the
-// number of requests and of failures.
+// load sends requests continuously until end is called. end returns the numbers of requests
+// and of failed requests.
 func (h *herd) load() (end func() (asked, failed int64)) {
 	var load sync.WaitGroup
 	var asked, failed atomic.Int64
@@ -197,8 +199,8 @@ func (h *herd) load() (end func() (asked, failed int64)) {
 	}
 }
 
-// moved checks that n machines are served on other workers, and that those with volumes
-// have the data written before.
+// moved checks that the given number of machines serve on other workers, and that volumes
+// contain the data written before.
 func (h *herd) moved(machines int) {
 	h.Helper()
 	diaries := 0
@@ -229,8 +231,8 @@ func (h *herd) moved(machines int) {
 	}
 }
 
-// remove checks that the drain's output contains a command to remove the unused volume and
-// no other volume, and runs it.
+// remove checks that the drain's output contains a command that destroys the unused volume
+// and no other volume. It then runs the command.
 func (h *herd) remove(said string) {
 	h.Helper()
 	_, command, found := strings.Cut(said, "1 volume is left, with its data; to remove it: bourse ")
@@ -246,7 +248,7 @@ func (h *herd) remove(said string) {
 	}
 }
 
-// emptied checks that gru-1 has no machines or volumes, and that it accepts orders once it
+// emptied checks that gru-1 has no machines or volumes, and that it accepts orders after it
 // is uncordoned.
 func (h *herd) emptied() {
 	h.Helper()

@@ -10,18 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enclave is a thread with its own namespaces, which apply to everything that it starts,
-// opens and dials. However a test ends, they disappear with the thread, its processes and
-// its open files.
+// enclave is a thread with its own namespaces, which apply to everything that the thread
+// starts, opens and dials. When the test ends, they disappear together with the thread's
+// processes and open files.
 type enclave struct{ work chan func() }
 
-// newEnclave unshares the namespaces in flags. It skips the test where that is not permitted.
+// newEnclave creates an enclave with the namespaces in flags. It skips the test if that is
+// not permitted.
 func newEnclave(t *testing.T, flags int) *enclave {
 	t.Helper()
 	e := &enclave{work: make(chan func())}
 	ready := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with this goroutine
 		ready <- unix.Unshare(flags)
 		for f := range e.work {
 			f()
@@ -46,7 +47,7 @@ func (e *enclave) do(f func() error) error {
 // launch starts a process in the namespaces.
 func (e *enclave) launch(cmd *exec.Cmd) error { return e.do(cmd.Start) }
 
-// mountSmall mounts a tmpfs of the given size at a directory, visible only in the enclave.
+// mountSmall mounts a tmpfs at a directory. Only the enclave sees it. size is in bytes.
 func (e *enclave) mountSmall(dir string, size int) error {
 	return e.do(func() error {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

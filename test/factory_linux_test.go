@@ -17,18 +17,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// factory is a host behind a firewall. It can dial out, but cannot be dialed.
+// factory is a host behind a firewall. It can open connections, but does not accept any
+// from outside.
 type factory struct {
 	*enclave
-	outside string // address of this namespace that the factory can reach
+	outside string // address of this namespace, which the factory can reach
 }
 
-// newFactory creates a factory on its own network with this namespace.
+// newFactory creates a factory that is connected to this namespace by a network of its own.
 func newFactory(t *testing.T) *factory {
 	t.Helper()
 	f := &factory{enclave: newEnclave(t, unix.CLONE_NEWNET)}
-	// Name and subnet are specific to this process, because another run of the tests may
-	// have a factory, too.
+	// The name and the subnet depend on this process's id, because another run of the tests
+	// may have a factory, too.
 	block := os.Getpid() % (1 << 14)
 	name, subnet := fmt.Sprintf("bf%d", os.Getpid()), fmt.Sprintf("10.79.%d.", block>>6)
 	inside := subnet + strconv.Itoa(block&63<<2+2)
@@ -37,7 +38,7 @@ func newFactory(t *testing.T) *factory {
 	if err := f.do(func() error { thread = unix.Gettid(); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	// This end of the veth pair disappears with the namespace's end.
+	// This end of the veth pair disappears with the factory's namespace.
 	command(t, "ip", "link", "add", name, "type", "veth", "peer", "name", "out0", "netns", fmt.Sprint(thread))
 	command(t, "ip", "addr", "add", f.outside+"/30", "dev", name)
 	command(t, "ip", "link", "set", name, "up")
@@ -64,7 +65,7 @@ func command(t *testing.T, words ...string) {
 	}
 }
 
-// wallUp drops new incoming connections on external interfaces.
+// wallUp makes the current network namespace drop new incoming connections on a device.
 func wallUp(card string) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -88,7 +89,7 @@ func wallUp(card string) error {
 	return c.Flush()
 }
 
-// unreachable checks that listeners inside cannot be reached from outside.
+// unreachable checks that a listener in the factory cannot be reached from outside.
 func (f *factory) unreachable(t *testing.T, inside string) {
 	t.Helper()
 	var ln net.Listener

@@ -20,8 +20,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// newWorker returns a worker of a region to which orders can be bound by the label host,
-// and its data directory.
+// newWorker returns a worker in a region, which is not started yet, and its data directory.
+// Orders can require the worker by the label host.
 func newWorker(t *testing.T, name, region string, more ...string) (s *server, data string) {
 	t.Helper()
 	data = filepath.Join(t.TempDir(), name)
@@ -31,7 +31,8 @@ func newWorker(t *testing.T, name, region string, more ...string) (s *server, da
 	}, more...)...), data
 }
 
-// eventually retries until there is no error, and returns the time that it took.
+// eventually calls ask until it returns no error, and returns how long that took. It fails
+// the test at the time limit.
 func eventually(t *testing.T, limit time.Duration, what string, ask func() error) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -46,7 +47,8 @@ func eventually(t *testing.T, limit time.Duration, what string, ask func() error
 	return 0
 }
 
-// sleeper returns an order for a machine that runs until it is stopped.
+// sleeper returns an order for a machine that runs until it is stopped. The machine's
+// command line contains mark.
 func sleeper(region, mark string) machinesapi.CreateMachine {
 	return machinesapi.CreateMachine{Region: region, Config: &bourse.Config{
 		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 16}, Restart: &bourse.Restart{Policy: bourse.RestartNo},
@@ -54,7 +56,7 @@ func sleeper(region, mark string) machinesapi.CreateMachine {
 	}}
 }
 
-// on binds an order to a worker.
+// on makes an order require a worker.
 func on(worker string, order machinesapi.CreateMachine) machinesapi.CreateMachine {
 	order.Config.Requirements = bourse.Requirements{"host": {Label: worker}}
 	return order
@@ -70,7 +72,7 @@ func create(t *testing.T, api *machinesapi.Client, order machinesapi.CreateMachi
 	return m.Machine
 }
 
-// told contains the properties of a machine that every source must agree on.
+// told contains the properties of a machine on which all sources must agree.
 type told struct {
 	Worker   bourse.WorkerID
 	State    bourse.State
@@ -99,7 +101,7 @@ func listed(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	return out, err
 }
 
-// selected returns the machines in a broker's view, by SQL.
+// selected returns the machines in a broker's view, read with SQL.
 func selected(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	rows, err := query(ctx, api, `SELECT id, worker, state, instance_id, order_id, pid, host_status FROM machines WHERE app = ?`, string(app))
 	out := machines{}
@@ -108,13 +110,13 @@ func selected(ctx context.Context, api *machinesapi.Client) (machines, error) {
 			Worker: bourse.WorkerID(r[1]), State: bourse.State(r[2]), Instance: bourse.InstanceID(r[3]),
 			Order: bourse.OrderID(r[4]), Host: machinesapi.HostStatus(r[6]),
 		}
-		_, _ = fmt.Sscan(r[5], &m.PID) // null becomes 0
+		_, _ = fmt.Sscan(r[5], &m.PID) // a NULL becomes 0
 		out[bourse.MachineID(r[0])] = m
 	}
 	return out, err
 }
 
-// query queries a broker's view. Cells are returned as text.
+// query runs an SQL query on a broker's view. It returns the cells as text.
 func query(ctx context.Context, api *machinesapi.Client, statement string, params ...any) ([][]string, error) {
 	var rows [][]string
 	for line, err := range api.Query(ctx, machinesapi.ViewQuery{Statement: statement, Params: params}) {
@@ -133,10 +135,10 @@ func query(ctx context.Context, api *machinesapi.Client, statement string, param
 	return rows, nil
 }
 
-// emptyQuery is the URL encoding of a query that selects everything.
+// emptyQuery is an encoded query without a filter, as part of a URL.
 const emptyQuery = "oA"
 
-// owned returns the machines that the workers themselves report, without a broker.
+// owned returns the machines that the workers report themselves. No broker is involved.
 func owned(t *testing.T, workers ...*server) machines {
 	t.Helper()
 	out := machines{}
@@ -163,8 +165,8 @@ func owned(t *testing.T, workers ...*server) machines {
 	return out
 }
 
-// hosts checks that the lists and the SQL of every broker show exactly the wanted machines,
-// with the given status of their hosts.
+// hosts checks that the lists and the SQL of every broker show exactly the machines in
+// want, and that their hosts have the given status.
 func hosts(ctx context.Context, want map[bourse.MachineID]machinesapi.HostStatus, brokers ...*machinesapi.Client) error {
 	for _, api := range brokers {
 		for name, ask := range map[string]func(context.Context, *machinesapi.Client) (machines, error){"list": listed, "SQL": selected} {
@@ -184,8 +186,8 @@ func hosts(ctx context.Context, want map[bourse.MachineID]machinesapi.HostStatus
 	return nil
 }
 
-// agreed reports whether n members have identical views, according to the checksum of each
-// table.
+// agreed returns an error unless there are the given number of members, and their views are
+// identical according to the checksum of each table.
 func agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) error {
 	for _, api := range brokers {
 		h, err := api.ViewHealth(ctx)
@@ -212,8 +214,8 @@ func agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) er
 	return nil
 }
 
-// converged waits until all views are identical and every broker shows, in lists and in
-// SQL, exactly the machines that the workers report.
+// converged waits until all views are identical, and every broker shows exactly the
+// machines that the workers report, both in lists and with SQL.
 func converged(t *testing.T, members int, brokers []*machinesapi.Client, workers ...*server) machines {
 	t.Helper()
 	var want machines
@@ -245,7 +247,7 @@ func converged(t *testing.T, members int, brokers []*machinesapi.Client, workers
 	return want
 }
 
-// kept reports whether every promised machine exists unchanged.
+// kept checks that every machine that a caller was told about exists unchanged.
 func kept(t *testing.T, promised []machinesapi.Machine, have machines) {
 	t.Helper()
 	for i := range promised {

@@ -16,8 +16,8 @@ import (
 
 // TestForget kills a worker. The worker must stay listed, and its machine's name must stay
 // taken, until two brokers remove the worker concurrently while a third broker is down.
-// Then the machine must be gone for all of them, and also in a new view. When the worker
-// returns after all, it must still have its machine and report that.
+// Then the machine must be gone for all brokers, and also in a new view. When the worker
+// returns after all, it must still have its machine and report it.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	var log gossiptest.Log
@@ -104,7 +104,7 @@ func TestForget(t *testing.T) {
 	}
 	eventually(t, patience, "b1 has forgotten w1", func() error { return forgotten(one) })
 	eventually(t, patience, "b2 has forgotten w1", func() error { return forgotten(two) })
-	if err := b3.Start(); err != nil { // its view contains w1
+	if err := b3.Start(); err != nil { // the view of b3 still contains w1
 		t.Fatal(err)
 	}
 	eventually(t, patience, "b3 has forgotten w1", func() error { return forgotten(client(t, b3)) })

@@ -11,12 +11,13 @@ import (
 )
 
 // TestAnIdleMachineGoesToZero checks that an idle machine is stopped. A machine whose
-// program keeps it awake with curl through its socket must continue, even if its worker's
-// daemon is killed and restarted, and must be stopped once the program is done.
+// program keeps it awake, by calling its socket with curl, must continue, even if its
+// worker's daemon is killed and restarted. It must be stopped once the program has
+// finished.
 func TestAnIdleMachineGoesToZero(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
-	one, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--idle-after", "10s") // a machine has this long to request that it stay awake
+	one, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--idle-after", "10s") // time within which a machine must request to stay awake
 	startAll(t, one)
 	one.Settle()
 	api := client(t, broker)
@@ -59,7 +60,7 @@ func TestAnIdleMachineGoesToZero(t *testing.T) {
 	}
 	startAll(t, one)
 	again := create(t, api, order("sleep 600"))
-	reaches(again.ID, bourse.StateStopped) // by now the daemon has checked all idle machines
+	reaches(again.ID, bourse.StateStopped) // the daemon checks all idle machines at the same time
 	reaches(awake.ID, bourse.StateStarted)
 	if err := os.WriteFile(done, nil, 0o600); err != nil {
 		t.Fatal(err)

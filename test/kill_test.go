@@ -17,24 +17,24 @@ import (
 
 const (
 	app   = bourse.AppName("default")
-	kills = 50 // minimum
+	kills = 50 // minimum number of kills
 )
 
-// promise is the state of a machine according to its caller.
+// promise is the state of a machine according to the replies that its caller got.
 type promise struct {
 	id      bourse.MachineID
 	pid     int
-	code    int  // exit code, if it exits
+	code    int  // exit code, if short is set
 	lines   int  // number of lines that it prints
-	short   bool // it exits
-	asked   bool // the outcome of the latest operation is unknown to the caller
+	short   bool // the program exits; otherwise it runs until it is stopped
+	asked   bool // the caller does not know the outcome of the latest operation
 	stopped bool
 	gone    bool
 }
 
 // TestInvariant6KillTheDaemon tests invariant 6 with real processes. It kills the worker's
-// daemon at random moments under a load of creates, stops and destroys. Afterwards every
-// machine, exit code and log line must be what the callers were told.
+// daemon at random moments while clients create, stop and destroy machines. Afterwards
+// every machine, exit code and log line must be as the callers were told.
 func TestInvariant6KillTheDaemon(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -57,7 +57,7 @@ func TestInvariant6KillTheDaemon(t *testing.T) {
 				p, err := live(ctx, api, rng, mark)
 				if err != nil {
 					refused.Add(1)
-					pause(ctx, 5*time.Millisecond) // clients back off while the server is down
+					pause(ctx, 5*time.Millisecond) // back off while the server is down
 				}
 				if p != nil {
 					mu.Lock()
@@ -71,8 +71,8 @@ func TestInvariant6KillTheDaemon(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 99))
 	for range kills {
 		before := made.Load()
-		within(5*time.Second, func() bool { return made.Load() > before }) // the server is under load
-		pause(ctx, time.Duration(rng.IntN(80))*time.Millisecond)           // kill at a random moment
+		within(5*time.Second, func() bool { return made.Load() > before }) // wait until the server has handled requests again
+		pause(ctx, time.Duration(rng.IntN(80))*time.Millisecond)           // make the moment of the kill random
 		if err := worker.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// live creates a machine, possibly stops or destroys it, and returns what its caller was told.
+// live creates a machine and possibly stops or destroys it. It returns what the replies say
+// about the machine.
 func live(ctx context.Context, api *machinesapi.Client, rng *rand.Rand, mark string) (*promise, error) {
 	p := &promise{code: rng.IntN(100), lines: 1 + rng.IntN(20), short: rng.IntN(2) == 0}
 	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo line-$i; i=$((i+1)); done; ", p.lines)
@@ -150,7 +151,7 @@ func (p *promise) check(t *testing.T, api *machinesapi.Client) {
 		return
 	}
 	if p.asked {
-		return // the state is unknown, but the process accounting below must be correct
+		return // the machine's state is unknown, but checkProcesses still checks its process
 	}
 	if p.short || p.stopped {
 		if _, err := api.Wait(ctx, app, p.id, machinesapi.WaitMachine{States: []string{"stopped"}, Timeout: bourse.Duration(20 * time.Second)}); err != nil {
@@ -169,7 +170,7 @@ func (p *promise) check(t *testing.T, api *machinesapi.Client) {
 	case m.State != bourse.StateStarted || m.PID != p.pid:
 		t.Errorf("machine %s was told started with pid %d, is %s with pid %d", p.id, p.pid, m.State, m.PID)
 	}
-	if !p.stopped { // a killed machine may not have printed its last line
+	if !p.stopped { // a machine that was killed may not have printed all lines
 		p.checkLines(t, api)
 	}
 }
@@ -207,7 +208,7 @@ func (p *promise) checkLines(t *testing.T, api *machinesapi.Client) {
 		return got
 	}
 	got := read()
-	if !p.short { // it may still be printing
+	if !p.short { // the program may still be printing
 		within(5*time.Second, func() bool { got = read(); return len(got) >= p.lines })
 	}
 	for i := range max(len(got), p.lines) {

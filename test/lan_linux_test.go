@@ -17,18 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lan is an Ethernet of hosts. Each host is a network namespace with a TAP device. This
-// process is the switch: it forwards each frame that the rule allows.
+// lan is an Ethernet network of hosts. Each host is a network namespace with a TAP device.
+// This process is the switch, which forwards each frame that the rule permits.
 type lan struct {
 	t    *testing.T
 	rule atomic.Pointer[rule]
 
 	mu    sync.Mutex
 	hosts []*host
-	at    map[mac]*host // hosts by sender address
+	at    map[mac]*host // host that uses an address, learned from the frames that it sends
 }
 
-// rule reports whether a frame is forwarded. It is called concurrently.
+// rule reports whether a frame may be forwarded. It must be safe for concurrent use.
 type rule func(from, to *host, frame []byte) bool
 
 type mac [6]byte
@@ -37,7 +37,7 @@ type mac [6]byte
 type host struct {
 	*enclave
 	addr netip.Addr
-	side int // side of the cable that can be cut
+	side int // side of the cable that cut interrupts
 	card *os.File
 }
 
@@ -49,13 +49,14 @@ func newLAN(t *testing.T) *lan {
 
 func (l *lan) set(r rule) { l.rule.Store(&r) }
 
-// heal allows all frames.
+// heal permits all frames.
 func (l *lan) heal() { l.set(func(_, _ *host, _ []byte) bool { return true }) }
 
-// cut drops frames between the two sides.
+// cut drops frames between hosts on different sides.
 func (l *lan) cut() { l.set(func(from, to *host, _ []byte) bool { return from.side == to.side }) }
 
-// host adds a host. Its address can be arbitrary, because no other network sees it.
+// host adds a host on a side. Its address need not be unique on this machine, because no
+// other network sees it.
 func (l *lan) host(side int) *host {
 	l.t.Helper()
 	h := &host{
@@ -76,7 +77,7 @@ func (l *lan) host(side int) *host {
 	return h
 }
 
-// plug creates the namespace's TAP device.
+// plug creates and configures the TAP device of the host's namespace.
 func (h *host) plug() error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -97,7 +98,7 @@ func (h *host) plug() error {
 	)
 }
 
-// configure assigns an address to a device, if it is to have one, and sets it up.
+// configure activates a device. If addr is valid, it assigns the address first.
 func configure(name string, addr netip.Addr) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -129,7 +130,7 @@ func configure(name string, addr netip.Addr) error {
 	}))
 }
 
-// dial dials from the host.
+// dial opens a connection from the host.
 func (h *host) dial(ctx context.Context, network, address string) (c net.Conn, err error) {
 	err = h.do(func() error {
 		c, err = new(net.Dialer).DialContext(ctx, network, address)
@@ -138,7 +139,7 @@ func (h *host) dial(ctx context.Context, network, address string) (c net.Conn, e
 	return c, err
 }
 
-// serve receives the frames from a host until its device is closed.
+// serve reads frames from a host's device and forwards them, until the device is closed.
 func (l *lan) serve(h *host) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -159,7 +160,8 @@ func (l *lan) serve(h *host) {
 	}
 }
 
-// receivers returns the destination of a frame, or all other hosts.
+// receivers returns the host to which a frame is addressed. If that host is unknown, it
+// returns all other hosts.
 func (l *lan) receivers(from *host, frame []byte) []*host {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,13 +178,13 @@ func (l *lan) receivers(from *host, frame []byte) []*host {
 	return all
 }
 
-// segment is a part of a TCP connection's traffic.
+// segment is a TCP segment.
 type segment struct {
 	from, to netip.AddrPort
 	data     []byte
 }
 
-// segmentIn parses the TCP segment in a frame.
+// segmentIn parses the TCP segment in a frame. It returns false if there is none.
 func segmentIn(frame []byte) (segment, bool) {
 	if len(frame) < 34 || wire.BigEndian.Uint16(frame[12:]) != 0x0800 || frame[14+9] != unix.IPPROTO_TCP {
 		return segment{}, false
@@ -203,8 +205,9 @@ func segmentIn(frame []byte) (segment, bool) {
 	return s, true
 }
 
-// deaf returns a rule that drops all replies on a connection between the sides once a
-// segment with the given request has passed. Each such connection is reported once.
+// deaf returns a rule that makes a request's connection lose all replies: once a segment
+// with the request has passed from one side to the other, segments in the opposite
+// direction are dropped. The channel receives a value for each such connection.
 func deaf(request []byte) (rule, <-chan struct{}) {
 	var mu sync.Mutex
 	conns := map[[2]netip.AddrPort]bool{}

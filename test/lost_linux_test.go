@@ -8,9 +8,10 @@ import (
 )
 
 // TestAWorkerThatIsLostForGoodReturns repeats an order whose worker has died with its
-// machine. Until the worker is removed, the repetition has an unknown outcome and fills
-// nothing. Then the order is filled exactly once on another worker. When the first worker
-// returns after all, it destroys its machine of that order, and the later one stays.
+// machine. Until the worker is removed, the outcome must be unknown, and the order must not
+// be filled again. Then the order must be filled exactly once on another worker. When the
+// first worker returns after all, it must destroy its machine of that order, and the later
+// machine must stay.
 func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	t.Parallel()
 	const limit = 8 * time.Second
@@ -58,7 +59,7 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 		t.Errorf("repeated once more: machine %s of %s, %v", again.ID, again.Worker, err)
 	}
 	eventually(t, patience, "its own process and the other's run while the first worker is away", func() error {
-		if pids := pidsOf(t, mark); len(pids) != 2 { // a shell that has forked but not yet executed looks like two processes
+		if pids := pidsOf(t, mark); len(pids) != 2 { // a shell that has forked, but not executed its command yet, looks like two processes
 			return bourse.Errorf(bourse.CodeConflict, "processes %v", pids)
 		}
 		return nil

@@ -11,9 +11,10 @@ import (
 )
 
 // TestTwoHalvesMakeOneApp has two organizations create an app with the same name in the two
-// halves of a partitioned network. Afterwards all brokers must agree that the app created
-// first owns the name. Neither organization may read, list or stop a machine of the other.
-// An unrestricted token must find the machines of the losing app and destroy them by id.
+// halves of a partitioned network. Afterwards all brokers must agree that the app that was
+// created first owns the name. Neither organization may read, list or stop machines of the
+// other. An unrestricted token must find the machines of the other app, and must be able to
+// destroy them by id.
 func TestTwoHalvesMakeOneApp(t *testing.T) {
 	t.Parallel()
 	lan := newLAN(t)
@@ -33,7 +34,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 	for i, h := range hosts {
 		name := fmt.Sprint("b", i)
 		brokers = append(brokers, place(newServer(t, name, "serve", "broker", "--name", name, "--credentials", filepath.Dir(tokens)), h))
-		for n := range 2 { // an app is created once two other members have stored it
+		for n := range 2 { // an app needs two other members that store it
 			w, _ := newWorker(t, fmt.Sprintf("w%d%d", i, n), []string{"gru", "ams"}[i], "--allow-host")
 			workers = append(workers, place(w, lan.host(i+1)))
 		}
@@ -113,7 +114,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 	if n := len(pidsOf(t, mark)); n != 2 {
 		t.Errorf("%d processes run, want both machines'", n)
 	}
-	// No organization owns it any more; an operator finds and destroys it.
+	// No organization owns the machine any more; an operator finds and destroys it.
 	rows, err := query(t.Context(), as(0, all), "SELECT id FROM machines WHERE app_id NOT IN (SELECT id FROM apps)")
 	if err != nil || len(rows) != 1 || fmt.Sprint(rows[0][0]) != string(machines[1].ID) {
 		t.Errorf("without an owner are %v, %v; want %s", rows, err, machines[1].ID)

@@ -22,7 +22,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// natsd is Debian's NATS server.
+// natsd is a NATS server: the program nats-server.
 type natsd struct {
 	t             *testing.T
 	program, host string
@@ -51,7 +51,7 @@ func startNATS(t *testing.T, host string) *natsd {
 	return n
 }
 
-// start starts or restarts the server at its port.
+// start starts or restarts the server. It uses the same port each time.
 func (n *natsd) start() {
 	n.t.Helper()
 	n.cmd = exec.Command(n.program, "-a", n.host, "-p", n.port)
@@ -68,14 +68,14 @@ func (n *natsd) start() {
 }
 
 func (n *natsd) kill() {
-	_ = n.cmd.Process.Kill() // may have exited already
+	_ = n.cmd.Process.Kill() // the server may have exited already
 	_ = n.cmd.Wait()
 }
 
-// TestDialOutOnly runs two workers behind firewalls that can only dial out. They run
-// containers for a broker with which they share only a NATS server. Output is followed,
-// commands are run, files are copied in both directions, and a volume moves from one worker
-// to the other.
+// TestDialOutOnly runs two workers behind firewalls, which can only open connections. They
+// run containers for a broker with which they have only a NATS server in common. The test
+// follows output, runs commands, copies files in both directions, and moves a volume from
+// one worker to the other.
 func TestDialOutOnly(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -148,7 +148,7 @@ func (y *yard) pipe(id bourse.MachineID, line string, in []byte) (out []byte, ex
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, _ = s.Write(in) // the result is checked by what comes back
+		_, _ = s.Write(in) // errors show in the data that is copied back
 		_ = s.CloseWrite()
 	})
 	var got bytes.Buffer
@@ -193,7 +193,7 @@ func (y *yard) movesAVolume() {
 }
 
 // TestTwoNetworks has one worker on NATS and one that is not. A broker on both networks
-// must fill orders on either worker, list both, and notice when either disappears.
+// must fill orders on either worker, list both, and notice if either is lost.
 func TestTwoNetworks(t *testing.T) {
 	t.Parallel()
 	url := startNATS(t, "127.0.0.1").url()
@@ -214,7 +214,7 @@ func TestTwoNetworks(t *testing.T) {
 	for _, name := range []string{"w-there", "w-here"} {
 		var m machinesapi.Created
 		order, in := bourse.NewOrderID(), on(name, sleeper("gru", mark))
-		eventually(t, patience, "an order is filled", func() (err error) { // a worker may be known before it is reachable
+		eventually(t, patience, "an order is filled", func() (err error) { // the broker may know a worker before it can reach it
 			m, err = api.Create(t.Context(), app, in, order)
 			return err
 		})
@@ -242,7 +242,7 @@ func TestTwoNetworks(t *testing.T) {
 	if _, err := api.Create(t.Context(), app, on("w-here", sleeper("gru", mark)), ""); err != nil {
 		t.Errorf("an order while the other is lost: %v", err)
 	}
-	if err := there.Start(); err != nil { // and destroys its machines at the end of the test
+	if err := there.Start(); err != nil { // restart it, so that it destroys its machines at the end of the test
 		t.Fatal(err)
 	}
 }

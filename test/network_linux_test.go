@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestNetworksAreApart runs two apps on one worker that serve the same port, each in its
-// own network. A machine must reach the machines of its network by name and address, and no
-// others. The default app's names must exist before any app is created.
+// TestNetworksAreApart runs two apps on one worker. Their machines serve the same port,
+// each in its app's network. A machine must reach the machines in its network by name and
+// address, and no others. The default app's names must exist before any app is created.
 func TestNetworksAreApart(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
@@ -51,7 +51,7 @@ func TestNetworksAreApart(t *testing.T) {
 		"its own name": "localhost", "another one's address": other.PrivateIP, "another one's id": string(other.ID) + ".vm.red.internal", "another one's name": other.Name + ".vm.red.internal",
 		"the app's name": "red.internal", "the app's name in the region": "gru.red.internal",
 	} {
-		eventually(t, patience, name, func() error { // names depend on the view
+		eventually(t, patience, name, func() error { // names depend on the view, which is updated with a delay
 			if out, code := ask("red", red, host); code != 0 || out != "served by red" {
 				return bourse.Errorf(bourse.CodeUnavailable, "%s: %q, code %d", host, out, code)
 			}
@@ -78,7 +78,8 @@ func TestNetworksAreApart(t *testing.T) {
 	}
 }
 
-// bounce kills the daemon of the only worker and restarts it.
+// bounce kills the only worker's daemon, restarts it, and waits until it reports the given
+// machines.
 func (y *yard) bounce(machines ...machinesapi.Machine) {
 	y.Helper()
 	w := y.workers[0]

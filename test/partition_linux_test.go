@@ -13,32 +13,33 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// split is a cluster on seven hosts, with a cable between west and east.
+// split is a cluster on seven hosts. A cable connects the hosts in the west with those in
+// the east.
 type split struct {
 	t    *testing.T
 	lan  *lan
 	mark string
 
-	dying, west, east  *server // brokers; the first one is killed, in the west
+	dying, west, east  *server // brokers in the west, the first of which is killed, and in the east
 	gruWest, fra       *server // workers in the west
 	gruEast, ams       *server // workers in the east
 	dyingAPI, westAPI  *machinesapi.Client
 	eastAPI            *machinesapi.Client
-	promised           []machinesapi.Machine // machines that callers were told about
+	promised           []machinesapi.Machine // machines in the replies that callers got
 	elsewhere, nowhere lostOrder
 }
 
-// lostOrder is an order whose first claim's reply was lost.
+// lostOrder is an order for which the reply to the first claim was lost.
 type lostOrder struct {
 	created machinesapi.Created
 	err     error
 }
 
-// TestPartition partitions a network of several hosts into two halves until the members
-// notice, while a broker is waiting for the replies to two claims in the other half; then
-// that broker dies. Each half must continue with the servers that it can reach. Afterwards
-// there must be one cluster again with exactly the machines that callers were told about:
-// no order may have two machines (invariant 7).
+// TestPartition partitions a network into two halves while a broker is waiting for the
+// replies to two claims in the other half. Later that broker dies. Each half must continue
+// with the servers that it can reach. Once the network is repaired, there must be one
+// cluster again with exactly the machines that callers were told about. No order may have
+// two machines (invariant 7).
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	s := &split{t: t, lan: newLAN(t), mark: "bourse-split-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
@@ -52,7 +53,7 @@ func TestPartition(t *testing.T) {
 	s.loseReplies(&lost)
 	s.lan.cut()
 	cut := time.Now()
-	s.orderInBothHalves() // nobody has noticed yet
+	s.orderInBothHalves() // before any member has noticed the partition
 	s.noticed()
 	t.Logf("both halves show the other as unreachable %v after the cut", time.Since(cut).Round(time.Millisecond))
 	s.orderInBothHalves()
@@ -64,7 +65,7 @@ func TestPartition(t *testing.T) {
 	s.lan.heal()
 	brokers := []*machinesapi.Client{s.westAPI, s.eastAPI}
 	converged(t, 6, brokers, s.workers()...)
-	took := eventually(t, 10*time.Second, "no order has two machines", s.once) // workers check the view periodically
+	took := eventually(t, 10*time.Second, "no order has two machines", s.once) // workers check the view at intervals
 	t.Logf("no order has two machines %v later", took.Round(time.Millisecond))
 	have := converged(t, 6, brokers, s.workers()...)
 	kept(t, s.promised, have)
@@ -95,7 +96,8 @@ func (s *split) start() {
 	one, two, three := s.lan.host(west), s.lan.host(west), s.lan.host(east)
 	join = fmt.Sprintf("%s:7946,%s:7946", two.addr, three.addr)
 	s.dying, s.west, s.east = broker("b-dying", one), broker("b-west", two), broker("b-east", three)
-	// An order for a slot goes to the best fit, which is in the east.
+	// An order for a slot goes to the worker with the least free slots, which is in the
+	// east.
 	s.gruWest, s.gruEast = worker("gru-west", "gru", "100", west), worker("gru-east", "gru", "1", east)
 	s.fra, s.ams = worker("fra-west", "fra", "100", west), worker("ams-east", "ams", "100", east)
 	startAll(s.t, append(s.workers(), s.dying, s.west, s.east)...)
@@ -113,11 +115,11 @@ func (s *split) order(api *machinesapi.Client, in machinesapi.CreateMachine) mac
 	return m
 }
 
-// loseReplies places two orders whose claims go east and whose replies are lost. It returns
-// when both machines run.
+// loseReplies places two orders, whose claims go to the east and whose replies are lost. It
+// returns when both machines run.
 func (s *split) loseReplies(waits *sync.WaitGroup) {
 	s.t.Helper()
-	hear, passed := deaf([]byte(" " + fabric.OrderClaim.Path() + " ")) // as encoded in a call
+	hear, passed := deaf([]byte(" " + fabric.OrderClaim.Path() + " ")) // the path of a claim as it is encoded in a call
 	s.lan.set(hear)
 	place := func(region string, into *lostOrder) {
 		in := sleeper(region, s.mark)
@@ -126,8 +128,8 @@ func (s *split) loseReplies(waits *sync.WaitGroup) {
 		in.Config.Metadata = map[string]string{"reply": "lost"}
 		waits.Go(func() { into.created, into.err = s.dyingAPI.Create(s.t.Context(), app, in, "") })
 	}
-	place("gru", &s.elsewhere) // another worker of the region is reachable
-	place("ams", &s.nowhere)   // no other worker is reachable
+	place("gru", &s.elsewhere) // the region has another worker that is reachable
+	place("ams", &s.nowhere)   // the region has no other worker that is reachable
 	for range 2 {
 		select {
 		case <-passed:
@@ -146,7 +148,7 @@ func (s *split) loseReplies(waits *sync.WaitGroup) {
 	})
 }
 
-// orderInBothHalves fills an order in every region that a half can reach.
+// orderInBothHalves fills an order in each region that the client's half can reach.
 func (s *split) orderInBothHalves() {
 	s.t.Helper()
 	for _, c := range []struct {
@@ -160,8 +162,8 @@ func (s *split) orderInBothHalves() {
 	}
 }
 
-// noticed waits until each half shows its own machines as reachable, and those of the other
-// half unchanged but unreachable.
+// noticed waits until each half shows its own machines as reachable, and the other half's
+// machines as unchanged but unreachable.
 func (s *split) noticed() {
 	s.t.Helper()
 	eventually(s.t, patience, "the halves notice", func() error {
@@ -201,7 +203,7 @@ func (s *split) shown(api *machinesapi.Client, near []string) error {
 	return nil
 }
 
-// notOverThere checks that an order for a region that exists only in the other half is refused.
+// notOverThere checks that an order is refused if its region exists only in the other half.
 func (s *split) notOverThere() {
 	s.t.Helper()
 	in := sleeper("ams", s.mark)
@@ -213,7 +215,7 @@ func (s *split) notOverThere() {
 	s.t.Logf("an order for a region across the cut: %v", err)
 }
 
-// brokerDies kills the broker that lost the replies, once another broker has received its
+// brokerDies kills the broker that lost the replies, after another broker has received its
 // cancellations.
 func (s *split) brokerDies() {
 	s.t.Helper()
@@ -240,8 +242,8 @@ func (s *split) brokerDies() {
 	}
 }
 
-// once checks that, according to the workers, each order has either the one machine that
-// its caller was told about, or none.
+// once checks that each order has only the machine that its caller was told about, or no
+// machine, according to the workers.
 func (s *split) once() error {
 	of := map[bourse.OrderID][]bourse.MachineID{}
 	for id, m := range owned(s.t, s.workers()...) {

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestTheImageDraws has two workers, of which one has the image but is a little fuller. The
-// order must go to that worker, and its decision must show the tradeoff. An order for an
-// image that neither worker has must go to the other worker.
+// TestTheImageDraws has two workers. The one that has the image is a little fuller. An
+// order for the image must go to that worker, and its decision must show why. An order for
+// an image that neither worker has must go to the other worker.
 func TestTheImageDraws(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 2)
@@ -27,7 +27,7 @@ func TestTheImageDraws(t *testing.T) {
 	if err != nil || len(lines) == 0 || !lines[len(lines)-1].Done {
 		t.Fatalf("pull: %v, %+v", err, lines)
 	}
-	for worker, gigabytes := range map[bourse.WorkerID]bourse.MiB{has: 950, lacks: 870} { // of 1024
+	for worker, gigabytes := range map[bourse.WorkerID]bourse.MiB{has: 950, lacks: 870} { // used amounts, of 1024
 		order := on(string(worker), sleeper("gru", "fuller"))
 		order.Config.Guest = &bourse.Guest{MemoryMB: gigabytes << 10}
 		if _, err := y.api.Create(t.Context(), "other", order, ""); err != nil {

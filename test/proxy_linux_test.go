@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAProxyCutOffFromAWorker cuts a proxy off from the host of one of two workers, while
-// brokers and the other worker can reach both. Requests through the proxy must be answered
-// by the other worker's machine. Once the network is healed, both must answer.
+// TestAProxyCutOffFromAWorker disconnects a proxy from the host of one of two workers.
+// Brokers and the other worker can still reach both. The other worker's machine must answer
+// the requests through the proxy. Once the network is repaired, both machines must answer.
 func TestAProxyCutOffFromAWorker(t *testing.T) {
 	t.Parallel()
 	hello := filepath.Join(t.TempDir(), "hello")

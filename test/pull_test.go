@@ -19,13 +19,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// gate is a gateway with a broker in front of it.
+// gate is a gateway, and a broker that places orders with it.
 type gate struct {
 	t      *testing.T
 	worker *server
 	api    *machinesapi.Client
 	http   *http.Client
-	addr   string // base URL of /sched
+	addr   string // base URL of the gateway's /sched endpoints
 }
 
 func startGate(t *testing.T) *gate {
@@ -45,14 +45,14 @@ func startGate(t *testing.T) *gate {
 	return g
 }
 
-// order places an order for a job through the broker.
+// order places an order for a job with the broker.
 func (g *gate) order(script string) (machinesapi.Created, error) {
 	return g.api.Create(g.t.Context(), app, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: bourse.ImagePull, Init: bourse.Init{Exec: []string{"sh", "-c", script}}, Restart: &bourse.Restart{Policy: bourse.RestartNo},
 	}}, "")
 }
 
-// call calls the gateway and returns the status and body.
+// call sends a request to the gateway, and returns the status and the body.
 func (g *gate) call(method, path, body string) (int, map[string]any) {
 	g.t.Helper()
 	req, err := http.NewRequestWithContext(g.t.Context(), method, g.addr+"/sched/"+path, strings.NewReader(body))
@@ -65,13 +65,14 @@ func (g *gate) call(method, path, body string) (int, map[string]any) {
 		return 0, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body) // missing data is noticed below
+	text, _ := io.ReadAll(resp.Body) // if data is missing, the check below fails
 	var out map[string]any
 	_ = json.Unmarshal(text, &out)
 	return resp.StatusCode, out
 }
 
-// submit submits a job until a poller accepts it, because a poller may be between two jobs.
+// submit submits a job. It retries until a poller accepts the job, because a poller may be
+// between two jobs.
 func (g *gate) submit(name, script string) {
 	g.t.Helper()
 	body, err := json.Marshal(map[string]string{"name": name, "command": script})
@@ -88,7 +89,7 @@ func (g *gate) submit(name, script string) {
 	}
 }
 
-// ended waits for the end of a job and returns its status.
+// ended waits until a job has ended, and returns its status.
 func (g *gate) ended(name string) map[string]any {
 	g.t.Helper()
 	var said map[string]any
@@ -101,7 +102,7 @@ func (g *gate) ended(name string) map[string]any {
 	return said
 }
 
-// documented returns the example poller script from the documentation.
+// documented returns the example of a poller script in the documentation.
 func documented(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "pull.md"))
@@ -139,14 +140,14 @@ func (g *gate) shellWorker() {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() {
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the loop, its curl processes and its job
-		_ = c.Wait()                                      // reports "killed"
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // kills the loop, its curl processes and its job
+		_ = c.Wait()                                      // returns the kill as an error
 	})
 }
 
-// TestAShellLoopIsAWorker runs the shell loop from the documentation as a worker. It must
-// run submitted jobs and the broker's orders, end canceled jobs, and continue after the
-// gateway was killed.
+// TestAShellLoopIsAWorker runs the shell loop in the documentation as a worker. It must run
+// submitted jobs and the broker's orders, end canceled jobs, and continue after the gateway
+// was killed.
 func TestAShellLoopIsAWorker(t *testing.T) {
 	g := startGate(t)
 	if status, said := g.call("POST", "submit", `{"command": "true"}`); status != http.StatusUnprocessableEntity {
@@ -184,7 +185,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 	}
 
 	mark := "pull-mark-" + strconv.Itoa(os.Getpid())
-	g.submit("long", "exec sleep 1000; : "+mark) // the mark is in the command line of the shell until it executes sleep
+	g.submit("long", "exec sleep 1000; : "+mark) // the shell's command line contains the mark until the shell executes sleep
 	if !within(patience, func() bool {
 		list, _, err := g.api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		return err == nil && hasMachine(list, "long", bourse.StateStarted)
@@ -206,7 +207,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 	if err := g.worker.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil { // it exits while nobody is listening
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil { // the job exits while the gateway is down
 		t.Fatal(err)
 	}
 	if !within(patience, func() bool { text, _ := os.ReadFile(filepath.Join(dir, "runs")); return len(text) > 0 }) {
@@ -234,8 +235,8 @@ func hasMachine(list []machinesapi.Machine, name string, state bourse.State) boo
 	return false
 }
 
-// TestKillTheGateway kills the gateway repeatedly while pollers and clients continue. No
-// job that a client was told about may run twice or be lost.
+// TestKillTheGateway kills the gateway repeatedly while pollers and clients continue. Jobs
+// that clients were told about must neither run twice nor be lost.
 func TestKillTheGateway(t *testing.T) {
 	g := startGate(t)
 	const pollers, clients, bounces = 4, 3, 8

@@ -14,8 +14,8 @@ import (
 )
 
 // TestWhyAnImageDoesNotRun orders machines that cannot be created. The caller must
-// immediately get the error from the registry or runtime, with a code that shows whose
-// mistake it is.
+// immediately get the error from the registry or the runtime, with a code that shows who is
+// at fault.
 func TestWhyAnImageDoesNotRun(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
@@ -49,7 +49,7 @@ func TestWhyAnImageDoesNotRun(t *testing.T) {
 		if bourse.CodeOf(err) != c.code || bourse.MessageOf(err) != c.want {
 			t.Errorf("%s: %s: %s\nwant %s: %s", name, bourse.CodeOf(err), bourse.MessageOf(err), c.code, c.want)
 		}
-		if took := time.Since(began); took > 20*time.Second { // a third of the order's deadline, on a slow host
+		if took := time.Since(began); took > 20*time.Second { // a third of the order's deadline, because the host may be slow
 			t.Errorf("%s: told after %s", name, took)
 		}
 		reply, told := errors.AsType[*machinesapi.ReplyError](err)

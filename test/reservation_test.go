@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// slotted starts two brokers and two workers with n slots each.
+// slotted starts two brokers, and two workers with the given number of slots each.
 func slotted(t *testing.T, slots int) (brokers, workers []*server) {
 	t.Helper()
 	first := startServer(t, "a", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -29,7 +29,7 @@ func slotted(t *testing.T, slots int) (brokers, workers []*server) {
 	return brokers, workers
 }
 
-// usedSlots returns the used slots of both workers.
+// usedSlots returns the number of used slots on both workers together.
 func usedSlots(t *testing.T, api *machinesapi.Client) (used int64, err error) {
 	for _, id := range []bourse.WorkerID{"w1", "w2"} {
 		w, err := api.Worker(t.Context(), id)
@@ -55,7 +55,7 @@ func wantSlots(t *testing.T, api *machinesapi.Client, what string, want int64) {
 	}
 }
 
-// slot returns a reservation for several machines with the given number of slots each.
+// slot returns a reservation for count machines with the given number of slots each.
 func slot(id bourse.ReservationKey, count, each, ttl int64) machinesapi.CreateReservation {
 	config := bourse.Config{Guest: &bourse.Guest{MemoryMB: 16}, Requirements: bourse.Requirements{"slots": {Count: each}}}
 	return machinesapi.CreateReservation{ID: id, TTLSeconds: &ttl, Orders: []machinesapi.ReserveOrder{{Region: "gru", Config: &config, Count: &count}}}
@@ -123,8 +123,8 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 }
 
 // TestABrokerIsKilledBetweenHolds tests invariant 9. A broker is killed while it makes a
-// reservation. Another broker must find the existing holds by the reservation's id and hold
-// the rest exactly once. Unused holds must expire.
+// reservation. Another broker must find the existing holds by the reservation's id, and
+// hold the rest exactly once. Holds that nobody uses must expire.
 func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 	const count, ttl = 64, 6
 	brokers, _ := slotted(t, count)

@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestDevBringsServersBack checks that bourse dev restarts a server that is killed
-// repeatedly without increasing delays. Growing delays would have added up to 5 s.
+// TestDevBringsServersBack kills a server of bourse dev repeatedly. It must be restarted
+// each time without a growing delay. Growing delays would have added up to 5 s.
 func TestDevBringsServersBack(t *testing.T) {
 	t.Parallel()
 	const more = 2 * time.Second
@@ -35,12 +35,13 @@ func TestDevBringsServersBack(t *testing.T) {
 			took[n] = time.Since(began)
 			t.Logf("%s is back for the %dth time after %s", s.ID, n+1, took[n].Round(time.Millisecond))
 		}
-		// A busy host delays some of the restarts; a growing pause would delay all later ones.
+		// A busy host delays some of the restarts, but a growing delay would affect all
+		// later ones.
 		if first, last := slices.Min(took[:5]), slices.Min(took[5:]); last > first+more {
 			t.Errorf("%s takes %s at least to be back after five times, and %s before", s.ID, last, first)
 		}
 	}
-	order := bourse.NewOrderID() // a broker may first have to learn which members exist
+	order := bourse.NewOrderID() // a restarted broker may not know its members yet
 	eventually(t, patience, "an order is filled", func() error {
 		_, err := dev.Client().Create(t.Context(), app, sleeper("gru", "bourse-restart"), order)
 		return err
@@ -48,7 +49,7 @@ func TestDevBringsServersBack(t *testing.T) {
 	log.check(t)
 }
 
-// followed is the output of machine logs -f for a program that counts.
+// followed collects the output of "machine logs -f" for a program that counts.
 type followed struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -68,7 +69,7 @@ func (f *followed) lines() []string {
 	return strings.Fields(f.text.String())
 }
 
-// followCounter starts a program that counts, and a command that follows its output.
+// followCounter starts a program that counts and a command that follows its output.
 func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 	t.Helper()
 	counter := sleeper("gru", "bourse-counts")
@@ -84,8 +85,8 @@ func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt) // it may have failed
-		_ = cmd.Wait()                       // exits because of the interrupt
+		_ = cmd.Process.Signal(os.Interrupt) // the command may have failed already
+		_ = cmd.Wait()                       // the command exits because of the interrupt
 	})
 	eventually(t, patience, "the program's lines are followed", func() error {
 		if len(f.lines()) == 0 {
@@ -113,9 +114,9 @@ func (f *followed) check(t *testing.T) {
 	}
 }
 
-// TestACutDestroyIsAnsweredWhenRepeated interrupts a destroy by killing its worker, and
-// repeats it until it is answered. The answer must be 200 or 404 soon after the worker is
-// back, and the machine must be gone.
+// TestACutDestroyIsAnsweredWhenRepeated interrupts a destroy by killing the worker, and
+// repeats the request until it is answered. The answer must be 200 or 404 soon after the
+// worker is back, and the machine must be gone.
 func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -131,7 +132,7 @@ func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
 		go func() {
 			first <- api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, "")
 		}()
-		pause(t.Context(), time.Duration(n)*2*time.Millisecond) // vary the moment of the kill
+		pause(t.Context(), time.Duration(n)*2*time.Millisecond) // the kill comes at a different moment each time
 		if err := worker.Kill(); err != nil {
 			t.Fatal(err)
 		}

@@ -21,9 +21,9 @@ import (
 )
 
 // TestTheSecretsKeyIsChanged rotates the cluster's secret key as described in
-// docs/operations.md while servers are running. At each step a machine must start with all
-// its secrets, through a broker and by its restart policy, whichever key sealed them. The
-// old key can be removed once nothing is sealed with it.
+// docs/operations.md while servers are running. At each step, a machine must start with all
+// of its secrets, both through a broker and by its restart policy, whichever key sealed the
+// secrets. The old key can be removed once no secret is sealed with it.
 func TestTheSecretsKeyIsChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -52,7 +52,8 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	c.machine = made.ID
 	c.has("first-second", 1)
 
-	// The new key comes second, so that nothing is sealed with it before machines have it.
+	// The new key comes second, so that nothing is sealed with it before all machines have
+	// it.
 	replace(t, keys, old, next)
 	nextKeys, err := seal.Read(next)
 	if err != nil {
@@ -68,7 +69,7 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 		}
 		return nil
 	})
-	c.revives("first-second") // with a value sealed by each key
+	c.revives("first-second") // now one value is sealed with each key
 
 	replace(t, keys, next)
 	eventually(t, patience, "the broker has the new key alone", func() error {
@@ -84,7 +85,8 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	c.revives("first-third")
 }
 
-// contains returns an error unless a file below a directory contains the given bytes.
+// contains returns an error unless at least one file below a directory contains the given
+// bytes.
 func contains(dir string, want []byte) error {
 	missing := errors.New("no file has it")
 	return cmp.Or(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -94,11 +96,11 @@ func contains(dir string, want []byte) error {
 				return fs.SkipAll
 			}
 		}
-		return nil // files appear and disappear while the worker runs
+		return nil // files may disappear while the worker is running
 	}), missing)
 }
 
-// replace replaces a key file atomically, as an operator should.
+// replace replaces a key file atomically, as the documentation tells operators to do.
 func replace(t *testing.T, path string, lines ...[]byte) {
 	t.Helper()
 	var text []byte
@@ -118,11 +120,11 @@ type vault struct {
 	t       *testing.T
 	api     *machinesapi.Client
 	machine bourse.MachineID
-	end     string // the program exits when this file exists
+	end     string // file that makes the program exit
 }
 
-// revives makes the program exit, and waits until the machine's restart policy has started
-// it again with these secrets.
+// revives makes the program exit, and waits until the restart policy has started it again
+// with the given secrets.
 func (c *vault) revives(secrets string) {
 	c.t.Helper()
 	before, err := c.starts(secrets)
@@ -135,7 +137,7 @@ func (c *vault) revives(secrets string) {
 	c.has(secrets, before+1)
 }
 
-// starts returns the number of starts in which the program had these secrets.
+// starts returns how many times the program was started with the given secrets.
 func (c *vault) starts(secrets string) (int, error) {
 	digest := sha256.Sum256([]byte(secrets))
 	var text strings.Builder
@@ -146,7 +148,7 @@ func (c *vault) starts(secrets string) (int, error) {
 	return strings.Count(text.String(), hex.EncodeToString(digest[:])), err
 }
 
-// set sets a secret and returns its displayed digest.
+// set sets a secret, and returns the digest that the API shows for it.
 func (c *vault) set(name, value string) string {
 	c.t.Helper()
 	s, err := c.api.Secrets("vault").Set(c.t.Context(), name, value)
@@ -167,7 +169,7 @@ func (c *vault) restarted() {
 	eventually(c.t, patience, "the machine starts", c.restart)
 }
 
-// has waits until the program has had the secrets n times.
+// has waits until the program was started with the given secrets the given number of times.
 func (c *vault) has(secrets string, times int) {
 	c.t.Helper()
 	eventually(c.t, patience, "the program has "+secrets, func() error {

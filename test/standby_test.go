@@ -12,8 +12,9 @@ import (
 )
 
 // TestAStandbyAnswersForALostWorker kills a worker with a machine that has two standbys on
-// other workers. Exactly one of them must start within seconds, even if its daemon
-// restarts. When the worker returns with the machine still running, the standby must stop.
+// other workers. Exactly one of them must start within seconds, even if its worker's daemon
+// restarts. When the lost worker returns with the machine still running, the standby must
+// stop.
 func TestAStandbyAnswersForALostWorker(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")

@@ -24,12 +24,12 @@ var stormFor = flag.Duration("storm", time.Minute, "how long servers are killed 
 
 const (
 	stormClients = 8
-	stormAnswer  = 60 * time.Second // deadline for the answer to a client that repeats its request
-	stormLives   = 24               // number of machines that a client keeps before it destroys the oldest
-	stormAway    = 10 * time.Second // downtime of the worker whose machine has a standby
+	stormAnswer  = 60 * time.Second // time limit for a request, including repetitions
+	stormLives   = 24               // number of machines that a client has before it destroys the oldest one
+	stormAway    = 10 * time.Second // time for which the worker of the machine with a standby is sometimes down
 )
 
-// killStorm is a cluster whose servers are killed continuously, and its clients.
+// killStorm is a cluster whose servers are killed continuously, together with its clients.
 type killStorm struct {
 	t       *testing.T
 	seed    uint64
@@ -40,29 +40,29 @@ type killStorm struct {
 
 	mu      sync.Mutex
 	orders  []*stormOrder
-	freezes bool // its hosts can suspend machines
+	freezes bool // hosts can suspend machines
 	spare   stormSpare
 	counts  struct{ kills, updates, suspends, resumes, answers, repeats atomic.Int64 }
 }
 
-// stormOrder is an order and what its client knows about it.
+// stormOrder is an order, together with what its client knows about it.
 type stormOrder struct {
 	id      bourse.OrderID
 	machine bourse.MachineID
 	worker  bourse.WorkerID
-	ended   string // "filled", "refused", "destroyed"; "" while unknown
-	version int    // number of updates of its program
+	ended   string // "filled", "refused" or "destroyed"; "" if the outcome is unknown
+	version int    // number of times that its program was updated
 	current bourse.InstanceID
-	frozen  bool  // the client was told that it is suspended
-	why     error // error of the latest answer
+	frozen  bool  // the client was told that the machine is suspended
+	why     error // error in the latest answer
 }
 
-// TestStorm kills workers and brokers every 150 to 600 ms, but not more often than requests
-// are answered. Clients repeat each request, by its order's or machine's id, until it is
-// answered. Nothing may be lost, duplicated, left running or unknown: the running
-// processes, the suspended machines and the program versions must be exactly what the
-// clients were told. A machine that waits for its schedule must keep waiting. Of a machine
-// and its standby one must run, and in the end only the machine itself.
+// TestStorm kills workers and brokers every 150 to 600 ms, but not before some requests
+// were answered. Clients repeat each request, with the id of its order or machine, until it
+// is answered. Nothing may be lost, duplicated, left running or unknown: the running
+// processes, the suspended machines and the program versions must be exactly as the clients
+// were told. A machine that waits for its schedule must keep waiting. If a machine has a
+// standby, one of the two must run and, at the end, only the machine itself.
 func TestStorm(t *testing.T) {
 	s := newKillStorm(t)
 	s.standBy()
@@ -115,10 +115,10 @@ func newKillStorm(t *testing.T) *killStorm {
 	return s
 }
 
-// kill kills one worker or broker after another. Each is restarted immediately, and the
-// next may be killed before it is ready. The worker of the machine with a standby sometimes
-// stays down longer; the standby's worker is not killed then, because its wait would begin
-// again each time.
+// kill kills one worker or broker after another. It restarts each immediately, and may kill
+// the next one before that one is ready. The worker of the machine with a standby sometimes
+// stays down longer. In that time the standby's worker is not killed, because the standby's
+// wait would begin again.
 func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	victims := s.servers[3:]
 	if kind == 1 {
@@ -134,7 +134,7 @@ func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	for ctx.Err() == nil {
 		pause(ctx, 150*time.Millisecond+rand.N(450*time.Millisecond))
 		for ctx.Err() == nil && s.counts.answers.Load() < s.counts.kills.Load() {
-			pause(ctx, 50*time.Millisecond) // servers start slowly on a busy host, and clients need some answers
+			pause(ctx, 50*time.Millisecond) // servers start slowly on a busy host, so wait until clients have got some answers
 		}
 		var v *server
 		select {
@@ -167,7 +167,7 @@ func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	}
 }
 
-// live runs one client.
+// live is one client. It creates, changes and destroys machines until over is closed.
 func (s *killStorm) live(rng *rand.Rand, over <-chan struct{}) {
 	var mine []*stormOrder
 	for {
@@ -201,8 +201,8 @@ func (s *killStorm) live(rng *rand.Rand, over <-chan struct{}) {
 	}
 }
 
-// repeat sends a request through one of the brokers until it is answered, which means until
-// ask reports that the error is final.
+// repeat sends a request through a broker, and repeats it until ask reports that it was
+// answered. A final error counts as an answer.
 func (s *killStorm) repeat(rng *rand.Rand, ask func(api *machinesapi.Client) (answered bool)) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), stormAnswer)
 	defer cancel()
@@ -216,7 +216,7 @@ func (s *killStorm) repeat(rng *rand.Rand, ask func(api *machinesapi.Client) (an
 	}
 }
 
-// unanswered reports whether a client may repeat a request after this error.
+// unanswered reports whether a client must repeat a request after this error.
 func unanswered(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeRateLimited:
@@ -244,15 +244,15 @@ func (s *killStorm) create(rng *rand.Rand, o *stormOrder) {
 	})
 }
 
-// program returns the command line argument that identifies the process of an order's
-// machine: the program's version, followed by the order.
+// program returns the argument that identifies the process of an order's machine. It
+// consists of the program's version and the order's id.
 func (s *killStorm) program(o *stormOrder) string {
 	return fmt.Sprintf("%sv%d-%s", s.mark, o.version, o.id)
 }
 
-// update gives an order's machine a new program, until the client knows that the machine
-// has it. If the answer is lost, the client looks at the machine's configuration, because a
-// repeated update is refused.
+// update changes the program of an order's machine until the client knows that the machine
+// has the new one. If the answer is lost, the client looks at the machine's config, because
+// a repeated update would be refused.
 func (s *killStorm) update(rng *rand.Rand, o *stormOrder) {
 	o.ended = ""
 	o.version++
@@ -286,7 +286,7 @@ func (s *killStorm) destroy(rng *rand.Rand, o *stormOrder) {
 	})
 }
 
-// account compares what the clients were told with the running processes.
+// account checks that the running processes are as the clients were told.
 func (s *killStorm) account() {
 	s.t.Helper()
 	http.DefaultClient.CloseIdleConnections()

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// suspend suspends an order's machine, whether it is already suspended or not. Its
-// processes must not change.
+// suspend suspends an order's machine, which may already be suspended. The machine must
+// keep its processes.
 func (s *killStorm) suspend(rng *rand.Rand, o *stormOrder) {
 	if !s.freezes || o.ended != "filled" {
 		return
@@ -30,7 +30,7 @@ func (s *killStorm) suspend(rng *rand.Rand, o *stormOrder) {
 	s.same(o, "suspended", before)
 }
 
-// resume resumes the machine, which must have the same processes.
+// resume resumes an order's machine, which must still have the same processes.
 func (s *killStorm) resume(rng *rand.Rand, o *stormOrder) {
 	if !o.frozen || o.ended != "filled" {
 		return
@@ -48,8 +48,9 @@ func (s *killStorm) resume(rng *rand.Rand, o *stormOrder) {
 	s.same(o, "resumed", before)
 }
 
-// processes returns the processes of an order's running machine. A process that was just
-// started has no command line until it has executed the program.
+// processes waits until an order's machine runs, and returns the ids of its processes. A
+// process that has just been started has the program's command line only after it has
+// executed the program.
 func (s *killStorm) processes(o *stormOrder) (pids []string) {
 	if !within(patience, func() bool { pids = pidsOf(s.t, s.program(o)); return len(pids) > 0 }) {
 		s.t.Errorf("machine %s of %s was told %s, and nothing runs", o.machine, o.worker, o.ended)
@@ -57,8 +58,9 @@ func (s *killStorm) processes(o *stormOrder) (pids []string) {
 	return pids
 }
 
-// same returns an error if none of the machine's earlier processes exists. A shell that
-// forks is briefly two processes.
+// same reports an error unless at least one of the machine's earlier processes is still
+// running. It does not compare all of them, because a shell that forks is briefly two
+// processes.
 func (s *killStorm) same(o *stormOrder, what string, before []string) {
 	if o.ended != "filled" {
 		return
@@ -69,7 +71,8 @@ func (s *killStorm) same(o *stormOrder, what string, before []string) {
 	}
 }
 
-// unsettled returns how the state of an order's machine differs from the wanted one.
+// unsettled describes how the state of an order's machine differs from what its client was
+// told, or returns "" if it does not.
 func (s *killStorm) unsettled(o *stormOrder) (problem string) {
 	want := bourse.StateStarted
 	if o.frozen {
@@ -81,16 +84,16 @@ func (s *killStorm) unsettled(o *stormOrder) (problem string) {
 	return ""
 }
 
-// stormSpare is a machine with a standby, and one that waits for its schedule.
+// stormSpare contains a machine with a standby, and a machine that waits for its schedule.
 type stormSpare struct {
-	host, standby        *server     // of the machine with the standby, and of the standby
-	away                 atomic.Bool // the host is temporarily down
+	host, standby        *server     // workers of the machine with the standby, and of the standby
+	away                 atomic.Bool // the worker host is temporarily down
 	machine, spare, cron machinesapi.Machine
 	mark                 string
 	stoodIn              int // number of times that the standby was started
 }
 
-// standBy creates the machines, on workers of one region, before servers are killed.
+// standBy creates these machines before servers are killed.
 func (s *killStorm) standBy() {
 	p := &s.spare
 	p.host, p.standby, p.mark = s.servers[3], s.servers[5], strings.Replace(s.mark, "storm", "spare", 1)
@@ -120,7 +123,7 @@ func (p *stormSpare) problems(s *killStorm) (out []string) {
 	for _, want := range []struct {
 		id     bourse.MachineID
 		state  bourse.State
-		starts int // 0: any number
+		starts int // 0 means any number
 	}{
 		{p.machine.ID, bourse.StateStarted, 1},
 		{p.spare.ID, bourse.StateStopped, 0},

@@ -36,8 +36,8 @@ func documentedProgram(t *testing.T) string {
 	return path
 }
 
-// TestThePythonProgramOfTheDocuments runs the documentation's example program unchanged. It
-// must answer many payloads concurrently, even after the worker was killed.
+// TestThePythonProgramOfTheDocuments runs the example program in the documentation
+// unchanged. It must answer many payloads concurrently, also after the worker was killed.
 func TestThePythonProgramOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -59,7 +59,7 @@ func TestThePythonProgramOfTheDocuments(t *testing.T) {
 			Task: "sort", PayloadBase64: []byte(payload), Requirements: bourse.Requirements{"slots": {Count: 1}}, Timeout: bourse.Duration(20 * time.Second),
 		}, "")
 	}
-	// A machine counts as started before its program listens.
+	// Retry, because a machine counts as started before its program listens.
 	eventually(t, patience, "the program answers", func() error { _, err := sort("x\n"); return err })
 	for range 2 {
 		var group sync.WaitGroup

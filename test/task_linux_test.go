@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// task runs a task with a program of an image.
+// task runs a task with a program in an image.
 func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskReply {
 	y.Helper()
 	if in.Guest == nil {
@@ -27,7 +27,7 @@ func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskR
 	var reply machinesapi.TaskReply
 	eventually(y.T, patience, fmt.Sprintf("a task of %s, %q", in.Image, in.Command), func() (err error) {
 		reply, err = y.api.RunTask(y.Context(), app, in, id)
-		if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable { // a quote from a busy host was too late; nothing has run
+		if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable { // unavailable means that nothing has run, because a quote from a busy host was too late
 			y.Fatalf("a task of %s, %q: %v", in.Image, in.Command, err)
 		}
 		return err
@@ -52,15 +52,15 @@ func (y *yard) nothingRuns() {
 	})
 }
 
-// TestTasksOfImages runs a program of an image for a payload. The image must be pulled, the
-// program must receive the whole payload, its answer must be returned byte for byte, and
-// its machine must be gone afterwards.
+// TestTasksOfImages runs a program in an image for a payload. The image must be pulled, the
+// program must receive the whole payload, its answer must be returned unchanged, and its
+// machine must be gone afterwards.
 func TestTasksOfImages(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
 	image := y.push("box:1", ocispec.ImageConfig{Cmd: []string{"/bin/wc", "-c"}})
 	random := make([]byte, bourse.MaxPayload)
-	_, _ = rand.NewChaCha8([32]byte{7}).Read(random) // never fails
+	_, _ = rand.NewChaCha8([32]byte{7}).Read(random) // Read never fails
 	sum := sha256.Sum256(random)
 	for name, c := range map[string]struct {
 		in   machinesapi.RunTask
@@ -107,7 +107,7 @@ func TestTasksOfImages(t *testing.T) {
 	y.nothingRuns()
 }
 
-// TestTasksOfImagesStream streams answers to the command line, and as raw bytes.
+// TestTasksOfImagesStream streams answers to the command line and as raw bytes.
 func TestTasksOfImagesStream(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
@@ -128,7 +128,7 @@ func TestTasksOfImagesStream(t *testing.T) {
 	y.nothingRuns()
 }
 
-// TestATaskOfAnImageSurvivesItsDaemon kills the worker's daemon while a program of an image
+// TestATaskOfAnImageSurvivesItsDaemon kills the worker's daemon while a program in an image
 // handles a payload. The program must continue, and a repeated request must return its
 // answer.
 func TestATaskOfAnImageSurvivesItsDaemon(t *testing.T) {

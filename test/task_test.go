@@ -21,8 +21,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// workshop is a broker, a worker in gru and one in mad, with the example program increment
-// kept warm in gru.
+// workshop is a broker, a worker in gru and one in mad. The worker in gru keeps the example
+// program increment warm.
 type workshop struct {
 	t                *testing.T
 	broker, gru, mad *server
@@ -48,7 +48,7 @@ func newWorkshop(t *testing.T) *workshop {
 	return w
 }
 
-// slots returns the used slots of the worker in gru.
+// slots returns the number of used slots on the worker in gru.
 func (w *workshop) slots() int64 {
 	w.t.Helper()
 	var used int64
@@ -68,7 +68,8 @@ func (w *workshop) slots() int64 {
 	return used
 }
 
-// free waits until no slot is used, because an end is recorded shortly after it is reported.
+// free waits until no slot is used. The end of a task is recorded shortly after it is
+// reported.
 func (w *workshop) free() {
 	w.t.Helper()
 	eventually(w.t, patience, "all slots are back", func() error {
@@ -108,8 +109,8 @@ func TestTasksOfRealPrograms(t *testing.T) {
 		{[]string{"increment", `{"N":41}`, "--slots", "1", "-r", "gru"}, "42", 0},
 		{[]string{"increment", "7", "--order-id", id}, "8", 0},
 		{[]string{"increment", "8", "--stream"}, "9", 0},
-		{[]string{"increment", "7", "--order-id", id}, "8", 0},  // the first answer again
-		{[]string{"increment", "100", "--order-id", id}, "", 5}, // different work
+		{[]string{"increment", "7", "--order-id", id}, "8", 0},  // repeating the order returns the first answer
+		{[]string{"increment", "100", "--order-id", id}, "", 5}, // the order's id belongs to another payload
 		{[]string{"increment", "7", "-r", "mad"}, "", 6},
 		{[]string{"increment", "7", "--slots", "11"}, "", 6},
 		{[]string{"other", "7"}, "", 6},
@@ -136,9 +137,10 @@ func TestTasksOfRealPrograms(t *testing.T) {
 	w.free()
 }
 
-// TestAWorkerIsKilledInTheMiddleOfTasks kills the worker during tasks. Each caller must get
-// an answer well before its task's deadline. After the restart the slots must be free and
-// the machine still warm, and repeated requests must report that the task was lost.
+// TestAWorkerIsKilledInTheMiddleOfTasks kills the worker while tasks are running. Each
+// caller must get an answer well before its task's deadline. After the restart, the slots
+// must be free, the machine must still be warm, and repeated requests must report that the
+// task was lost.
 func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
@@ -149,7 +151,7 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	began := time.Now()
 	for i := range calls {
 		if i%2 == 0 {
-			ids[i] = bourse.NewOrderID() // chosen by the caller; otherwise it would be reported with the error
+			ids[i] = bourse.NewOrderID() // chosen here, because otherwise only the error contains it
 		}
 		group.Go(func() { _, errs[i] = w.run(`{"N":1,"SleepSec":15}`, ids[i]) })
 	}
@@ -191,8 +193,9 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	}
 }
 
-// TestAColdTaskSurvivesItsDaemon kills the worker's daemon while a program handles a
-// payload. The program must continue, and a repeated request must return its answer.
+// TestAColdTaskSurvivesItsDaemon kills the worker's daemon while the program of a cold task
+// handles a payload. The program must continue, and a repeated request must return its
+// answer.
 func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
@@ -232,9 +235,9 @@ func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 	}
 }
 
-// TestNoSlotIsLost has sixteen callers use a worker with ten slots whose daemon is killed
-// repeatedly. Every caller must get an answer in time, and in the end no slot and no
-// machine may be lost.
+// TestNoSlotIsLost has sixteen callers use a worker with ten slots, whose daemon is killed
+// repeatedly. Every caller must get an answer in time. Afterwards no slot and no machine
+// may be lost.
 func TestNoSlotIsLost(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
@@ -254,7 +257,7 @@ func TestNoSlotIsLost(t *testing.T) {
 					continue
 				}
 				other.Add(1)
-				pause(ctx, 5*time.Millisecond) // clients back off
+				pause(ctx, 5*time.Millisecond) // back off, like other clients
 			}
 		})
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAnUpdateDuringADestroy updates and destroys a machine concurrently. In the end the
-// machine and all its processes must be gone, and the update must have an answer that no
-// client repeats.
+// TestAnUpdateDuringADestroy updates and destroys a machine concurrently. Afterwards the
+// machine and all of its processes must be gone, and the update must have an answer that
+// clients do not repeat.
 func TestAnUpdateDuringADestroy(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -51,9 +51,9 @@ func TestAnUpdateDuringADestroy(t *testing.T) {
 	})
 }
 
-// TestAnUpdateDuringAStopOfItsWorker stops a worker while the old version of a machine
-// takes its time to exit, and restarts it. The worker must continue the update where it
-// was.
+// TestAnUpdateDuringAStopOfItsWorker stops a worker while the old version of a machine is
+// exiting slowly, and restarts the worker. The worker must continue the update where it was
+// interrupted.
 func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -72,7 +72,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	eventually(t, patience, "the old version ignores signals", func() error { // with the mark as its own argument
+	eventually(t, patience, "the old version ignores signals", func() error { // the process's mark is a separate argument
 		if len(pidsOf(t, "\x00"+mark+"old")) == 0 {
 			return errors.New("a signal would end it at once")
 		}
@@ -112,7 +112,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 	})
 	for _, pid := range pidsOf(t, mark+"old") {
 		if pid, err := strconv.Atoi(pid); err == nil {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // a child of the shell may have exited
+			_ = syscall.Kill(pid, syscall.SIGKILL) // a child of the shell may have exited already
 		}
 	}
 	eventually(t, patience, "the new version runs, alone", func() error {
@@ -120,7 +120,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 	})
 }
 
-// alone returns the processes that are running in addition to exactly one new version.
+// alone returns an error unless exactly one process runs, which must be of the new version.
 func alone(t *testing.T, mark string) error {
 	t.Helper()
 	if old, now := pidsOf(t, mark+"old"), pidsOf(t, mark+"new"); len(old) > 0 || len(now) != 1 {

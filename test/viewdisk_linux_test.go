@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestViewDiskFull fills the disk with a broker's copy of the view while the broker runs.
-// Orders must still be filled and lists answered. Once there is space again, the copies
-// must become identical.
+// TestViewDiskFull fills the disk that contains a running broker's copy of the view. Orders
+// must still be filled and lists answered. Once there is space again, all copies must
+// become identical.
 func TestViewDiskFull(t *testing.T) {
 	t.Parallel()
 	disk := t.TempDir()
@@ -61,7 +61,7 @@ func fill(path string) error {
 	return f.Close()
 }
 
-// unwritable reports whether some member says that its copy cannot be written.
+// unwritable returns an error unless a member reports that its copy cannot be written.
 func (c *files) unwritable() error {
 	h, err := c.healthy.ViewHealth(c.t.Context())
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// files is a cluster of two brokers and a worker. One copy of the view will be damaged.
+// files is a cluster of two brokers and a worker, in which one copy of the view is damaged.
 type files struct {
 	t        *testing.T
 	mark     string
-	harmed   *machinesapi.Client // broker that receives requests all the time
+	harmed   *machinesapi.Client // client of the broker whose lists are checked while a copy is damaged
 	healthy  *machinesapi.Client
 	worker   *server
 	promised []machinesapi.Machine
 }
 
-// newFiles starts the cluster. one is the broker whose copy may be damaged.
+// newFiles starts the cluster. one returns the broker whose copy may be damaged.
 func newFiles(t *testing.T, mark string, one func(join string) *server, worker ...string) *files {
 	t.Helper()
 	two := startServer(t, "b2", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -42,9 +42,8 @@ func newFiles(t *testing.T, mark string, one func(join string) *server, worker .
 	return c
 }
 
-// TestViewFile deletes or overwrites a server's copy of the view while the server runs.
-// Orders must still be filled and lists answered, and afterwards the copies must be
-// identical again.
+// TestViewFile deletes or overwrites a running server's copy of the view. Orders must still
+// be filled and lists answered. Afterwards all copies must be identical again.
 func TestViewFile(t *testing.T) {
 	t.Parallel()
 	ofWorker, data := filepath.Join(t.TempDir(), "worker.db"), t.TempDir()
@@ -57,7 +56,8 @@ func TestViewFile(t *testing.T) {
 	c.replaced(ofBroker, "overwritten", func(path string) error { return overwrite(path, 0) })
 	c.replaced(ofBroker, "overwritten but for its head", func(path string) error { return overwrite(path, 100) })
 	c.replaced(ofWorker, "deleted", os.Remove)
-	// A worker rarely reads what it wrote, so it may not notice before it is restarted.
+	// A worker rarely reads what it has written, so it may notice the damage only after a
+	// restart.
 	c.replaced(ofWorker, "overwritten", func(path string) error {
 		c.orders()
 		if err := overwrite(path, 0); err != nil {
@@ -77,7 +77,7 @@ func removeAll(path string) error {
 	return errors.Join(os.Remove(path), os.Remove(path+"-wal"), os.Remove(path+"-shm"))
 }
 
-// overwrite overwrites a file from an offset on, and its log.
+// overwrite overwrites a file from an offset on, and also the log next to it.
 func overwrite(path string, from int64) error {
 	var errs []error
 	for _, p := range []string{path, path + "-wal"} {
@@ -106,7 +106,7 @@ func (c *files) converged() {
 	kept(c.t, c.promised, have)
 }
 
-// orders has both brokers fill some orders.
+// orders places some orders through both brokers.
 func (c *files) orders() {
 	c.t.Helper()
 	for range 3 {
@@ -115,7 +115,7 @@ func (c *files) orders() {
 	}
 }
 
-// replaced damages a server's file and waits until the server has a new one.
+// replaced damages a server's file, and waits until the server has created a new one.
 func (c *files) replaced(path, how string, harm func(path string) error) {
 	c.t.Helper()
 	what := filepath.Base(path) + " is " + how
@@ -138,12 +138,12 @@ func (c *files) replaced(path, how string, harm func(path string) error) {
 	})
 }
 
-// moment is the time for which lists may lack existing machines: while a copy is recreated,
-// or while the other copies switch to a worker's new stream.
+// moment is the time for which lists may lack existing machines. This happens while a copy
+// is recreated, and while the other copies switch to a worker's new stream.
 const moment = 3 * time.Second
 
-// endures checks that lists are answered during an operation, and then waits until the
-// views are identical.
+// endures checks that lists are answered while do runs, and then waits until all views are
+// identical.
 func (c *files) endures(what string, do func()) {
 	c.t.Helper()
 	before := slices.Clone(c.promised)
@@ -157,7 +157,8 @@ func (c *files) endures(what string, do func()) {
 	c.converged()
 }
 
-// list lists the machines on the damaged broker until ctx ends. Lists must not fail for long.
+// list lists machines through the broker harmed until ctx is done. Lists may fail only for
+// a short time.
 func (c *files) list(ctx context.Context, what string, want []machinesapi.Machine) {
 	lists, least, lacked, whole := 0, len(want), time.Duration(0), time.Now()
 	for ; ctx.Err() == nil; pause(ctx, 5*time.Millisecond) {
@@ -166,7 +167,7 @@ func (c *files) list(ctx context.Context, what string, want []machinesapi.Machin
 		if ctx.Err() != nil {
 			break
 		}
-		if err != nil { // a restarting worker does not answer: the list counts as incomplete
+		if err != nil { // the list counts as incomplete, because a worker that is restarting does not answer
 			lacked = max(lacked, time.Since(whole))
 			continue
 		}

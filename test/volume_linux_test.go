@@ -13,10 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestADatabaseOnAVolume has a real database write to a volume. It is killed while it
-// writes, a snapshot is taken while it writes, and the volume is restored from the snapshot
-// and forked to another worker. Each copy must be consistent and contain everything that
-// was committed before.
+// TestADatabaseOnAVolume runs a real database on a volume. It is killed while it writes,
+// and a snapshot is taken while it writes. The volume is restored from the snapshot, and
+// forked to another worker. Each copy must be consistent and contain everything that was
+// committed before.
 func TestADatabaseOnAVolume(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 2)
@@ -33,7 +33,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 	if _, err := y.api.Create(t.Context(), app, y.withVolume(image.Ref(), data.ID), ""); bourse.CodeOf(err) != bourse.CodeInsufficient && bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("a second machine on the same volume: %v", err)
 	}
-	y.sql(db.ID, "PRAGMA journal_mode=WAL; CREATE TABLE t (n INTEGER PRIMARY KEY, filler TEXT)") // allows reading while it writes
+	y.sql(db.ID, "PRAGMA journal_mode=WAL; CREATE TABLE t (n INTEGER PRIMARY KEY, filler TEXT)") // WAL allows reading while the database is being written
 	y.sh(app, db.ID, `(i=0; while true; do i=$((i+1)); echo "INSERT INTO t VALUES ($i, hex(randomblob(500)));"; done | sqlite3 /data/db) >/dev/null 2>&1 &`)
 	y.rowsReach(db.ID, 200)
 	before := y.rows(db.ID)
@@ -42,7 +42,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 		t.Fatalf("snapshot: %+v, %v", snap, err)
 	}
 	after := y.rows(db.ID)
-	y.destroy(db.ID) // it is writing
+	y.destroy(db.ID) // the database is writing at this moment
 
 	again := y.mounting(image.Ref(), data.ID)
 	y.whole(again.ID, after, -1)
@@ -65,7 +65,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 		t.Fatalf("extend: %+v, %v", grown, err)
 	}
 	eventually(t, patience, "the volume has grown to 2 GiB", func() error {
-		if !grows() { // otherwise it grows at the next mount, unless another test's new mount namespace still uses it
+		if !grows() { // if it cannot grow while mounted, it grows at the next mount, unless another mount namespace still uses it
 			y.restart(far.ID)
 		}
 		if out, code := y.sh(app, far.ID, "df -m /data | tail -1"); code != 0 || blocks(out) < 1800 {
@@ -82,7 +82,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 	}
 }
 
-// grows reports whether this host can grow a mounted file system.
+// grows reports whether this host can grow a file system while it is mounted.
 func grows() bool {
 	text, err := os.ReadFile("/proc/self/status")
 	_, after, ok := strings.Cut(string(text), "CapEff:")
@@ -116,7 +116,8 @@ func (y *yard) mounting(image string, id bourse.VolumeID) machinesapi.Machine {
 	return m
 }
 
-// filled creates a volume from another volume or a snapshot, and waits for it.
+// filled creates a volume from another volume or a snapshot, and waits until its data was
+// copied.
 func (y *yard) filled(in machinesapi.CreateVolume) machinesapi.Volume {
 	y.Helper()
 	v, err := y.api.Volumes(app).Create(y.Context(), in, "")
@@ -160,8 +161,8 @@ func (y *yard) rowsReach(id bourse.MachineID, n int) {
 	})
 }
 
-// whole checks that a copy of the database is consistent, without gaps, and has between
-// least and most rows (most -1: no upper limit).
+// whole checks that a copy of the database is consistent, has no gaps, and has between
+// least and most rows. If most is -1, there is no upper limit.
 func (y *yard) whole(id bourse.MachineID, least, most int) {
 	y.Helper()
 	if out := y.sql(id, "PRAGMA integrity_check"); out != "ok" {

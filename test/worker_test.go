@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// lossy is a cluster of two brokers and two workers, the first of which will be lost.
+// lossy is a cluster of two brokers and two workers, the first of which is killed.
 type lossy struct {
 	t              *testing.T
 	mark, data     string
@@ -25,7 +25,7 @@ type lossy struct {
 
 // TestWorkerLost kills a worker's daemon. Its machines must continue, and all brokers must
 // show that their host is unreachable. When the daemon is back, the machines must be
-// unchanged. Then the worker loses its data and returns under its name as a new worker.
+// unchanged. Then the worker loses its data, and returns under its name as a new worker.
 func TestWorkerLost(t *testing.T) {
 	t.Parallel()
 	one := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -57,9 +57,9 @@ func (c *lossy) converged() machines {
 	return have
 }
 
-// killAndReturn measures two times from outside: from the kill, and from the start of the
-// new process, until the brokers notice. Package view/replication tests their limits in
-// virtual time; here the load of the host decides.
+// killAndReturn kills the worker and restarts it later. It measures how long brokers take
+// to notice the kill and the restart. Package view/replication tests the limits for these
+// times in virtual time; here they depend on the host's load.
 func (c *lossy) killAndReturn() {
 	c.t.Helper()
 	pids := pidsOf(c.t, c.mark)
@@ -84,8 +84,8 @@ func (c *lossy) killAndReturn() {
 	c.converged()
 }
 
-// killAndReturnAtOnce restarts the worker immediately, so that others may learn of the
-// return before the loss.
+// killAndReturnAtOnce kills the worker and restarts it immediately, so that other members
+// may learn about the return before they learn about the loss.
 func (c *lossy) killAndReturnAtOnce() {
 	c.t.Helper()
 	if err := c.lost.Kill(); err != nil {
@@ -97,7 +97,7 @@ func (c *lossy) killAndReturnAtOnce() {
 	}
 	for _, api := range c.apis {
 		var m machinesapi.Created
-		order := bourse.NewOrderID() // finds the machine of an attempt whose answer was lost
+		order := bourse.NewOrderID() // with an id, so that a retry finds the machine of an attempt whose answer was lost
 		eventually(c.t, patience, "the worker that came back at once takes orders", func() (err error) {
 			m, err = api.Create(c.t.Context(), app, on("w-lost", sleeper("gru", c.mark)), order)
 			return err
@@ -108,7 +108,8 @@ func (c *lossy) killAndReturnAtOnce() {
 	c.converged()
 }
 
-// shown waits until every broker shows the lost worker's machines with this status.
+// shown waits until every broker shows the killed worker's machines with this status, and
+// returns how long that took.
 func (c *lossy) shown(status machinesapi.HostStatus) time.Duration {
 	c.t.Helper()
 	want := map[bourse.MachineID]machinesapi.HostStatus{}
@@ -123,20 +124,20 @@ func (c *lossy) shown(status machinesapi.HostStatus) time.Duration {
 	})
 }
 
-// wipe simulates a replaced disk in a host that keeps its name.
+// wipe simulates that a host gets a new disk and keeps its name.
 func (c *lossy) wipe() {
 	c.t.Helper()
 	if err := c.lost.Kill(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.killProcesses(c.data) // the supervisor first, because it would record the other exits
+	c.killProcesses(c.data) // kill the supervisor first, because it would record the exits of the others
 	for i := range c.onLost {
 		c.killPID(c.onLost[i].PID)
 	}
 	if err := os.RemoveAll(c.data); err != nil {
 		c.t.Fatal(err)
 	}
-	c.lost.Args = append(c.lost.Args, "--forget-machines") // the leftovers of the machines are to be removed
+	c.lost.Args = append(c.lost.Args, "--forget-machines") // remove the leftovers of the machines
 	if err := c.lost.Start(); err != nil {
 		c.t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// yard is a cluster of one region whose workers run images. The workers have separate
-// namespaces in one real containerd. There is also a real registry.
+// yard is a cluster in one region whose workers run images. The workers use separate
+// namespaces of one real containerd. A real registry contains the images.
 type yard struct {
 	*testing.T
 	api        *machinesapi.Client
@@ -32,7 +32,8 @@ type yard struct {
 	registry   *registrytest.Registry
 }
 
-// newYard starts a yard. It skips the test without root or without containerd.
+// newYard starts a yard. It skips the test if it does not run as root or if there is no
+// containerd.
 func newYard(t *testing.T, workers int) *yard {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -52,7 +53,7 @@ func newYard(t *testing.T, workers int) *yard {
 	return y
 }
 
-// push pushes an image of busybox and additional files under a tag.
+// push pushes an image that contains busybox and additional files, and returns it.
 func (y *yard) push(name string, config ocispec.ImageConfig, files ...registrytest.Layer) registrytest.Pushed {
 	y.Helper()
 	return y.registry.Push(y, name, registrytest.Image{
@@ -60,14 +61,14 @@ func (y *yard) push(name string, config ocispec.ImageConfig, files ...registryte
 	})
 }
 
-// order returns an order for a machine of an image.
+// order returns an order for a machine with an image.
 func (y *yard) order(image string, command ...string) machinesapi.CreateMachine {
 	return machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: image, Guest: &bourse.Guest{MemoryMB: 64}, Restart: &bourse.Restart{Policy: bourse.RestartNo}, Init: bourse.Init{Exec: command},
 	}}
 }
 
-// run places an order in an app that must be filled and started.
+// run places an order in an app. The order must be filled and the machine started.
 func (y *yard) run(app bourse.AppName, order machinesapi.CreateMachine) machinesapi.Machine {
 	y.Helper()
 	m, err := y.api.Create(y.Context(), app, order, "")
@@ -111,10 +112,10 @@ func (y *yard) sh(app bourse.AppName, id bourse.MachineID, line string) (string,
 	return strings.TrimSpace(r.Stdout + r.Stderr), r.ExitCode
 }
 
-// httpPort is the port of the machines that serve pages.
+// httpPort is the port at which machines serve pages.
 const httpPort = 8080
 
-// get requests a machine's page through the API's tunnel.
+// get requests a page from a machine through the API's tunnel.
 func (y *yard) get(app bourse.AppName, id bourse.MachineID) (string, error) {
 	transport := &http.Transport{
 		DisableKeepAlives: true,

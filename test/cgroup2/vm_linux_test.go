@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// parts contains the host's files of which a virtual machine consists.
+// parts contains the paths of the files that a virtual machine consists of.
 type parts struct{ qemu, busybox, kernel, overlay string }
 
-// find locates the parts. It skips the test if one is missing.
+// find finds the parts on this host. It skips the test if one is missing.
 func find(t *testing.T) parts {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -56,7 +56,7 @@ func (f files) programs(t *testing.T, names ...string) {
 			t.Skipf("%v: scripts/need-host installs it", err)
 		}
 		f["/bin/"+name] = path
-		libraries, _ := exec.CommandContext(t.Context(), "ldd", path).Output() // fails for static programs
+		libraries, _ := exec.CommandContext(t.Context(), "ldd", path).Output() // fails if the program is static
 		for word := range strings.FieldsSeq(string(libraries)) {
 			if filepath.IsAbs(word) {
 				f[word] = word
@@ -65,7 +65,8 @@ func (f files) programs(t *testing.T, names ...string) {
 	}
 }
 
-// pack writes an initial file system, which also contains empty directories.
+// pack writes an initial file system with the given files and empty directories, and
+// returns its path.
 func (p parts) pack(t *testing.T, f files, empty ...string) (path string) {
 	t.Helper()
 	root := t.TempDir()
@@ -116,13 +117,13 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// boot runs a machine until it powers off and returns its console output. It returns an
-// error if the machine ends in another way or not in time.
+// boot runs a virtual machine until it powers off, and returns its console output. It
+// returns an error if the machine ends in another way or not in time.
 func (p parts) boot(ctx context.Context, initrd string, limit time.Duration) (console string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var out bytes.Buffer
-	// A panic ends the machine only with these options (panic=-1, -no-reboot).
+	// The options panic=-1 and -no-reboot make the machine end after a kernel panic.
 	qemu := exec.CommandContext(ctx, p.qemu, "-machine", "pc,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1536",
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", p.kernel, "-initrd", initrd,
 		"-append", "console=ttyS0 loglevel=1 panic=-1")

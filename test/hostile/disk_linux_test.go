@@ -21,9 +21,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// inject makes system calls of a process fail until the process ends. release ends the
-// tracer, even if it is waiting for the process, because nobody else is notified of the end
-// of a traced process before that.
+// inject makes system calls of a process fail until the process exits or release is called.
+// release stops the tracer even if it is waiting for the process. Before that, nobody else
+// is notified of the exit of a traced process.
 func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
@@ -45,7 +45,7 @@ func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 		_ = c.Wait()
 	}()
 	release = func() {
-		_ = c.Process.Signal(os.Interrupt) // detaches from the process
+		_ = c.Process.Signal(os.Interrupt) // makes strace detach from the process
 		select {
 		case <-gone:
 		case <-time.After(5 * time.Second):
@@ -55,13 +55,13 @@ func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 	}
 	t.Cleanup(release)
 	if !servertest.Within(servertest.Patience, func() bool { return traced(pid) }) {
-		release() // it writes nothing more
+		release() // after this, strace no longer writes to said
 		t.Skipf("strace does not trace: %s", &said)
 	}
 	return release
 }
 
-// stateOf returns the state of a process according to the kernel.
+// stateOf describes the state of a process as the kernel reports it.
 func stateOf(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -76,7 +76,7 @@ func stateOf(pid int) string {
 	return strings.Join(out, ", ")
 }
 
-// traced reports whether every thread of a process is traced.
+// traced reports whether all threads of a process are traced.
 func traced(pid int) bool {
 	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, path := range all {
@@ -88,7 +88,7 @@ func traced(pid int) bool {
 	return err == nil && len(all) > 0
 }
 
-// processes counts the processes whose command line ends with a word.
+// processes counts processes by their last argument, if that begins with mark.
 func processes(mark string) map[string]int {
 	found := map[string]int{}
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -103,9 +103,10 @@ func processes(mark string) map[string]int {
 }
 
 // TestAFailedSyncIsNoRefusal makes syncs of a worker's disk fail under load. The daemon
-// must exit immediately with a non-zero status, its machines must continue, and each order
-// must have exactly one machine that its caller knows. A regression would refuse the
-// orders, fill them on another worker, and fill them again from the disk after a restart.
+// must exit immediately with a non-zero status, its machines must continue, and for each
+// order there must be exactly one machine, which the caller knows. A regression would
+// refuse the orders, fill them on another worker, and fill them again from the disk after a
+// restart.
 func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
 	var workers []*servertest.Server
@@ -131,21 +132,21 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 			Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "sleep 1000 & wait", mark + string(id)}},
 		}}
 	}
-	var all sync.Map // answered orders and their machines
+	var all sync.Map // machines by the command line of their orders, for orders that were answered
 	var asked, failures atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clients sync.WaitGroup
 	for range 3 {
 		clients.Go(func() {
-			pace := time.NewTicker(20 * time.Millisecond) // leave capacity for other clients
+			pace := time.NewTicker(20 * time.Millisecond) // limit the rate, to leave capacity for other clients
 			defer pace.Stop()
 			for ctx.Err() == nil {
 				<-pace.C
 				id := bourse.NewOrderID()
 				asked.Add(1)
 				in := order(id)
-				for { // repeat until there is an answer; the id makes that safe
+				for { // repeat the request until it is answered, which the order's id makes safe
 					m, err := api.Create(t.Context(), "default", in, id)
 					if err == nil {
 						all.Store(mark+string(id), m.ID)
@@ -175,11 +176,11 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 		was := stateOf(pid)
 		release()
 		select {
-		case err = <-ended: // it had already exited, and its tracer had not noticed
+		case err = <-ended: // the daemon had already exited, and strace had not noticed
 			t.Logf("strace held the ended daemon: %s", was)
 		case <-time.After(10 * time.Second):
 			now := stateOf(pid)
-			_ = sick.Cmd.Process.Signal(syscall.SIGQUIT) // print its goroutines
+			_ = sick.Cmd.Process.Signal(syscall.SIGQUIT) // makes the daemon print its goroutines
 			<-ended
 			t.Fatalf("the daemon lives on with a failed disk: %s; without strace: %s", was, now)
 		}
@@ -190,8 +191,8 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	if now := processes(mark); len(now) < len(before) {
 		t.Errorf("%d machines ran before, %d after", len(before), len(now))
 	}
-	// Clients repeat orders that the worker may have filled, and these wait for it. A new
-	// order does not.
+	// An order that is repeated and that the worker may have filled waits for the worker. A
+	// new order does not.
 	id := bourse.NewOrderID()
 	in := order(id)
 	in.FirstTry = true
@@ -230,10 +231,10 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	t.Logf("%d orders, %d answers lost", asked.Load(), failures.Load())
 }
 
-// TestALostDirectoryEndsNoMachine loses a worker's data directory, as if its disk were not
-// mounted, or restores an old copy of its store. The next start must be refused and list
-// the machines, none of which may be stopped. With the original directory, the machines
-// must be found running.
+// TestALostDirectoryEndsNoMachine removes a worker's data directory, as if its disk were
+// not mounted, or restores an old copy of its store. The next start must be refused with a
+// list of the machines, none of which may be stopped. Once the original directory is back,
+// the machines must be found running.
 func TestALostDirectoryEndsNoMachine(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "w1")
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -252,7 +253,7 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 		var m machinesapi.Created
 		var err error
 		id := bourse.NewOrderID()
-		if !servertest.Within(servertest.Patience, func() bool { // a restarted worker is not immediately known to be reachable
+		if !servertest.Within(servertest.Patience, func() bool { // the broker may need some time to learn that the restarted worker is reachable
 			m, err = api.Create(t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 				Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "sleep 1000 & wait", mark + strconv.Itoa(n)}},
 			}}, id)
@@ -315,9 +316,9 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 	}
 }
 
-// TestMachinesDoNotInheritProtection checks the OOM scores. A worker's daemon and its
-// supervisor must be protected from the kernel's OOM killer, but not their machines and the
-// machines' processes.
+// TestMachinesDoNotInheritProtection checks OOM scores: a worker's daemon and its
+// supervisor must be protected from the kernel's OOM killer, but its machines and their
+// processes must not be.
 func TestMachinesDoNotInheritProtection(t *testing.T) {
 	if err := exec.Command("sh", "-c", "echo -900 > /proc/self/oom_score_adj").Run(); err != nil {
 		t.Skip("lowering a score takes CAP_SYS_RESOURCE")

@@ -12,8 +12,9 @@ import (
 )
 
 // TestSlowBodiesOfOneOrganizationKeepNoOtherOut has one organization send more request
-// bodies than a broker can buffer, without their last bytes. Another organization's large
-// body must still be read, because the first organization has to give way.
+// bodies than a broker can buffer, each without its last byte. The broker must still read
+// another organization's large body, and drop bodies of the first organization to make
+// room.
 func TestSlowBodiesOfOneOrganizationKeepNoOtherOut(t *testing.T) {
 	c := startTenants(t)
 	c.must(acmeToken, "POST", "/v1/apps", `{"app_name":"shop","org_slug":"acme"}`)
@@ -27,13 +28,14 @@ func TestSlowBodiesOfOneOrganizationKeepNoOtherOut(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(time.Minute))
-		// The reply may arrive, and the connection end, before everything was sent.
+		// Ignore errors: the broker may reply and close the connection before everything is
+		// sent.
 		_, _ = fmt.Fprintf(conn, "POST /v1/apps/%s/machines HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
 			app, c.broker.API, token, len(body), body[:n])
 		return conn
 	}
 	var wg sync.WaitGroup
-	slow := make([]net.Conn, 30) // 90 MiB; a broker's budget is 64
+	slow := make([]net.Conn, 30) // 90 MiB in total; the broker's budget is 64 MiB
 	for i := range slow {
 		wg.Go(func() { slow[i] = send(acmeToken, "shop", len(body)-1) })
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// secure is a cluster with certificates and tokens, and the attacker's credentials: a
-// worker's certificate.
+// secure is a cluster with certificates and tokens. The attacker has the certificate of
+// worker w2.
 type secure struct {
 	t              *testing.T
 	dir            string
@@ -88,7 +88,7 @@ func (s *secure) credentials(id bourse.WorkerID, role bourse.Role) []string {
 	return []string{"--credentials", s.dir}
 }
 
-// call sends a request to a server as worker w2 and returns the reply's body.
+// call sends a request to a server as worker w2, and returns the body of the reply.
 func (s *secure) call(to *servertest.Server, role bourse.Role, method, path string, body []byte) []byte {
 	s.t.Helper()
 	config := s.forger.Client()
@@ -114,16 +114,16 @@ func (s *secure) call(to *servertest.Server, role bourse.Role, method, path stri
 	return text
 }
 
-// check returns the part of a cluster's id that each envelope contains.
+// check returns the hash of a cluster's id that each envelope contains.
 func check(cluster string) uint64 {
 	h := fnv.New64a()
-	_, _ = io.WriteString(h, cluster) // never fails
+	_, _ = io.WriteString(h, cluster) // Write never fails
 	return h.Sum64()
 }
 
 func checkText(cluster string) string { return fmt.Sprintf("1-%016x", check(cluster)) }
 
-// push sends transactions to both servers, as members do.
+// push sends transactions to both servers in the same way as a member.
 func (s *secure) push(transactions ...[]byte) {
 	s.t.Helper()
 	envelope := binary.BigEndian.AppendUint64([]byte{1}, check(s.broker.Of))
@@ -134,7 +134,8 @@ func (s *secure) push(transactions ...[]byte) {
 	s.call(s.worker, bourse.RoleWorker, http.MethodPost, "/view/push", envelope)
 }
 
-// write creates a transaction of a site, signed with the certificate of w2.
+// write returns a transaction that claims to be from a site and is signed with the key of
+// w2.
 func (s *secure) write(site bourse.WorkerID, epoch, seq uint64, rows ...wire.Row) []byte {
 	s.t.Helper()
 	birth, key := s.forger.Own()
@@ -166,7 +167,7 @@ func (s *secure) health(of *servertest.Server, role bourse.Role) (out struct {
 
 // TestAForgingMember uses a worker's certificate to write arbitrary data to other members'
 // views. It must not be able to cancel orders, take over apps, hide workers, or block
-// updates. What it writes about itself is accepted.
+// updates. Only what it writes about itself may be accepted.
 func TestAForgingMember(t *testing.T) {
 	s := startSecure(t)
 	var app machinesapi.App
@@ -199,7 +200,7 @@ func TestAForgingMember(t *testing.T) {
 	machine := wire.Row{Table: wire.TableMachines, Key: string(made.Machine.ID), Columns: map[string]wire.Value{"app": "shop", "state": "destroyed"}}
 	theirs := s.health(s.broker, bourse.RoleBroker)
 	var w1 wire.Position
-	if !servertest.Within(servertest.Patience, func() bool { // wait for the worker's own publications
+	if !servertest.Within(servertest.Patience, func() bool { // wait until the worker has published its own rows
 		for _, h := range theirs.View.Streams {
 			if h.Site == "w1" {
 				w1 = h.Position
@@ -213,9 +214,9 @@ func TestAForgingMember(t *testing.T) {
 	}
 	s.push(
 		s.write("w2", s.epoch, 1, append(shared, wire.Row{Table: wire.TableVolumes, Key: "vol_of_w2", Columns: map[string]wire.Value{"app": "shop"}})...), // as itself
-		s.write("b1", theirs.View.Self.Epoch, theirs.View.Self.Seq+1, shared...),                                                                          // as the broker
+		s.write("b1", theirs.View.Self.Epoch, theirs.View.Self.Seq+1, shared...),                                                                          // in the broker's name
 		s.write("b1", s.epoch+1000, 1, shared...),
-		s.write("w1", w1.Epoch, w1.Seq+1, machine), // as the other worker: now, in another stream, and permanently
+		s.write("w1", w1.Epoch, w1.Seq+1, machine), // in the other worker's name: in its stream, in a new one, and in one that would outlast all others
 		s.write("w1", s.epoch+1000, 1, machine),
 		s.write("w1", 1<<53-1, 1),
 		s.write("w2", 1<<53-1, 1),
@@ -245,7 +246,7 @@ func TestAForgingMember(t *testing.T) {
 			t.Errorf("%s has %d rows in quarantine and has refused %d transactions as forged", x.server.Name, h.View.Quarantine.Count, h.Traffic.Refused.Forged)
 		}
 	}
-	// If the attack had worked, orders would fail; they must still be filled on w1.
+	// If the attack had succeeded, orders would fail; they must still be filled on w1.
 	if got, err := s.api.App(t.Context(), "shop"); err != nil || got.ID != app.ID || got.Organization.Slug != "acme" {
 		t.Errorf("the app is %+v, %v", got, err)
 	}

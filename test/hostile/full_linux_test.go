@@ -18,8 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// smallDisk mounts a file system of the given size in MiB until the test's servers have
-// stopped.
+// smallDisk mounts a file system of the given size in MiB and returns its path. It is
+// unmounted after the test's servers have stopped.
 func smallDisk(t *testing.T, mib int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "disk")
@@ -37,7 +37,7 @@ func smallDisk(t *testing.T, mib int) string {
 	return dir
 }
 
-// fill writes a file until there is no space left.
+// fill appends to a file until the disk is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -55,7 +55,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// full is a worker with three machines whose disk is full.
+// full is a worker with three machines on a small disk, which the test fills.
 type full struct {
 	*testing.T
 	api    *machinesapi.Client
@@ -81,7 +81,7 @@ func (s *said) Write(b []byte) (int, error) {
 	return s.t.Output().Write(b)
 }
 
-// lines returns the lines so far that contain all of the words.
+// lines returns the lines written so far that contain all of the given words.
 func (s *said) lines(words ...string) (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,8 @@ func startFull(t *testing.T) *full {
 	return f
 }
 
-// order returns an order for a machine with a large record.
+// order places an order for a machine. ballast becomes part of its config, to make the
+// machine's record large.
 func (f *full) order(mark, ballast string) (machinesapi.Created, error) {
 	return f.api.Create(f.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "echo here; sleep 1000 & wait", mark}},
@@ -135,7 +136,7 @@ func (f *full) order(mark, ballast string) (machinesapi.Created, error) {
 	}}, "")
 }
 
-// logged reports an error unless a machine's log can be read.
+// logged returns an error unless a machine's log can be read.
 func (f *full) logged(id bourse.MachineID) error {
 	var text string
 	err := f.api.Logs(f.Context(), "default", id, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error { text += l.Text; return nil })
@@ -145,7 +146,7 @@ func (f *full) logged(id bourse.MachineID) error {
 	return err
 }
 
-// within fails the test unless do succeeds within a few seconds.
+// within calls try until it succeeds. It fails the test at the time limit.
 func (f *full) within(what string, try func() error) {
 	f.Helper()
 	var err error
@@ -154,12 +155,12 @@ func (f *full) within(what string, try func() error) {
 	}
 }
 
-// TestAFullDiskServesWhatEnds fills a disk completely, with other data and then with orders
-// for as long as the worker accepts any. Then the daemon is killed. The daemon must
-// restart, list, show logs, execute, stop and destroy; it must refuse orders with a message
-// that names the full directory; and once there is space, it must accept orders again
-// without intervention. A regression let orders use the space reserved for the worker's
-// log, so that no exit could be recorded.
+// TestAFullDiskServesWhatEnds fills a disk completely, first with other data and then with
+// orders for as long as the worker accepts any. Then it kills the daemon. The daemon must
+// restart, and it must be possible to list, read logs, exec, stop and destroy. The daemon
+// must refuse orders with a message that names the full directory. Once there is space, it
+// must accept orders again without intervention. A regression let orders use the space
+// reserved for the worker's log, so that no exit could be recorded.
 func TestAFullDiskServesWhatEnds(t *testing.T) {
 	f := startFull(t)
 	ballast := filepath.Join(filepath.Dir(f.dir), "ballast")
@@ -174,7 +175,7 @@ func TestAFullDiskServesWhatEnds(t *testing.T) {
 	if err := f.worker.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, ballast) // the space that the daemon had reserved and never used
+	fill(t, ballast) // use the space that the daemon had reserved, too
 	began := time.Now()
 	if err := f.worker.Start(); err != nil {
 		t.Fatal(err)
@@ -221,13 +222,14 @@ func TestAFullDiskServesWhatEnds(t *testing.T) {
 	}
 	f.within("an order once there is room", func() error { _, err := f.order(f.mark+"new", ""); return err })
 	for _, line := range []string{"commit failed", "checkpoint failed", "record finished step failed", "watch of a machine"} {
-		if n := len(f.log.lines(line)); n > 2*2 { // two daemons within two minutes
+		if n := len(f.log.lines(line)); n > 2*2 { // 2 for each of the two daemons, which run for less than two minutes
 			t.Errorf("%q is logged %d times", line, n)
 		}
 	}
 }
 
-// hinted reports an error unless a refusal names the full directory and suggests what to do.
+// hinted checks that an error is a refusal that names the full directory and suggests what
+// to do.
 func hinted(t *testing.T, err error, dir string) {
 	t.Helper()
 	if code := bourse.CodeOf(err); code != bourse.CodeInsufficient && code != bourse.CodeUnavailable {

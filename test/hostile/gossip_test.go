@@ -18,7 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// gossiper sends arbitrary messages to a server's membership. It has the key.
+// gossiper sends arbitrary messages to the membership of a server. It has the cluster's
+// key.
 type gossiper struct {
 	t     *testing.T
 	addr  string
@@ -47,7 +48,7 @@ func (g *gossiper) seal(dst []byte, version byte, message string, bound []byte) 
 	return g.key.Seal(append(append(dst, version), nonce...), nonce, []byte(message), bound)
 }
 
-// packet sends a message as a packet.
+// packet sends a message in a UDP packet.
 func (g *gossiper) packet(version byte, message string) {
 	g.t.Helper()
 	c, err := net.Dial("udp", g.addr)
@@ -60,7 +61,8 @@ func (g *gossiper) packet(version byte, message string) {
 	}
 }
 
-// stream sends a message as a stream, without its last left bytes, and returns the connection.
+// stream sends a message on a new TCP connection, without the last left bytes, and returns
+// the connection.
 func (g *gossiper) stream(message string, left int) net.Conn {
 	g.t.Helper()
 	c, err := new(net.Dialer).DialContext(g.t.Context(), "tcp", g.addr)
@@ -70,36 +72,37 @@ func (g *gossiper) stream(message string, left int) net.Conn {
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	frame := binary.BigEndian.AppendUint32([]byte{10}, uint32(1+12+16+len(message)))
 	sealed := g.seal(append(g.head(), frame...), 1, message, append(bytes.Clone(frame), g.label...))
-	_, _ = c.Write(sealed[:len(sealed)-left]) // the server may close it early
+	_, _ = c.Write(sealed[:len(sealed)-left]) // the server may close the connection early
 	return c
 }
 
-// text encodes a text as in the membership's messages.
+// text encodes a text as messages of the membership contain it.
 func text(s string) string {
 	return "\xdb" + string(binary.BigEndian.AppendUint32(nil, uint32(len(s)))) + s
 }
 
-// compressed compresses a message in the membership's former format.
+// compressed compresses a message in the format that the membership used formerly.
 func compressed(message string) string {
 	var b bytes.Buffer
 	w := lzw.NewWriter(&b, lzw.LSB, 8)
-	_, _ = io.Copy(w, strings.NewReader(message)) // writes to memory
+	_, _ = io.Copy(w, strings.NewReader(message)) // writes to memory cannot fail
 	_ = w.Close()
 	return "\x09\x82" + text("Algo") + "\x00" + text("Buf") + text(b.String())
 }
 
-// pushPull returns a message that announces members and data but contains neither.
+// pushPull returns a message that announces members and data, but contains none.
 func pushPull(nodes, behind uint32) string {
 	return "\x06\x83" + text("Nodes") + "\xce" + string(binary.BigEndian.AppendUint32(nil, nodes)) +
 		text("UserStateLen") + "\xce" + string(binary.BigEndian.AppendUint32(nil, behind)) + text("Join") + "\xc2"
 }
 
-// mostForGossip is the memory in MiB that messages to its membership may cost a server.
+// mostForGossip limits the memory that a server may use for messages to its membership, in
+// MiB.
 const mostForGossip = 150
 
 // TestGossipThatUnpacksToGigabytes sends small messages that decompress to gigabytes, and
-// some that make memberlist panic, with the membership's key. A broker and a worker must
-// stay small and continue.
+// messages that would make memberlist panic. The sender has the membership's key. The
+// memory of a broker and a worker must stay small, and both must continue.
 func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 	s := newSecured(t)
 	broker := s.broker()
@@ -124,7 +127,7 @@ func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 					g.packet(1, message)
 				}
 			}
-			g.packet(0, strings.Repeat("\xff", 16)) // padding that is longer than the message
+			g.packet(0, strings.Repeat("\xff", 16)) // more padding than the message has bytes
 			look()
 		}
 		var wg sync.WaitGroup
@@ -139,11 +142,11 @@ func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 		}
 		wg.Wait()
 		var held []net.Conn
-		for range 40 { // 8 MiB each, without the last byte
+		for range 40 { // 8 MiB each, of which the last byte is not sent
 			held = append(held, g.stream(strings.Repeat("x", 8<<20-64), 1))
 			look()
 		}
-		for _, c := range held { // they time out
+		for _, c := range held { // until the server closes the connections
 			_, _ = io.Copy(io.Discard, c)
 			_ = c.Close()
 			look()
@@ -157,5 +160,5 @@ func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 	s.issue("b2", bourse.RoleBroker)
 	second := servertest.Start(t, "b2", "serve", "broker", "--name", "b2", "--listen", "127.0.0.1:0",
 		"--credentials", s.dir, "--join", broker.Addr)
-	s.execOnW1(s.client(second)) // it may join, and learns of w1
+	s.execOnW1(s.client(second)) // it can join the cluster and learns about w1
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// machineVariable makes a process of this program a machine's web server, which replies
-// with the variable's value.
+// machineVariable is an environment variable that makes this program a machine's web
+// server. The server replies with the variable's value.
 const machineVariable = "BOURSE_TEST_MACHINE"
 
 func TestMain(m *testing.M) {
@@ -29,13 +29,13 @@ func TestMain(m *testing.M) {
 }
 
 // startPair starts a broker and a worker in region gru, and waits until the broker knows
-// the worker. args are additional arguments of the worker.
+// the worker. args are additional arguments for the worker.
 func startPair(t *testing.T, args ...string) (broker, worker *servertest.Server) {
 	t.Helper()
 	return startPairOf(t, nil, args)
 }
 
-// startPairOf is like startPair, with additional arguments of both.
+// startPairOf is like startPair, with additional arguments for both servers.
 func startPairOf(t *testing.T, brokerArgs, workerArgs []string) (broker, worker *servertest.Server) {
 	t.Helper()
 	broker = servertest.Start(t, "broker", append([]string{"serve", "broker", "--listen", "127.0.0.1:0"}, brokerArgs...)...)
@@ -59,15 +59,16 @@ func startWorker(t *testing.T, broker *servertest.Server, args ...string) *serve
 	return worker
 }
 
-// answer is the reply received on a connection.
+// answer is a reply to a request that was sent with send.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// send sends a request exactly as written, only adding the length of the body, and returns
-// the reply. Regular HTTP clients would correct a hostile request.
+// send sends a request line, headers and body unchanged, and returns the reply. It only
+// adds Content-Length and Connection headers. A regular HTTP client would correct a hostile
+// request.
 func send(t *testing.T, addr, line string, header []string, body string) answer {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -87,6 +88,6 @@ func send(t *testing.T, addr, line string, header []string, body string) answer 
 		t.Fatalf("%s: %v", line, err)
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body) // callers notice missing data
+	text, _ := io.ReadAll(resp.Body) // if data is missing, callers notice
 	return answer{resp.StatusCode, resp.Header, string(text)}
 }

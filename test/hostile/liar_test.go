@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// answering returns the configuration of a machine that replies with a text.
+// answering returns the config of a machine that replies with a text.
 func answering(t *testing.T, text string) *bourse.Config {
 	t.Helper()
 	self, err := os.Executable()
@@ -29,9 +29,9 @@ func answering(t *testing.T, text string) *bourse.Config {
 	}
 }
 
-// TestAWorkerTakesNoTrafficOfAnotherApp has a worker with a valid certificate whose
-// modified program publishes and reports its machines as machines of another app. No list
-// of that app may contain them, and the proxy must not send them any of the app's requests.
+// TestAWorkerTakesNoTrafficOfAnotherApp has a worker with a valid certificate and a
+// modified program, which publishes and reports its machines as machines of another app. No
+// list of that app may contain them, and the proxy must not send them the app's requests.
 func TestAWorkerTakesNoTrafficOfAnotherApp(t *testing.T) {
 	s := startSecure(t)
 	ctx := t.Context()
@@ -97,7 +97,7 @@ func TestAWorkerTakesNoTrafficOfAnotherApp(t *testing.T) {
 		return string(text), err
 	}
 	eventually(t, "reach shop", func() error { _, err := get(); return err })
-	// The false rows have reached the broker's view, where everybody can see them.
+	// Wait until the false rows are in the broker's view, where everybody can see them.
 	eventually(t, "find the lie", func() error {
 		for line, err := range s.api.Query(ctx, machinesapi.ViewQuery{Statement: "SELECT id FROM unplaced_machines WHERE claimed_app = 'shop'"}) {
 			if err != nil || line.Row != nil {
@@ -124,7 +124,7 @@ func TestAWorkerTakesNoTrafficOfAnotherApp(t *testing.T) {
 	}
 }
 
-// eventually waits until do succeeds.
+// eventually calls do until it succeeds. It fails the test at the time limit.
 func eventually(t *testing.T, what string, do func() error) {
 	t.Helper()
 	var err error

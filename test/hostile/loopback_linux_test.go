@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// knock is a program that calls every listener as another user's machine could, searches
+// knock is a script that calls every listener as a machine of another user could, searches
 // for credentials, and prints the results.
 const knock = `
 for url in %s; do
@@ -26,9 +26,9 @@ env | grep TOKEN
 for fd in /proc/self/fd/*; do case "$(readlink "$fd")" in *%s*) echo "FD $fd";; esac; done
 echo done`
 
-// TestAMachineOfNobodyIsNobody runs a machine as user nobody. Broker, worker and gateway
-// must accept only its public calls, and it must not find credentials in files,
-// environments or inherited descriptors.
+// TestAMachineOfNobodyIsNobody runs a machine as user nobody. The broker, the worker and
+// the gateway must accept only public calls from it. It must not find credentials in files,
+// environment variables or inherited descriptors.
 func TestAMachineOfNobodyIsNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("machines of other users need root")
@@ -37,7 +37,7 @@ func TestAMachineOfNobodyIsNobody(t *testing.T) {
 		t.Skipf("%v: scripts/need-host installs it", err)
 	}
 	data := t.TempDir()
-	if err := os.Chmod(filepath.Dir(data), 0o755); err != nil { // others may not traverse it
+	if err := os.Chmod(filepath.Dir(data), 0o755); err != nil { // by default, other users cannot traverse it
 		t.Fatal(err)
 	}
 	broker, worker := startPair(t, "--pull", "--pull-listen", "127.0.0.1:0", "--data", filepath.Join(data, "w1"))
@@ -85,12 +85,12 @@ func TestAMachineOfNobodyIsNobody(t *testing.T) {
 	}
 }
 
-// TestLoopbackWantsATokenUnlessInsecure checks that a broker on loopback answers only
-// public calls without a token, and that with --insecure it requires none.
+// TestLoopbackWantsATokenUnlessInsecure checks that without a token, a broker on loopback
+// answers only public calls, and that with --insecure it requires no token.
 func TestLoopbackWantsATokenUnlessInsecure(t *testing.T) {
 	asking, _ := startPair(t)
 	var open *servertest.Server
-	t.Run("insecure", func(t *testing.T) { // a separate cluster
+	t.Run("insecure", func(t *testing.T) { // a cluster of its own
 		open, _ = startPairOf(t, []string{"--insecure"}, []string{"--insecure"})
 		if got := send(t, open.API, "GET /v1/workers", []string{"Host: " + open.API}, ""); got.status != http.StatusOK {
 			t.Errorf("an insecure broker without a token: %d %s, want 200", got.status, got.body)
@@ -116,8 +116,8 @@ func TestLoopbackWantsATokenUnlessInsecure(t *testing.T) {
 }
 
 // TestTheCommandLineFindsTheToken checks that the command line finds the token of the API
-// that it calls, that a killed broker has the same token after a restart, and that a
-// stopped broker leaves none behind. No server's environment may contain the token.
+// that it calls. A killed broker must have the same token after a restart, and a stopped
+// broker must leave no token behind. No server's environment may contain the token.
 func TestTheCommandLineFindsTheToken(t *testing.T) {
 	broker, worker := startPair(t)
 	list := func() ([]byte, error) {
@@ -144,7 +144,7 @@ func TestTheCommandLineFindsTheToken(t *testing.T) {
 		t.Errorf("after a kill the token is another (%v)", err)
 	}
 	var out []byte
-	if !servertest.Within(servertest.Patience, func() bool { // it first has to learn about its cluster again
+	if !servertest.Within(servertest.Patience, func() bool { // the restarted broker does not know its cluster at once
 		out, err = list()
 		return err == nil
 	}) {
@@ -161,8 +161,8 @@ func TestTheCommandLineFindsTheToken(t *testing.T) {
 	}
 }
 
-// TestDevNamesItsToken checks that a dev cluster names its token's file and leaves no
-// credentials behind.
+// TestDevNamesItsToken checks that bourse dev prints the name of the file with its token,
+// and leaves no credentials behind.
 func TestDevNamesItsToken(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	t.Setenv("BOURSE_RUNTIME_DIR", dir)

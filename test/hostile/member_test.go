@@ -29,7 +29,7 @@ import (
 
 const clusterToken = "a-token-of-those-who-run-it"
 
-// secured is a cluster with all credentials.
+// secured is a cluster with certificates, a membership key and tokens.
 type secured struct {
 	t   *testing.T
 	dir string
@@ -50,7 +50,7 @@ func newSecured(t *testing.T) *secured {
 	return s
 }
 
-// put replaces a credentials file.
+// put replaces a credentials file atomically and returns its path.
 func (s *secured) put(name string, text []byte) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
@@ -63,7 +63,7 @@ func (s *secured) put(name string, text []byte) string {
 	return path
 }
 
-// issue writes a new certificate of a server to its files.
+// issue writes a new certificate for a server to its files.
 func (s *secured) issue(id bourse.WorkerID, role bourse.Role) admission.Files {
 	s.t.Helper()
 	pair, err := s.ca.Issue(admission.Identity{ID: id, Role: role}, []string{"127.0.0.1"}, time.Now())
@@ -93,7 +93,7 @@ func (s *secured) worker(more ...string) *servertest.Server {
 	}, s.flags("w1", bourse.RoleWorker)...), more...)...)
 }
 
-// as returns a client with a server's certificate, or without one.
+// as returns a client that presents a server's certificate, or none if creds is nil.
 func (s *secured) as(name string, creds *admission.Credentials) *http.Client {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	if creds != nil {
@@ -139,7 +139,8 @@ func (s *secured) execOnW1(api *machinesapi.Client) {
 	}
 }
 
-// intrude runs a member of the gossip in this process with an arbitrary description of itself.
+// intrude runs a member of the membership in this process. The member can describe itself
+// in any way.
 func intrude(t *testing.T, c gossip.Config) *gossip.Members {
 	t.Helper()
 	c.Bind = netip.MustParseAddrPort("127.0.0.1:0")
@@ -151,15 +152,15 @@ func intrude(t *testing.T, c gossip.Config) *gossip.Members {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = m.Run(ctx) // may fail because others were first
+		_ = m.Run(ctx) // may fail because another member was first
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return m
 }
 
 // TestTheMembershipsKeyAloneEndsNobody has an attacker with the membership's key, but
-// without a certificate, who impersonates w1 before w1 starts. The real w1 must start, be
-// called, and continue.
+// without a certificate, impersonate w1 before w1 starts. The real w1 must start, receive
+// calls, and continue.
 func TestTheMembershipsKeyAloneEndsNobody(t *testing.T) {
 	s := newSecured(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -178,7 +179,7 @@ func TestTheMembershipsKeyAloneEndsNobody(t *testing.T) {
 	s.execOnW1(api)
 }
 
-// impostor presents its own valid certificate and trusts everybody.
+// impostor presents its own valid certificate and accepts any other member's.
 type impostor struct{ *admission.Credentials }
 
 func (impostor) Key(context.Context, bourse.Member) (gossip.Key, error) { return gullible{}, nil }
@@ -189,8 +190,8 @@ type gullible struct{}
 func (gullible) Verify(_, _ []byte) bool      { return true }
 func (gullible) HasTag(bourse.WorkerTag) bool { return true }
 
-// TestAWorkerGetsNoCallsOfAnother has worker w2, with its own certificate, announce w1's
-// tag with an earlier boot time. It must not receive any of w1's calls.
+// TestAWorkerGetsNoCallsOfAnother has worker w2 announce w1's tag with its own certificate,
+// before w1 starts. It must not receive any of w1's calls.
 func TestAWorkerGetsNoCallsOfAnother(t *testing.T) {
 	s := newSecured(t)
 	creds := s.credentials("w2")
@@ -208,7 +209,7 @@ func TestAWorkerGetsNoCallsOfAnother(t *testing.T) {
 			stolen = append(stolen, r.Method+" "+r.URL.Path)
 		}),
 	}
-	go func() { _ = server.ServeTLS(ln, "", "") }() // until Close
+	go func() { _ = server.ServeTLS(ln, "", "") }() // returns when the server is closed
 	defer server.Close()
 	thief := intrude(t, gossip.Config{
 		Self: bourse.Member{ID: "w2", Role: bourse.RoleWorker, Region: "mad", Address: ln.Addr().String(), Tag: bourse.WorkerID("w1").Tags()[0]},
@@ -224,8 +225,8 @@ func TestAWorkerGetsNoCallsOfAnother(t *testing.T) {
 	}
 }
 
-// TestAWorkersCertificateReadsNothing checks that a worker's certificate does not allow
-// reading from, claiming on, or granting at another worker.
+// TestAWorkersCertificateReadsNothing checks that a worker's certificate does not permit
+// reading data of another worker, claiming orders on it, or granting access to its volumes.
 func TestAWorkersCertificateReadsNothing(t *testing.T) {
 	s := newSecured(t)
 	worker := s.worker()
@@ -269,7 +270,7 @@ func TestAWorkersCertificateReadsNothing(t *testing.T) {
 			t.Errorf("%s: %s", ask.verb.Name, resp.Status)
 		}
 	}
-	// The same on a connection for calls, on which only the first request is HTTP.
+	// The same calls on a connection for calls, on which only the first request is HTTP.
 	caller := direct.NewOver(direct.TCP, s.credentials("w2").Client, admission.Proof{Cluster: worker.Of})
 	defer caller.Close()
 	to := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Region: "gru", Address: worker.API, Tag: bourse.WorkerID("w1").Tags()[0]}
@@ -282,13 +283,13 @@ func TestAWorkersCertificateReadsNothing(t *testing.T) {
 	}
 }
 
-// TestCredentialsAreReadAgain checks that a broker refuses a token that was removed from
-// its file, and presents a new certificate, without a restart.
+// TestCredentialsAreReadAgain checks that a broker refuses a token after it was removed
+// from the file, and presents a new certificate, both without a restart.
 func TestCredentialsAreReadAgain(t *testing.T) {
 	s := newSecured(t)
 	broker := s.broker()
 	api := s.client(broker)
-	if _, err := api.Workers(t.Context()); bourse.CodeOf(err) == bourse.CodeUnauthorized { // it may not know any members yet
+	if _, err := api.Workers(t.Context()); bourse.CodeOf(err) == bourse.CodeUnauthorized { // other errors are possible while the broker knows no members
 		t.Fatal(err)
 	}
 	shown := func() string {
@@ -313,8 +314,8 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestMessagesAskNothing checks that, over NATS, a worker with certificates ignores
-// messages that request quotes, because anybody with the account can send them.
+// TestMessagesAskNothing checks that with certificates, a worker ignores NATS messages that
+// request quotes, because anybody with access to the account can send them.
 func TestMessagesAskNothing(t *testing.T) {
 	s := newSecured(t)
 	relay := servertest.New(t, "nats")
@@ -323,7 +324,7 @@ func TestMessagesAskNothing(t *testing.T) {
 	url := "nats://" + relay.API
 	broker := s.broker("--nats", url)
 	s.worker("--nats", url)
-	s.execOnW1(s.client(broker)) // the worker is reachable over mutual TLS
+	s.execOnW1(s.client(broker)) // but the worker is reachable over mutual TLS
 	c, err := natsclient.Connect(url)
 	if err != nil {
 		t.Fatal(err)

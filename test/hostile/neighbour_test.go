@@ -32,8 +32,8 @@ func secretOf(t *testing.T, s *servertest.Server) loopback.Secret {
 }
 
 // TestANeighbourIsNoMember starts a process next to a cluster on loopback. Without the
-// cluster's secret it must not join, learn of members, or have rows accepted. With the
-// secret it becomes a member immediately.
+// cluster's secret, it must not be able to join, learn about members, or have rows
+// accepted. With the secret it must become a member immediately.
 func TestANeighbourIsNoMember(t *testing.T) {
 	broker, worker := startPair(t)
 	api := servertest.Client(t, broker)
@@ -48,7 +48,7 @@ func TestANeighbourIsNoMember(t *testing.T) {
 	}
 	for id, m := range strangers {
 		select {
-		case <-m.Ready(): // it has called both servers
+		case <-m.Ready(): // the process has called both servers
 		case <-time.After(30 * time.Second):
 			t.Fatalf("%s still calls", id)
 		}
@@ -57,7 +57,7 @@ func TestANeighbourIsNoMember(t *testing.T) {
 	listed := func() (ids []bourse.WorkerID) {
 		list, err := api.Workers(t.Context())
 		if err != nil {
-			return nil // the broker may not know its cluster yet
+			return nil // accept this, because the broker may not know its cluster yet
 		}
 		for _, w := range list {
 			ids = append(ids, w.ID)
@@ -84,7 +84,7 @@ func TestANeighbourIsNoMember(t *testing.T) {
 	}
 }
 
-// startOverNATS starts a broker and a worker that reach one another over a NATS server like
+// startOverNATS starts a broker and a worker that communicate through a NATS server like
 // that of bourse dev.
 func startOverNATS(t *testing.T) (broker *servertest.Server, url string) {
 	t.Helper()
@@ -106,7 +106,7 @@ func startOverNATS(t *testing.T) (broker *servertest.Server, url string) {
 }
 
 // TestDevsNATSWantsAToken checks that a process next to bourse dev's NATS server can
-// connect only with the token that the cluster's servers derive.
+// connect only with the token that the cluster's servers derive from their secret.
 func TestDevsNATSWantsAToken(t *testing.T) {
 	broker, url := startOverNATS(t)
 	for name, options := range map[string][]natsclient.Option{
@@ -129,9 +129,9 @@ func TestDevsNATSWantsAToken(t *testing.T) {
 }
 
 // TestTheGateIsBeforeNATSToo checks that requests over a NATS link pass the same checks as
-// requests at a socket: those from browsers and those with other host names are refused.
-// The loopback secret is not required, because it would leave the host; NATS itself decides
-// who may connect.
+// requests to a socket: those from browsers and those with other host names are refused.
+// The loopback secret is not required there, because it must not leave the host; NATS
+// itself decides who may connect.
 func TestTheGateIsBeforeNATSToo(t *testing.T) {
 	broker, url := startOverNATS(t)
 	worker, err := servertest.Client(t, broker).Worker(t.Context(), "w1")
@@ -176,8 +176,8 @@ func TestTheGateIsBeforeNATSToo(t *testing.T) {
 }
 
 // TestWhatDevPrintsCanBeUsed runs the export lines that bourse dev prints in a shell. With
-// them, another client must be able to call the API; without them it must not. The line
-// with https must reach the proxy.
+// these variables another client must be able to call the API, and without them it must
+// not. The printed line with https must reach the proxy.
 func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skipf("%v: scripts/need-host installs it", err)
@@ -214,7 +214,7 @@ func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 	if got := run("sh", both+ask("BOURSE_API", "BOURSE_API_TOKEN")); got != "200" {
 		t.Errorf("with both lines: %s, want 200", got)
 	}
-	for _, api := range []string{"FLY_FLAPS_BASE_URL", "FLY_API_BASE_URL", "FLY_UIEX_BASE_URL"} { // bash, zsh and fish support braces
+	for _, api := range []string{"FLY_FLAPS_BASE_URL", "FLY_API_BASE_URL", "FLY_UIEX_BASE_URL"} { // written with braces, which bash, zsh and fish support
 		if got := run("bash", strings.Join(exports, "\n")+"\n"+ask(api, "FLY_API_TOKEN")); got != "200" {
 			t.Errorf("with all lines, at %s: %s, want 200", api, got)
 		}

@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestOverloadIsNotShortage has 100 clients order machines from a broker that decides two
-// orders at once. Each reply must be a machine or 429 with Retry-After, and none may report
-// a lack of capacity, because there is enough. Our own client, which waits as instructed,
+// TestOverloadIsNotShortage has 100 clients order machines from a broker that processes two
+// orders at a time. Each reply must be a machine, or 429 with Retry-After. None may report
+// a lack of capacity, because there is enough. Our own client, which waits as requested,
 // must get its machine.
 func TestOverloadIsNotShortage(t *testing.T) {
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--orders", "2")
-	startWorker(t, broker, "--cpus", "64", "--disk", "100GiB") // enough for all 300
+	startWorker(t, broker, "--cpus", "64", "--disk", "100GiB") // enough capacity for all 300 machines
 	order := machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 1}, Init: bourse.Init{Exec: []string{"/bin/sleep", "1000"}},
 	}}

@@ -12,17 +12,17 @@ import (
 
 const hostOrder = `{"region":"gru","config":{"image":"host","init":{"exec":["/bin/true"]}}}`
 
-// listeners returns the TCP addresses of all listeners of a cluster by name: the broker's
-// API, the worker's, and its gateway.
+// listeners returns the TCP addresses of a cluster's listeners by name, which are the
+// broker's API, the worker's API and the worker's gateway.
 func listeners(t *testing.T) (map[string]string, *servertest.Server) {
 	t.Helper()
 	broker, worker := startPair(t, "--pull", "--pull-listen", "127.0.0.1:0")
 	return map[string]string{"broker": broker.API, "worker": worker.API, "gateway": worker.Pull}, broker
 }
 
-// TestPagesReachNoListener sends requests that web pages of other sites could send. No
-// listener may accept them, neither across origins, nor under a name that was made to
-// resolve to it (DNS rebinding), nor at endpoints for servers only.
+// TestPagesReachNoListener sends requests that web pages of other sites could make a
+// browser send. No listener may accept them across origins, under a host name that was made
+// to resolve to the listener (DNS rebinding), or at endpoints for servers.
 func TestPagesReachNoListener(t *testing.T) {
 	all, broker := listeners(t)
 	paths := []string{
@@ -47,7 +47,7 @@ func TestPagesReachNoListener(t *testing.T) {
 			}
 			forServers := strings.Contains(path, " /worker/") || strings.Contains(path, " /view/")
 			if strings.HasPrefix(path, "GET") && !forServers {
-				continue // a page cannot read the reply, and the request changes nothing
+				continue // harmless: a page cannot read the reply, and the request changes nothing
 			}
 			for _, traces := range [][]string{
 				{"Origin: http://evil.example", "Sec-Fetch-Site: cross-site"}, {"Origin: http://evil.example"}, {"Sec-Fetch-Site: cross-site"},

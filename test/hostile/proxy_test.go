@@ -25,7 +25,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// runMachine is a machine's program. It serves a text, and never answers requests for /slow.
+// runMachine is the program of a machine. It replies with a text, but never answers
+// requests for /slow.
 func runMachine(answer string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -43,8 +44,8 @@ func runMachine(answer string) {
 	}
 }
 
-// startProxy starts a proxy for a broker's cluster. If descriptors is set, it limits the
-// number of open files.
+// startProxy starts a proxy for a broker's cluster. If descriptors is not 0, it limits the
+// number of files that the proxy may open.
 func startProxy(t *testing.T, broker *servertest.Server, descriptors int) *servertest.Server {
 	t.Helper()
 	p := servertest.New(t, "p1", "serve", "proxy", "--name", "p1", "--region", "gru", "--drain", "1s", "--http", "127.0.0.1:0=any", "--join", broker.Addr)
@@ -106,7 +107,8 @@ func ask(ctx context.Context, proxy *servertest.Server, app bourse.AppName, path
 	return err
 }
 
-// h2Conn is a client connection that can send requests that no regular client would send.
+// h2Conn is an HTTP/2 client connection that can send requests that no regular client would
+// send.
 type h2Conn struct {
 	net.Conn
 	*http2.Framer
@@ -116,7 +118,7 @@ type h2Conn struct {
 	streams uint32
 }
 
-// dialH2 opens an HTTP/2 connection.
+// dialH2 opens an HTTP/2 connection to an address.
 func dialH2(t *testing.T, addr string) *h2Conn {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -136,7 +138,8 @@ func dialH2(t *testing.T, addr string) *h2Conn {
 	return h
 }
 
-// request sends the head of a request without a body. fields alternates names and values.
+// request sends the header of a request without a body. fields contains names and values
+// alternately.
 func (h *h2Conn) request(fields ...string) error {
 	h.block.Reset()
 	for f := range slices.Chunk(fields, 2) {
@@ -148,7 +151,7 @@ func (h *h2Conn) request(fields ...string) error {
 	})
 }
 
-// reply returns the status of the next reply, or "" if it is a reset.
+// reply returns the status of the next reply, or "" if the stream was reset.
 func (h *h2Conn) reply() string {
 	_ = h.SetReadDeadline(time.Now().Add(30 * time.Second))
 	for {
@@ -166,7 +169,8 @@ func (h *h2Conn) reply() string {
 }
 
 // TestAnInvalidRequestTouchesNoMachine sends requests that cannot be forwarded to any
-// machine. They must neither start a stopped machine nor mark a healthy one as failed.
+// machine. They must not start a stopped machine, and must not make the proxy consider a
+// healthy machine as failed.
 func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 	broker, _ := startPair(t)
 	proxy := startProxy(t, broker, 0)
@@ -199,7 +203,7 @@ func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 	}
 	attack()
 	var machines []machinesapi.ProxyMachine
-	routed := func() bool { // the broker may learn of the proxy after the proxy has begun to answer
+	routed := func() bool { // the proxy may answer before the broker knows the proxy
 		status, err := machinesapi.Proxies{Client: api}.Of(t.Context(), "web")
 		if err != nil || len(status) == 0 || len(status[0].Routes) == 0 {
 			return false
@@ -232,10 +236,10 @@ func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 	}
 }
 
-// TestAFloodOfOneOrganizationLeavesRoomForOthers has ten HTTP/2 connections with 2,500
-// requests in progress to a slow machine, through a proxy that may open 1,024 files.
-// Requests for another organization's app, also on new connections, must be answered within
-// a second.
+// TestAFloodOfOneOrganizationLeavesRoomForOthers opens ten HTTP/2 connections, with 2,500
+// requests in total to a slow machine, through a proxy that may open 1,024 files. Requests
+// for another organization's app, also on new connections, must be answered within a
+// second.
 func TestAFloodOfOneOrganizationLeavesRoomForOthers(t *testing.T) {
 	broker, _ := startPair(t)
 	proxy := startProxy(t, broker, 1024)
@@ -243,7 +247,7 @@ func TestAFloodOfOneOrganizationLeavesRoomForOthers(t *testing.T) {
 	serveApp(t, broker, proxy, "other", "rival")
 	for range 10 {
 		c := dialH2(t, proxy.Web[0])
-		go func() { // replies must be read, because the proxy would wait otherwise
+		go func() { // read the replies, because the proxy would otherwise wait
 			for {
 				if _, err := c.ReadFrame(); err != nil {
 					return

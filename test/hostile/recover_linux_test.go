@@ -17,11 +17,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestStoreWithAFlippedBitIsRecovered flips a bit of a machine's record in worker.db while the worker
-// is down. The next start must be refused with a message that names the recover command.
-// recover must report what is lost. After that, a start must name the machine and stop
-// nothing before --forget-machines is used. A regression killed the machine at the next
-// start without a message.
+// TestStoreWithAFlippedBitIsRecovered flips a bit in a machine's record in worker.db while
+// the worker is down. The next start must be refused with a message that names the recover
+// command. The recover command must report what is lost. After that, a start must name the
+// machine and stop nothing until --forget-machines is used. A regression killed the machine
+// at the next start without a message.
 func TestStoreWithAFlippedBitIsRecovered(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "w1")
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -106,14 +106,14 @@ func flipRecord(t *testing.T, data string, id bourse.MachineID) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		field := append([]byte("\x62id\x6e"), id...) // in CBOR, the first field of a machine
+		field := append([]byte("\x62id\x6e"), id...) // the encoding of a machine's first field, in CBOR
 		for at := 0; ; {
 			next := bytes.Index(b[at:], field)
 			if next < 0 {
 				break
 			}
 			at += next + len(field)
-			if record := at - len(field) - 2; record >= 0 && b[record] == 3 { // start of the record
+			if record := at - len(field) - 2; record >= 0 && b[record] == 3 { // the record starts here
 				b[at-2] ^= 1
 				flipped++
 			}

@@ -15,12 +15,12 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// scraper requests metrics from a server like Prometheus.
+// scraper requests metrics from a server in the same way as Prometheus.
 type scraper struct {
 	t       *testing.T
 	http    *http.Client
 	token   string
-	cluster string // cluster to which it claims to belong; "": none
+	cluster string // id of the cluster that the requests name; "" means none
 }
 
 func (s *scraper) ask(method, url string) (int, string) {
@@ -49,7 +49,7 @@ func (s *scraper) ask(method, url string) (int, string) {
 
 // TestAScraperReadsMetricsAndNothingElse reads the metrics of brokers and workers as a
 // scraper, with its token or its certificate, directly or through a broker. No server may
-// allow it anything else.
+// permit the scraper anything else.
 func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
 	s := newSecured(t)
 	const token = "a-token-of-prometheus"
@@ -89,7 +89,7 @@ func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
 			}
 		}
 	}
-	byToken.cluster, byCert.cluster, toWorker.cluster = b.Of, b.Of, b.Of // a false claim
+	byToken.cluster, byCert.cluster, toWorker.cluster = b.Of, b.Of, b.Of // name the cluster, like a server would
 	refused := []string{
 		"GET /v1/apps", "POST /v1/apps", "GET /v1/apps/default", "GET /v1/apps/default/machines", "POST /v1/apps/default/machines", "POST /schedule",
 		"GET /v1/workers", "GET /v1/workers/w1", "GET /v1/workers/w1/runs", "GET /v1/images", "POST /v1/images/prune",
@@ -121,7 +121,7 @@ func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
 	if status, text := strangers.ask("GET", worker+"/worker/metrics"); status != 0 {
 		t.Errorf("a worker's metrics without a certificate: %d %s, want no connection", status, text)
 	}
-	// A scraper is not a server, so servers reject what it signs.
+	// A scraper is not a server, so servers must reject what it signs.
 	der, _ := creds.Own()
 	if _, _, _, err := creds.Author(der, time.Now()); bourse.CodeOf(err) != bourse.CodeForbidden {
 		t.Errorf("as the author of rows: %v, want forbidden", err)

@@ -18,9 +18,9 @@ import (
 )
 
 // TestSecretsOfContainersAreFoundNowhere gives a container its app's secrets, in its
-// environment and as a file, also after its worker's daemon was killed and after a restart,
-// and also in an exec. No file of the cluster or of containerd may contain them, and no
-// process memory once the cluster has ended.
+// environment and as a file. They must also be there after its worker's daemon was killed,
+// after a restart, and in an exec. No file of the cluster or of containerd may contain
+// them. Once the cluster has ended, no process's memory may contain them either.
 func TestSecretsOfContainersAreFoundNowhere(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("containers need root")
@@ -83,7 +83,7 @@ func TestSecretsOfContainersAreFoundNowhere(t *testing.T) {
 	})
 	nowhere()
 	for _, dir := range []string{"/run/bourse", "/dev/shm/bourse"} {
-		left, _ := os.ReadDir(dir) // possibly left by other tests
+		left, _ := os.ReadDir(dir) // may have been left by other tests
 		for _, e := range left {
 			searchForSome(t, dir+"/"+e.Name(), value, 0)
 		}

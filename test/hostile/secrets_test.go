@@ -22,7 +22,7 @@ import (
 
 // TestSecretsAreFoundNowhere gives a host process its app's secret, also after its worker's
 // daemon was killed and after a restart. No file of the cluster, no log line of its servers
-// and no reply may contain it.
+// and no reply of the API may contain the secret.
 func TestSecretsAreFoundNowhere(t *testing.T) {
 	value := rand.Text()
 	digest := sha256.Sum256([]byte(value))
@@ -78,7 +78,7 @@ func TestSecretsAreFoundNowhere(t *testing.T) {
 				t.Errorf("GET %s has the value", path)
 			}
 		}
-		searchFor(t, data, value) // also while the cluster is running
+		searchFor(t, data, value) // search while the cluster is running, too
 		if text := d.Printed(t, ""); strings.Contains(text, value) {
 			t.Errorf("bourse dev printed the value")
 		}
@@ -86,7 +86,7 @@ func TestSecretsAreFoundNowhere(t *testing.T) {
 	searchFor(t, data, value)
 }
 
-// get returns the body of a successful reply.
+// get returns the body of a reply, which must be successful.
 func get(t *testing.T, api *machinesapi.Client, url string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -106,19 +106,19 @@ func get(t *testing.T, api *machinesapi.Client, url string) string {
 	return string(text)
 }
 
-// searchFor reports an error for each file below dir that contains a value, verbatim or in
-// base64.
+// searchFor reports an error for each file below dir that contains the value, either
+// verbatim or in base64.
 func searchFor(t *testing.T, dir, value string) {
 	t.Helper()
 	searchForSome(t, dir, value, 5)
 }
 
-// searchForSome is like searchFor, and also reports an error if there are fewer than some
+// searchForSome is like searchFor, but also reports an error if there are fewer than some
 // files.
 func searchForSome(t *testing.T, dir, value string, some int) {
 	t.Helper()
 	files, secret := 0, []byte(value)
-	coded := []byte(base64.StdEncoding.EncodeToString(secret)[:len(value)]) // without the end, which depends on the following data
+	coded := []byte(base64.StdEncoding.EncodeToString(secret)[:len(value)]) // without the end, which depends on the data that follows
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil //nolint:nilerr // files come and go while servers run

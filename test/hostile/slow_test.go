@@ -36,9 +36,9 @@ func rss(t *testing.T, s *servertest.Server) int {
 
 const slowPost = "POST /v1/apps/default/machines HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n"
 
-// TestSlowClientsHoldNothing has 150 clients declare a body of 4 MiB each and send one
-// byte. The broker must not allocate memory for data that has not arrived, and must
-// disconnect them within seconds. A regression held 600 MiB forever.
+// TestSlowClientsHoldNothing has 150 clients declare a body of 4 MiB each and send one byte
+// of it. The broker must not allocate memory for data that has not arrived, and must
+// disconnect the clients within seconds. A regression held 600 MiB forever.
 func TestSlowClientsHoldNothing(t *testing.T) {
 	broker, _ := startPair(t)
 	before := rss(t, broker)
@@ -74,9 +74,9 @@ func TestSlowClientsHoldNothing(t *testing.T) {
 	}
 }
 
-// TestHugeClientsAreBounded has 150 clients send all but the last byte of 4 MiB of the JSON
-// that needs most memory. The broker must hold no more than its budget and refuse the
-// others with 429 and Retry-After.
+// TestHugeClientsAreBounded has 150 clients send a body of 4 MiB without its last byte. The
+// body is JSON that needs as much memory as possible. The broker must hold no more than its
+// budget, and must refuse the other bodies with 429 and Retry-After.
 func TestHugeClientsAreBounded(t *testing.T) {
 	broker, _ := startPair(t)
 	body := `{"config":{"image":"host","metadata":{`
@@ -98,7 +98,8 @@ func TestHugeClientsAreBounded(t *testing.T) {
 			}
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
-			// The reply may arrive, and the connection end, before everything was sent.
+			// Ignore errors: the broker may reply and close the connection before
+			// everything is sent.
 			_, _ = fmt.Fprintf(c, slowPost+"%s", broker.API, credential(t, broker), len(body), body[:len(body)-1])
 			_, _ = fmt.Fprint(c, body[len(body)-1:])
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -107,7 +108,7 @@ func TestHugeClientsAreBounded(t *testing.T) {
 			defer mu.Unlock()
 			peak = max(peak, now)
 			if err != nil {
-				statuses[0]++ // the connection was reset while we were sending
+				statuses[0]++ // the broker reset the connection while data was being sent
 				return
 			}
 			_ = resp.Body.Close()

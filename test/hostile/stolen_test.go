@@ -21,10 +21,10 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// TestAStolenWorkerOpensItsOwnAppsSecretsOnly has two organizations with an app each, which
-// has a secret and a machine on a separate worker. The disk of one worker contains both
-// sealed secrets, but only the key of its own app's secret, and none that opens the
-// other's, even if the row is presented as one of its own app.
+// TestAStolenWorkerOpensItsOwnAppsSecretsOnly has two organizations, each with an app that
+// has a secret and a machine on a worker of its own. The disk of one worker contains both
+// sealed secrets, but only the key of the secret of its own app. No data on the disk may
+// open the other secret, even if the secret is presented as one of the worker's own app.
 func TestAStolenWorkerOpensItsOwnAppsSecretsOnly(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "secrets.key")
 	if err := os.WriteFile(keys, seal.Generate(), 0o600); err != nil {
@@ -78,7 +78,7 @@ func TestAStolenWorkerOpensItsOwnAppsSecretsOnly(t *testing.T) {
 		candidates := keysIn(t, dirs[worker])
 		for app, id := range ids {
 			value, opened := "", false
-			for _, place := range []string{id, ids[own]} { // unchanged, and as if it belonged to its own app
+			for _, place := range []string{id, ids[own]} { // as it is, and as if it belonged to the worker's own app
 				if text, ok := tryAll(candidates, seal.Place{App: place, Name: "PASSWORD"}, sealed[app]); ok {
 					value, opened = text, true
 				}
@@ -90,7 +90,8 @@ func TestAStolenWorkerOpensItsOwnAppsSecretsOnly(t *testing.T) {
 	}
 }
 
-// sealedIn returns the sealed secret PASSWORD of each app in the view in a worker's directory.
+// sealedIn returns each app's sealed secret PASSWORD, from the view in a worker's
+// directory.
 func sealedIn(t *testing.T, dir string, ids map[bourse.AppName]string) map[bourse.AppName][]byte {
 	t.Helper()
 	out := map[bourse.AppName][]byte{}
@@ -98,7 +99,7 @@ func sealedIn(t *testing.T, dir string, ids map[bourse.AppName]string) map[bours
 		if !bytes.HasPrefix(text, []byte("SQLite format 3\x00")) {
 			return
 		}
-		copied := filepath.Join(t.TempDir(), "view.db") // SQLite changes the files that it opens
+		copied := filepath.Join(t.TempDir(), "view.db") // work on a copy, because SQLite changes the files that it opens
 		log, err := os.ReadFile(path + "-wal")
 		if err = errors.Join(err, os.WriteFile(copied, text, 0o600), os.WriteFile(copied+"-wal", log, 0o600)); err != nil {
 			t.Fatal(err)
@@ -107,7 +108,7 @@ func sealedIn(t *testing.T, dir string, ids map[bourse.AppName]string) map[bours
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = c.Close() }() // it was only read
+		defer func() { _ = c.Close() }() // the copy was only read
 		for app, id := range ids {
 			list, err := inventory.Secrets(id)(c)
 			if err != nil || len(list) != 1 {
@@ -124,8 +125,8 @@ func sealedIn(t *testing.T, dir string, ids map[bourse.AppName]string) map[bours
 
 var coded = regexp.MustCompile(`[A-Za-z0-9+/]{43}=`)
 
-// keysIn returns everything in the files below a directory that could be a key: each
-// sequence of 32 bytes, raw and in base64.
+// keysIn returns everything in the files below a directory that could be a key, which is
+// each sequence of 32 bytes, raw or in base64.
 func keysIn(t *testing.T, dir string) map[[bourse.AppKeySize]byte]bool {
 	t.Helper()
 	out, files := map[[bourse.AppKeySize]byte]bool{}, 0
@@ -133,7 +134,7 @@ func keysIn(t *testing.T, dir string) map[[bourse.AppKeySize]byte]bool {
 		files++
 		for i := 0; i+bourse.AppKeySize <= len(text); i++ {
 			window := [bourse.AppKeySize]byte(text[i : i+bourse.AppKeySize])
-			if n := bytes.Count(window[:], []byte{0}); n < bourse.AppKeySize/2 { // at least half of the bytes of a random key are not zero
+			if n := bytes.Count(window[:], []byte{0}); n < bourse.AppKeySize/2 { // skip sequences that are mostly zeros, because a key is random
 				out[window] = true
 			}
 		}
@@ -149,7 +150,7 @@ func keysIn(t *testing.T, dir string) map[[bourse.AppKeySize]byte]bool {
 	return out
 }
 
-// tryAll tries to open a value with each of the keys.
+// tryAll tries to open a sealed value with each of the candidates.
 func tryAll(candidates map[[bourse.AppKeySize]byte]bool, p seal.Place, sealed []byte) (string, bool) {
 	for key := range candidates {
 		if value, err := seal.Open(key[:], p, sealed); err == nil {
@@ -159,7 +160,7 @@ func tryAll(candidates map[[bourse.AppKeySize]byte]bool, p seal.Place, sealed []
 	return "", false
 }
 
-// walk reads every file below a directory.
+// walk calls read for every file below a directory.
 func walk(t *testing.T, dir string, read func(path string, text []byte)) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

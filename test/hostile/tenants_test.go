@@ -22,11 +22,12 @@ const (
 	blogToken  = "a-token-of-acmes-blog"
 )
 
-// canary is contained in all of acme's private data and must not appear in anybody else's
-// replies.
+// canary is a text in all of acme's private data. It must not appear in replies to anybody
+// else.
 const canary = "canary-of-acme"
 
-// tenants is a broker and a worker with two organizations, and acme's objects.
+// tenants is a broker and a worker with two organizations, and the objects of organization
+// acme.
 type tenants struct {
 	t             *testing.T
 	broker        *servertest.Server
@@ -34,7 +35,7 @@ type tenants struct {
 	machine       string // id of acme's machine
 	instance      string
 	order, nonce  string
-	volume        string // "": this worker supports no volumes
+	volume        string // id of acme's volume; "" if the worker supports no volumes
 	snapshot      string
 	reservation   string
 	seen, refused int
@@ -85,7 +86,8 @@ func (c *tenants) ask(token, method, path, body string, header ...string) (int, 
 	return resp.StatusCode, string(text), resp.Header
 }
 
-// must sends a request that must succeed and returns the object in the reply.
+// must sends a request that must succeed. It returns the object in the reply, and the
+// reply's header.
 func (c *tenants) must(token, method, path, body string) (map[string]any, http.Header) {
 	c.t.Helper()
 	status, text, h := c.ask(token, method, path, body)
@@ -93,12 +95,12 @@ func (c *tenants) must(token, method, path, body string) (map[string]any, http.H
 		c.t.Fatalf("%s %s: %d %s", method, path, status, text)
 	}
 	var out map[string]any
-	_ = json.Unmarshal([]byte(text), &out) // some replies contain a list or nothing
+	_ = json.Unmarshal([]byte(text), &out) // ignore errors: some replies contain a list or nothing
 	return out, h
 }
 
-// no sends a request that must be refused with one of the given statuses, without any of
-// acme's data in the reply.
+// no sends a request that must be refused with one of the given statuses. The reply must
+// not contain any of acme's data.
 func (c *tenants) no(token, method, path, body string, want []int) {
 	c.t.Helper()
 	status, text, h := c.ask(token, method, path, body)
@@ -126,8 +128,8 @@ func (c *tenants) clean(what, text string, h http.Header) {
 	}
 }
 
-// program is the program of a machine that prints canaries and has them in all of its
-// properties.
+// program returns the body of a request for a machine that prints canaries and contains
+// them in all of its properties.
 func program(name string) string {
 	return fmt.Sprintf(`{"name": %q, "region": "gru", "config": {"image": "host", "guest": {"memory_mb": 64}, "restart": {"policy": "no"},
 		"env": {"SECRET": %q}, "metadata": {"key": %q}, "init": {"exec": ["sh", "-c", "echo $SECRET; exec sleep 1000"]}}}`, name, canary, canary)
@@ -167,7 +169,7 @@ func (c *tenants) settle(app string) {
 // path returns the path of acme's machine below another app.
 func (c *tenants) path(app string) string { return "/v1/apps/" + app + "/machines/" + c.machine }
 
-// calls lists the requests for one machine, with valid bodies.
+// calls maps requests for one machine to valid bodies.
 var calls = map[string]string{
 	"GET ":                              "",
 	"DELETE ":                           "",
@@ -198,13 +200,14 @@ var calls = map[string]string{
 	"DELETE /metadata/key":              "",
 }
 
-// try sends every request for acme's machine and volume through the path of another app.
+// try sends every request for acme's machine and volume through the path of an app. They
+// must be refused with one of the given statuses.
 func (c *tenants) try(token, app string, want ...int) {
 	c.t.Helper()
 	for call, body := range calls {
 		method, rest, _ := strings.Cut(call, " ")
 		c.no(token, method, c.path(app)+rest, body, want)
-		if c.nonce != "" { // knowing the lease's nonce must not help
+		if c.nonce != "" { // knowing the nonce of the machine's lease must not help
 			status, text, _ := c.ask(token, method, c.path(app)+rest, body, "fly-machine-lease-nonce", c.nonce)
 			if status < http.StatusBadRequest || strings.Contains(text, canary) {
 				c.t.Errorf("%s with the nonce: %d %s", call, status, text)
@@ -246,8 +249,8 @@ func (c *tenants) intact(app string) {
 }
 
 // TestAnotherOrganizationReachesNothing checks that another organization cannot access
-// acme's objects: not through acme's app, not by the ids of machines, orders, volumes and
-// reservations through its own app, and not through lists or SQL.
+// acme's objects: neither through acme's app, nor through its own app with the ids of
+// acme's machines, orders, volumes and reservations, nor with lists or SQL.
 func TestAnotherOrganizationReachesNothing(t *testing.T) {
 	c := startTenants(t)
 	c.settle("shop")
@@ -320,8 +323,8 @@ func TestAnotherOrganizationReachesNothing(t *testing.T) {
 	c.intact("shop")
 }
 
-// TestATokenOfOneAppReachesNoOther checks that a token for one app cannot access other apps
-// of the same organization.
+// TestATokenOfOneAppReachesNoOther checks that a token for one app does not permit access
+// to other apps of the same organization.
 func TestATokenOfOneAppReachesNoOther(t *testing.T) {
 	c := startTenants(t)
 	c.must(acmeToken, "POST", "/v1/apps", `{"app_name": "blog", "org_slug": "acme"}`)
@@ -340,14 +343,14 @@ func TestATokenOfOneAppReachesNoOther(t *testing.T) {
 	c.intact("shop")
 }
 
-// TestAnAppsNameBringsNothingOfTheFormer checks that an app that another organization
-// creates under a deleted app's name has none of its objects.
+// TestAnAppsNameBringsNothingOfTheFormer checks that if another organization creates an app
+// with the name of a deleted app, it gets none of the deleted app's objects.
 func TestAnAppsNameBringsNothingOfTheFormer(t *testing.T) {
 	c := startTenants(t)
 	c.settle("shop")
 	c.must(acmeToken, "DELETE", "/v1/apps/shop?force=true", "")
 	c.must(rivalToken, "POST", "/v1/apps", `{"app_name": "shop", "org_slug": "rival"}`)
-	c.nonce = "" // it was removed with the machine
+	c.nonce = "" // the lease was removed together with the machine
 	c.try(rivalToken, "shop", http.StatusNotFound)
 	for _, path := range []string{
 		"/v1/apps/shop/machines", "/v1/apps/shop/machines?include_deleted=true", "/v1/apps/shop/volumes", "/v1/orgs/rival/volumes", "/v1/apps/shop", "/v1/apps",

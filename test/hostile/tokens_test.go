@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestARevokedTokenOverTwoBrokers checks that a token created by one of two brokers is
-// valid at the other, and that a token revoked by the other becomes invalid at both:
-// immediately where it was revoked, and after the gossip delay elsewhere. A starting broker
+// TestARevokedTokenOverTwoBrokers checks that a token that one broker has created is valid
+// at the other one. A token that one broker has revoked must become invalid at both:
+// immediately at this broker, and after the gossip delay at the other. A starting broker
 // must never call a valid token unknown, and must never accept the revoked one.
 func TestARevokedTokenOverTwoBrokers(t *testing.T) {
 	one, _ := startPair(t)
@@ -62,11 +62,11 @@ func TestARevokedTokenOverTwoBrokers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	api := two.API // the same address after the restart
+	api := two.API // keep the address after the restart
 	for over := false; !over; {
 		select {
 		case <-started:
-			over = true // check once more
+			over = true // check once more, then stop
 		default:
 		}
 		by := scraper{t, http.DefaultClient, good.Token, ""}
@@ -86,7 +86,7 @@ func TestARevokedTokenOverTwoBrokers(t *testing.T) {
 	}
 }
 
-// beside runs a function concurrently and returns a channel that is closed when it is done.
+// beside runs do concurrently, and returns a channel that is closed when do returns.
 func beside(do func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { defer close(done); do() }()

@@ -24,12 +24,12 @@ import (
 	"github.com/miekg/dns"
 )
 
-// shortLived is the validity of certificates issued by the test's CA, in seconds.
+// shortLived is the validity of the certificates that the test's CA issues, in seconds.
 const shortLived = 5
 
-// TestACME runs a CA that validates host names by HTTP-01. It must issue a certificate for
-// an app's name when a client first requests it, none for unknown names, and a new one
-// before the first expires.
+// TestACME runs a CA that validates host names with HTTP-01. A proxy must get a certificate
+// for an app's name when a client first requests it, no certificate for unknown names, and
+// a new certificate before the first one expires.
 func TestACME(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t)
@@ -68,7 +68,7 @@ func TestACME(t *testing.T) {
 	})
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{ServerName: name, RootCAs: authority.roots, MinVersion: tls.VersionTLS12}}}
 	defer client.CloseIdleConnections()
-	h.eventually("a request is answered over TLS", func() error { // a certificate may be over at that very moment
+	h.eventually("a request is answered over TLS", func() error { // a certificate may expire during the request
 		r, err := get(client, "https://"+h.proxies[0].SecureWeb[0]+"/", name, "n")
 		if err == nil && (r.App != "shop" || r.Nonce != "n") {
 			t.Errorf("the reply is %+v", r)
@@ -81,8 +81,8 @@ func TestACME(t *testing.T) {
 type authority struct {
 	api     *httptest.Server
 	handler atomic.Pointer[http.Handler]
-	file    string         // certificate file of its API
-	roots   *x509.CertPool // roots of the issued certificates; set by open
+	file    string         // file with the certificate of the CA's API
+	roots   *x509.CertPool // roots of the certificates that the CA issues; set by open
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -101,7 +101,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// open makes the CA issue certificates to all hosts that answer HTTP-01 at an address.
+// open starts the CA. It validates all host names at the given address.
 func (a *authority) open(t *testing.T, web string) {
 	t.Helper()
 	port, err := strconv.Atoi(portOf(web))

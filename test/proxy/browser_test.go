@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// TestABrowser opens an app's page at app.localhost in a browser, without any setup: over
-// HTTP/1.1 and, with TLS, over HTTP/2, with WebSockets and server-sent events.
+// TestABrowser opens an app's page at app.localhost in a browser, without any setup. It
+// uses HTTP/1.1 and, with TLS, HTTP/2, and tests WebSockets and server-sent events.
 func TestABrowser(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1, 1, nil, nil)
@@ -36,7 +36,7 @@ func TestABrowser(t *testing.T) {
 
 func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
-// browse opens a page in a browser until the test ends.
+// browse opens a page in a browser, which runs until the test ends.
 func browse(t *testing.T, url string) {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -47,13 +47,13 @@ func browse(t *testing.T, url string) {
 	c := exec.Command(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--ignore-certificate-errors", "--user-data-dir="+home, url)
 	c.Env = append(c.Environ(), "HOME="+home, "DBUS_SESSION_BUS_ADDRESS=disabled:")
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // includes its helper processes
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a group, so that the browser's helper processes are killed as well
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // may have exited
-		_ = c.Wait()                                      // reports "killed"
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the browser may have exited
+		_ = c.Wait()                                      // returns the kill as an error
 		if !servertest.Within(patience, func() bool { return len(processesOf(home)) == 0 }) {
 			t.Errorf("processes %v of the browser have not ended", processesOf(home))
 		}

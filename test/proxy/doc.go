@@ -1,3 +1,3 @@
-// Package proxy tests the proxy from a client's point of view: with real servers, real
-// sockets, curl, a browser, and processes that are killed.
+// Package proxy tests the proxy from the point of view of its clients. It uses real
+// servers, real sockets, curl and a browser, and kills processes.
 package proxy

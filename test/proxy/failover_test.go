@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// fullHost creates a stopped machine on a host that is full, and returns both once all
-// proxies route to the machine.
+// fullHost creates a stopped machine on a worker without free capacity. It returns both
+// once all proxies route to the machine.
 func (h *house) fullHost(app bourse.AppName) (id bourse.MachineID, full bourse.WorkerID) {
 	h.Helper()
 	id = h.create(app, h.order(kindWeb))
@@ -41,8 +41,8 @@ func (h *house) fullHost(app bourse.AppName) (id bourse.MachineID, full bourse.W
 }
 
 // TestAFullHostBehindTwoProxies sends simultaneous requests through two proxies for a
-// machine whose host is full. They must be answered by a single other machine, which is
-// ordered over NATS.
+// machine whose host is full. A single other machine, which is ordered over NATS, must
+// answer them.
 func TestAFullHostBehindTwoProxies(t *testing.T) {
 	t.Parallel()
 	h := newHouseOverNATS(t, 2, 2, []string{"--memory", "1536MiB"})
@@ -99,7 +99,7 @@ func TestAFullHostAndATrace(t *testing.T) {
 	}
 	spans := collector.Await(
 		t, trace, "request", "request > choose",
-		"request > ready > worker/machine/use > start", // refused
+		"request > ready > worker/machine/use > start", // refused because the host is full
 		"request > order > proxy/orders > worker/order/claim",
 		"request > ready > worker/machine/use > accept", // on the other worker
 		"request > send",

@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// patience is the time limit for things that are fast on an idle host.
+// patience is the time limit for operations that are fast on an idle host.
 const patience = 60 * time.Second
 
 // house is a cluster of a broker, workers and proxies.
@@ -33,14 +33,14 @@ type house struct {
 	proxies []*servertest.Server
 }
 
-// newHouse starts a house with the given numbers of workers and proxies. The proxies get
-// additional arguments.
+// newHouse starts a house with the given numbers of workers and proxies, and additional
+// arguments for them.
 func newHouse(t *testing.T, workers, proxies int, workerArgs, proxyArgs []string) *house {
 	t.Helper()
 	return newHouseWith(t, workers, proxies, workerArgs, proxyArgs, (*exec.Cmd).Start)
 }
 
-// newHouseWith is like newHouse, with a function that starts processes.
+// newHouseWith is like newHouse, but uses launch to start processes.
 func newHouseWith(t *testing.T, workers, proxies int, workerArgs, proxyArgs []string, launch func(*exec.Cmd) error) *house {
 	t.Helper()
 	h := &house{T: t}
@@ -65,7 +65,7 @@ func newHouseOverNATS(t *testing.T, workers, proxies int, workerArgs []string) *
 	return h
 }
 
-// furnish starts workers and proxies and waits until all are members.
+// furnish starts workers and proxies, and waits until all of them are members.
 func (h *house) furnish(workers, proxies int, workerArgs, proxyArgs []string, launch func(*exec.Cmd) error) {
 	t := h.T
 	t.Helper()
@@ -105,7 +105,7 @@ func (h *house) agreed() {
 	})
 }
 
-// eventually retries until there is no error.
+// eventually calls ask until it returns no error. It fails the test at the time limit.
 func (h *house) eventually(what string, ask func() error) {
 	h.Helper()
 	var err error
@@ -123,7 +123,8 @@ const (
 	echoServices = `[{"protocol":"tcp","autostart":true,"autostop":"stop","ports":[{"port":7}]}]`
 )
 
-// order returns an order for a machine of a kind that starts on demand and stops when idle.
+// order returns an order for a machine of the given kind, which is started on demand and
+// stopped when it is idle.
 func (h *house) order(kind string) machinesapi.CreateMachine {
 	h.Helper()
 	self, err := os.Executable()
@@ -131,7 +132,7 @@ func (h *house) order(kind string) machinesapi.CreateMachine {
 		h.Fatal(err)
 	}
 	services := map[string]string{kindWeb: webServices, kindGRPC: grpcServices, kindEcho: echoServices}[kind]
-	c := &bourse.Config{ // enough memory for thousands of connections in a program with the race detector
+	c := &bourse.Config{ // the memory suffices for thousands of connections in a program with the race detector
 		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 1024}, Env: map[string]string{machineVariable: kind},
 		Init: bourse.Init{Exec: []string{self}},
 	}
@@ -139,7 +140,7 @@ func (h *house) order(kind string) machinesapi.CreateMachine {
 	return machinesapi.CreateMachine{Region: "gru", Config: c}
 }
 
-// app creates an app unless it exists.
+// app creates an app if it does not exist.
 func (h *house) app(name bourse.AppName) {
 	h.Helper()
 	if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: name}); err != nil && bourse.CodeOf(err) != bourse.CodeAlreadyExists {
@@ -147,7 +148,7 @@ func (h *house) app(name bourse.AppName) {
 	}
 }
 
-// create places an order for a machine that is not started.
+// create places an order for a machine that is not started, and returns its id.
 func (h *house) create(app bourse.AppName, order machinesapi.CreateMachine) bourse.MachineID {
 	h.Helper()
 	h.app(app)
@@ -159,7 +160,7 @@ func (h *house) create(app bourse.AppName, order machinesapi.CreateMachine) bour
 	return m.ID
 }
 
-// run places an order for a machine that is started on a worker.
+// run places an order for a machine that is started on the given worker.
 func (h *house) run(app bourse.AppName, order machinesapi.CreateMachine, worker string) machinesapi.Machine {
 	h.Helper()
 	h.app(app)
@@ -186,7 +187,7 @@ func (h *house) stop(app bourse.AppName, id bourse.MachineID) {
 	})
 }
 
-// machine returns a machine as reported by the API.
+// machine returns a machine as the API reports it.
 func (h *house) machine(app bourse.AppName, id bourse.MachineID) machinesapi.Machine {
 	h.Helper()
 	m, err := h.api.Machine(h.Context(), app, id)
@@ -196,7 +197,7 @@ func (h *house) machine(app bourse.AppName, id bourse.MachineID) machinesapi.Mac
 	return m
 }
 
-// get requests a URL with a nonce and returns the machine's reply.
+// get requests a URL with a nonce, and returns the machine's reply.
 func get(client *http.Client, url, host, nonce string) (reply, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
@@ -207,7 +208,7 @@ func get(client *http.Client, url, host, nonce string) (reply, error) {
 	return send(client, req)
 }
 
-// send sends a request and returns the machine's reply.
+// send sends a request, and returns the machine's reply.
 func send(client *http.Client, req *http.Request) (r reply, err error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -224,7 +225,7 @@ func send(client *http.Client, req *http.Request) (r reply, err error) {
 	return r, json.Unmarshal(text, &r)
 }
 
-// statusError is a reply that does not come from a machine.
+// statusError is the error for a reply that does not come from a machine.
 type statusError struct {
 	status int
 	text   string
@@ -232,8 +233,8 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("%d: %s", e.status, e.text) }
 
-// routed waits until a proxy knows an app and returns its first reply. Before that, the
-// proxy rejects requests without starting a machine.
+// routed waits until a proxy routes to an app, and returns the first reply. Before that,
+// the proxy rejects requests without starting a machine.
 func (h *house) routed(client *http.Client, url, host string) (first reply) {
 	h.Helper()
 	h.eventually("the proxy knows "+host, func() (err error) {
@@ -246,9 +247,9 @@ func (h *house) routed(client *http.Client, url, host string) (first reply) {
 	return first
 }
 
-// processesOf returns the processes whose command line contains the mark.
+// processesOf returns the ids of the processes whose command line contains the mark.
 func processesOf(mark string) (pids []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // there are none on hosts without /proc
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // empty on hosts without /proc
 	for _, f := range files {
 		line, err := os.ReadFile(f)
 		if pid, numeric := strconv.Atoi(strings.Split(f, "/")[2]); err == nil && numeric == nil && strings.Contains(string(line), mark) {

@@ -76,7 +76,7 @@ func (l *load) more(t *testing.T, n int) {
 	}
 }
 
-// end stops sending, waits for all answers, and reports failures.
+// end stops sending requests, waits for all replies, and reports failures.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	close(l.stop)

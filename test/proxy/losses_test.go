@@ -11,11 +11,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// rate is the number of requests per second while servers are lost.
+// rate is the number of requests per second while servers are killed.
 const rate = 200
 
-// TestLosses loses a worker with all its machines at 200 requests per second; clients must
-// not notice. Then the only broker is lost, and then one of the proxies: known apps must
+// TestLosses kills a worker with all its machines at 200 requests per second, which clients
+// must not notice. Then it kills the only broker and one of the proxies. Known apps must
 // still be served.
 func TestLosses(t *testing.T) {
 	t.Parallel()
@@ -72,8 +72,8 @@ func TestLosses(t *testing.T) {
 	l.end(t)
 }
 
-// loseWorker simulates the loss of a worker's host: it kills its daemon, its supervisor and
-// its machine at the same time.
+// loseWorker simulates the loss of a worker's host by killing the worker's daemon, its
+// supervisor and its machine at the same time.
 func (h *house) loseWorker(i int, m machinesapi.Machine) {
 	h.Helper()
 	pids := append(processesOf(h.data[i]), m.PID)
@@ -89,5 +89,5 @@ func (h *house) loseWorker(i int, m machinesapi.Machine) {
 			h.Errorf("kill %d: %v", pid, err)
 		}
 	}
-	_ = h.workers[i].Cmd.Wait() // reports "killed"
+	_ = h.workers[i].Cmd.Wait() // returns the kill as an error
 }

@@ -21,11 +21,11 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// Kinds of machines.
+// The kinds of machines. The kind determines what a machine serves.
 const (
-	kindWeb  = "web"  // HTTP/1.1 and HTTP/2 without TLS, events, WebSockets
-	kindGRPC = "grpc" // the health service
-	kindEcho = "echo" // echoes what it receives
+	kindWeb  = "web"  // HTTP/1.1 and HTTP/2 without TLS, server-sent events, and WebSockets
+	kindGRPC = "grpc" // the gRPC health service
+	kindEcho = "echo" // TCP; the machine echoes what it receives
 )
 
 // reply is a web machine's reply to all requests except those for a page.
@@ -33,12 +33,12 @@ type reply struct {
 	App         string `json:"app"`
 	Machine     string `json:"machine"`
 	Nonce       string `json:"nonce"`                 // nonce of the request
-	Proto       string `json:"proto"`                 // as the machine saw it
-	Traceparent string `json:"traceparent,omitempty"` // header of the request
+	Proto       string `json:"proto"`                 // protocol of the request as the machine received it
+	Traceparent string `json:"traceparent,omitempty"` // header Traceparent of the request
 	Asked       int    `json:"asked"`                 // number of requests since the machine's start
 }
 
-// headerNonce is echoed in the reply.
+// headerNonce is a request header whose value the machine returns in its reply.
 const headerNonce = "X-Nonce"
 
 // runMachine is the program of the test's machines. It runs until it is asked to stop.
@@ -87,7 +87,7 @@ func serveEcho(l net.Listener) error {
 			return err
 		}
 		go func() {
-			_, _ = io.Copy(c, c) // the client notices missing data
+			_, _ = io.Copy(c, c) // if data is missing, the client notices
 			_ = c.(*net.TCPConn).CloseWrite()
 			_ = c.Close()
 		}()
@@ -98,8 +98,8 @@ func serveEcho(l net.Listener) error {
 type web struct {
 	mu    sync.Mutex
 	asked int
-	seen  map[string]chan struct{} // by event: closed when a client has confirmed its arrival
-	told  map[string]string        // by id: the reports of pages
+	seen  map[string]chan struct{} // channels by event; closed when a client has confirmed that it received the event
+	told  map[string]string        // reports of pages, by id
 }
 
 func serveWeb(l net.Listener) error {
@@ -127,7 +127,7 @@ func echoMessages(c *websocket.Conn) {
 	for {
 		var message string
 		if websocket.Message.Receive(c, &message) != nil || websocket.Message.Send(c, message) != nil {
-			return // the client notices missing data
+			return // if data is missing, the client notices
 		}
 	}
 }
@@ -138,7 +138,7 @@ func (w *web) answer(out http.ResponseWriter, r *http.Request) {
 	n := w.asked
 	w.mu.Unlock()
 	out.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(out).Encode(reply{ // the client notices missing data
+	_ = json.NewEncoder(out).Encode(reply{ // if data is missing, the client notices
 		App: os.Getenv("FLY_APP_NAME"), Machine: os.Getenv("FLY_MACHINE_ID"), Nonce: r.Header.Get(headerNonce), Proto: r.Proto, Traceparent: r.Header.Get("Traceparent"), Asked: n,
 	})
 }
@@ -146,7 +146,7 @@ func (w *web) answer(out http.ResponseWriter, r *http.Request) {
 // countEvery is the interval between events of /counts.
 const countEvery = 100 * time.Millisecond
 
-// counts sends an endless stream of events: 0, 1, 2.
+// counts sends the events 0, 1, 2 and so on, until the client disconnects.
 func counts(out http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Content-Type", "text/event-stream")
 	tick := time.NewTicker(countEvery)
@@ -167,8 +167,8 @@ func counts(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events sends ?n= events of stream ?id=. Each event except the first is sent once the
-// client has confirmed the previous one.
+// events sends n events of a stream; n and the stream's id are query parameters. It sends
+// each event except the first one only after the client has confirmed the previous one.
 func (w *web) events(out http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Content-Type", "text/event-stream")
 	n, _ := strconv.Atoi(r.URL.Query().Get("n"))
@@ -210,11 +210,11 @@ func (w *web) of(event string) chan struct{} {
 	return c
 }
 
-// report receives a page's report.
+// report stores a report that a page sends.
 func (w *web) report(out http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(http.MaxBytesReader(out, r.Body, 4096))
 	if err != nil {
-		return // there is no report
+		return // the page has sent no report
 	}
 	w.mu.Lock()
 	w.told[r.PathValue("id")] = string(text)
@@ -223,7 +223,7 @@ func (w *web) report(out http.ResponseWriter, r *http.Request) {
 	w.see(out, r)
 }
 
-// reported waits for a report.
+// reported waits for a page's report and returns it.
 func (w *web) reported(out http.ResponseWriter, r *http.Request) {
 	select {
 	case <-w.of("report-" + r.PathValue("id")):

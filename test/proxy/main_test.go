@@ -8,7 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// machineVariable makes a process of this program a machine of the given kind.
+// machineVariable is an environment variable that makes this program a machine of the kind
+// that it contains.
 const machineVariable = "BOURSE_TEST_MACHINE"
 
 func TestMain(m *testing.M) {
@@ -19,6 +20,6 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	_ = os.Setenv("PEBBLE_VA_NOSLEEP", "1") // the CA of TestACME validates hosts without delay
+	_ = os.Setenv("PEBBLE_VA_NOSLEEP", "1") // makes the CA of TestACME validate host names without a delay
 	os.Exit(servertest.Main(m))
 }

@@ -8,8 +8,8 @@ import (
 //go:embed testdata/page.html
 var pageText []byte
 
-// page is a page that tests browser features and shows the results.
+// page serves a page that tests features of the browser and reports the results.
 func page(out http.ResponseWriter, _ *http.Request) {
 	out.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = out.Write(pageText) // the browser notices missing data
+	_, _ = out.Write(pageText) // if data is missing, the browser notices
 }

@@ -19,8 +19,8 @@ import (
 
 // TestSecretsWithoutABroker checks that the secrets of existing machines do not depend on
 // brokers. With no broker running, a proxy's request must start a machine, a restart policy
-// must work even after the worker's daemon was killed, and a standby must start for a
-// machine whose worker is lost. Each program must have its app's secret.
+// must take effect even after the worker's daemon was killed, and a standby must start for
+// a machine whose worker is lost. Each program must get its app's secret.
 func TestSecretsWithoutABroker(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func TestSecretsWithoutABroker(t *testing.T) {
 	}
 	sum := sha256.Sum256([]byte("hunter2"))
 	digest := hex.EncodeToString(sum[:])
-	// The program appends the digest of its secret to a file at each start.
+	// At each start, the program appends the digest of its secret to a file.
 	file := func(name string) string { return filepath.Join(dir, name) }
 	note := func(name string) string { return `printf %s "$PASSWORD" | sha256sum >> ` + file(name) + `; ` }
 	started := func(what, name string, times int) {
@@ -59,7 +59,7 @@ func TestSecretsWithoutABroker(t *testing.T) {
 	web := h.order(kindWeb)
 	web.Config.Init.Exec = []string{"/bin/sh", "-c", note("web") + "exec " + web.Config.Init.Exec[0]}
 	asked := h.run("vault", web, "w1")
-	// It exits when a file named after its number of starts exists.
+	// The program exits when a file exists whose name is its number of starts.
 	failing := machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 16}, Restart: &bourse.Restart{Policy: bourse.RestartAlways},
 		Init: bourse.Init{Exec: []string{"/bin/sh", "-c", note("failing") + `end=` + file("end") + `$(wc -l < ` + file("failing") + `); until [ -e $end ]; do sleep 0.1; done; exit 1`}},

@@ -16,12 +16,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// errWrong is wrapped by the error of a connection that received wrong data.
+// errWrong is in the error chain of a connection on which wrong data was received.
 var errWrong = errors.New("wrong")
 
-// stayOpen keeps a connection to an app open through a proxy until ctx ends. It reconnects
-// when the connection breaks, which happens if its proxy or the daemon of a worker with its
-// tunnel is killed.
+// stayOpen keeps a connection to an app open through a proxy until ctx is done. It
+// reconnects if the connection breaks, which happens if the proxy or the daemon of a
+// tunnel's worker is killed.
 func (s *soak) stayOpen(ctx context.Context, i int, app bourse.AppName, speak func(ctx context.Context, i int, app bourse.AppName) error) {
 	for ctx.Err() == nil {
 		if err := speak(ctx, i, app); errors.Is(err, errWrong) {
@@ -48,7 +48,7 @@ func (s *soak) noteSaid() {
 
 // socket sends messages over a WebSocket and checks that they are echoed.
 func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
-	at := strings.TrimSuffix(strings.TrimPrefix(s.urls[i], "http://"), "/") // a server that is started again reports its addresses again
+	at := strings.TrimSuffix(strings.TrimPrefix(s.urls[i], "http://"), "/") // the proxy's address is read from urls, because a restarted server reports its addresses again
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
 	}
 }
 
-// events reads events and checks that none is missing.
+// events reads server-sent events and checks that none is missing.
 func (s *soak) events(ctx context.Context, i int, app bourse.AppName) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -100,7 +100,7 @@ func (s *soak) events(ctx context.Context, i int, app bourse.AppName) error {
 		return err
 	}
 	req.Host = string(app) + ".localhost"
-	resp, err := (&http.Client{Transport: s.clients[i].Transport}).Do(req) // without a timeout
+	resp, err := (&http.Client{Transport: s.clients[i].Transport}).Do(req) // this client has no timeout
 	if err != nil {
 		return err
 	}

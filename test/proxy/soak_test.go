@@ -24,7 +24,7 @@ import (
 // soakFor is the duration for which servers are killed.
 var soakFor = flag.Duration("soak", time.Minute, "how long servers are killed in TestSoak")
 
-// soak is a house under load.
+// soak is a house under load, whose servers are killed.
 type soak struct {
 	*house
 	apps    []bourse.AppName
@@ -33,17 +33,17 @@ type soak struct {
 	down    atomic.Int64 // incremented when the victim proxy is killed and when it is back: odd while it is down
 
 	mu      sync.Mutex
-	replies map[int]int // by status
-	excused int         // requests to the victim proxy while it was killed
+	replies map[int]int // numbers of replies, by status
+	excused int         // number of failed requests to the victim proxy while it was down
 	kills   int
-	opened  int // WebSockets and event streams
-	said    int // messages and events received over them
+	opened  int // number of WebSockets and event streams that were opened
+	said    int // number of messages and events received over them
 }
 
 // TestSoak kills and restarts the workers' daemons, the broker and one of two proxies at
-// random under load. Each reply must belong to its request, each request to the surviving
-// proxy must be answered, if only by a 5xx, no WebSocket or event stream may lose a message
-// before it breaks, and the surviving proxy must not leak goroutines or files.
+// random under load. Each reply must belong to its request. Each request to the other proxy
+// must be answered, even if only by a 5xx status. No WebSocket or event stream may lose a
+// message before it breaks. The other proxy must not leak goroutines or files.
 func TestSoak(t *testing.T) {
 	s := &soak{house: newHouse(t, 2, 2, nil, nil), apps: []bourse.AppName{"one", "two", "three"}, replies: map[int]int{}}
 	for _, app := range s.apps {
@@ -100,8 +100,8 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-// settle makes restarted servers reuse their current addresses, and join through servers
-// other than the broker.
+// settle makes restarted servers use their current addresses again, and lets them join
+// through servers other than the broker.
 func (s *soak) settle() {
 	for _, x := range slices.Concat([]*servertest.Server{s.broker}, s.workers, s.proxies) {
 		x.Settle()
@@ -119,10 +119,10 @@ func (s *soak) settle() {
 	}
 }
 
-// kill kills one victim after another and restarts it. Servers stay up for at least twice
-// their start time, however slow the host is.
+// kill kills and restarts one victim after another. Servers run for at least twice their
+// start time in between, so that they make progress even on a slow host.
 func (s *soak) kill(ctx context.Context, victims []*servertest.Server) {
-	var took time.Duration // duration of the latest start
+	var took time.Duration // duration of the latest restart
 	for {
 		select {
 		case <-ctx.Done():
@@ -152,7 +152,7 @@ func (s *soak) kill(ctx context.Context, victims []*servertest.Server) {
 	}
 }
 
-// ask sends one request over HTTP/1.1 or HTTP/2, with or without a body.
+// ask sends request number i, over HTTP/1.1 or HTTP/2, and with or without a body.
 func (s *soak) ask(i int) error {
 	app, p, nonce := s.apps[i%len(s.apps)], s.proxies[i/2%2], strconv.Itoa(i)
 	var body io.Reader
@@ -190,10 +190,10 @@ func (s *soak) ask(i int) error {
 	return nil
 }
 
-// kept is the number of resources that a proxy holds.
+// kept contains the numbers of resources that a proxy uses.
 type kept struct{ files, goroutines int }
 
-// kept returns the resources that the surviving proxy holds.
+// kept returns the numbers of resources that the surviving proxy uses.
 func (s *soak) kept() (k kept) {
 	s.Helper()
 	p := s.proxies[0]

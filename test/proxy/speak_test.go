@@ -19,7 +19,7 @@ import (
 )
 
 // TestTheProxySpeaks checks protocols other than simple requests, also with a stopped
-// machine: gRPC with streams over TLS, server-sent events, WebSockets and TCP streams must
+// machine. gRPC with streams over TLS, server-sent events, WebSockets and TCP streams must
 // be forwarded without delay.
 func TestTheProxySpeaks(t *testing.T) {
 	t.Parallel()
@@ -27,14 +27,14 @@ func TestTheProxySpeaks(t *testing.T) {
 	h.create("health", h.order(kindGRPC))
 	h.create("raw", h.order(kindEcho))
 	h.create("web", h.order(kindWeb))
-	h.routed(http.DefaultClient, "http://"+h.proxies[0].Web[0], "web.localhost") // and the others, which came before it
+	h.routed(http.DefaultClient, "http://"+h.proxies[0].Web[0], "web.localhost") // the other apps are routed as well, because they were created earlier
 	t.Run("gRPC", h.speaksGRPC)
 	t.Run("events", h.speaksEvents)
 	t.Run("WebSocket", h.speaksWebSocket)
 	t.Run("bytes", h.speaksBytes)
 }
 
-// insecure accepts the proxy's self-signed certificates.
+// insecure returns a TLS configuration that accepts the proxy's self-signed certificates.
 func insecure(name string) *tls.Config {
 	return &tls.Config{ServerName: name, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 }
@@ -60,7 +60,7 @@ func (h *house) speaksGRPC(t *testing.T) {
 		if err != nil || now.Status != want {
 			t.Fatalf("Watch, message %d: %v, %v; want %s", i, now, err, want)
 		}
-		if i == 0 { // the first value must arrive before it changes
+		if i == 0 { // the first value must arrive before the value changes
 			if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "changing"}); err != nil {
 				t.Fatal(err)
 			}
@@ -95,8 +95,8 @@ func (h *house) speaksEvents(t *testing.T) {
 			continue
 		}
 		n++
-		// The machine sends the next event only after this one was received, so buffering
-		// events would block forever.
+		// The machine sends the next event only after this one was confirmed. If the proxy
+		// buffered events, this would block forever.
 		seen, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/seen/"+event, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func (h *house) speaksWebSocket(t *testing.T) {
 }
 
 // speaksBytes checks that the end of the client's data reaches the machine, and that the
-// rest of the machine's data still reaches the client.
+// machine's remaining data still reaches the client afterwards.
 func (h *house) speaksBytes(t *testing.T) {
 	conn, err := net.Dial("tcp", h.proxies[0].Streams[0])
 	if err != nil {
@@ -156,7 +156,7 @@ func (h *house) speaksBytes(t *testing.T) {
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	sent := strings.Repeat("all of this\n", 100_000)
 	go func() {
-		_, _ = io.WriteString(conn, sent) // missing data would not be echoed
+		_, _ = io.WriteString(conn, sent) // errors show in the data that is echoed
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}()
 	got, err := io.ReadAll(conn)

@@ -19,10 +19,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// idleAfter is the idle time after which workers stop machines in these tests.
+// idleAfter is the time after which workers stop idle machines in these tests.
 const idleAfter = time.Second
 
-// TestAnAppAtZeroAnswersCurl sends requests with curl to an app without running machines,
+// TestAnAppAtZeroAnswersCurl sends a request with curl to an app without running machines,
 // over HTTP/1.1 and over HTTP/2 with prior knowledge. The first reply must be correct.
 // Afterwards the machine must be stopped automatically, and its events must contain the
 // reason.
@@ -59,8 +59,8 @@ func TestAnAppAtZeroAnswersCurl(t *testing.T) {
 	h.atZero("shop", id, 3)
 }
 
-// atZero waits until a machine with the given number of starts has been stopped by its
-// worker for being idle.
+// atZero waits until a machine has been started the given number of times, and its worker
+// has stopped it because it was idle.
 func (h *house) atZero(app bourse.AppName, id bourse.MachineID, starts int) {
 	h.Helper()
 	h.eventually("app "+string(app)+" is at zero", func() error {
@@ -80,13 +80,13 @@ func (h *house) atZero(app bourse.AppName, id bourse.MachineID, starts int) {
 	})
 }
 
-// flood is the number of simultaneous requests. Except for those over HTTP/2, each has its
-// own connection. They come from two addresses, because a proxy gives one address at most
-// an eighth of its connections.
+// flood is the number of simultaneous requests. Each request has its own connection, except
+// over HTTP/2. They come from two addresses, because a proxy accepts at most an eighth of
+// its connections from one address.
 const flood = 5000
 
 // TestAFloodForOneStoppedMachineStartsItOnce sends thousands of simultaneous requests for
-// one stopped machine. All must be answered, and the machine must be started once.
+// one stopped machine. All must be answered, and the machine must be started only once.
 func TestAFloodForOneStoppedMachineStartsItOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1, 1, nil, nil)
@@ -128,12 +128,13 @@ func TestAFloodForOneStoppedMachineStartsItOnce(t *testing.T) {
 	}
 }
 
-// from returns a client that connects from a loopback address, with a connection for each
-// request or with HTTP/2 without TLS.
+// from returns a client that connects from a loopback address. It uses a new connection for
+// each request or, if h2 is set, HTTP/2 without TLS.
 func from(ip string, h2 bool) *http.Client {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Timeout: patience}
 	transport := &http.Transport{
-		// The accept queue is finite; clients that do not fit in retry after a second.
+		// Retry, because the accept queue is limited: a client that does not fit connects
+		// again after a second.
 		DialContext: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
 			for range 10 {
 				if c, err = dialer.DialContext(ctx, network, addr); err == nil || errors.Is(err, context.Canceled) {
