@@ -141,7 +141,7 @@ func (k *kernel) start(n int) (pid int, err error) {
 		return 0, err
 	}
 	for file, value := range map[string]string{"memory.max": "16777216", "memory.swap.max": "0", "pids.max": "1000", "cpu.weight": "100"} {
-		if err := os.WriteFile(filepath.Join(group, file), []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) { // the file is missing if its controller is not enabled
+		if err := os.WriteFile(filepath.Join(group, file), []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) { // missing if the controller is not enabled
 			return 0, err
 		}
 	}

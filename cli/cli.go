@@ -22,7 +22,7 @@ import (
 type Env struct {
 	In, Out, Err Stream
 	Getenv       func(string) string
-	Transport    http.RoundTripper // sends requests to the API; nil means the default transport, or one that trusts only the chosen CA
+	Transport    http.RoundTripper // sends API requests; nil means the default, or one that trusts only the chosen CA
 	Now          func() time.Time
 	Version      Version
 	Program      string // command that starts this program; "" means bourse; see [Shell.Typed]

@@ -96,7 +96,7 @@ func Temporary(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeRateLimited:
 		return true
-	case bourse.CodeTimeout: // temporary only if a proxy in between reported it, rather than the request's own timeout
+	case bourse.CodeTimeout: // temporary if a proxy reported it; not if it is the request's own timeout
 		reply, ok := errors.AsType[*machinesapi.ReplyError](err)
 		return ok && reply.Status >= http.StatusInternalServerError
 	default:

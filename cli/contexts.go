@@ -143,7 +143,7 @@ func CheckContextName(name string) error {
 
 // save writes the contexts back to their file, which only this user can read.
 func (c *Contexts) save() error {
-	path, err := filepath.EvalSymlinks(c.path) // if the file is a symbolic link, replace its target, so that no old tokens remain there
+	path, err := filepath.EvalSymlinks(c.path) // if the file is a symbolic link, replace its target: old tokens must not remain there
 	if errors.Is(err, fs.ErrNotExist) {
 		path, err = c.path, nil
 	}

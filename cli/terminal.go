@@ -119,7 +119,7 @@ func spinUntil(end <-chan struct{}, w Stream, what string) {
 	case <-time.After(spinnerDelay):
 	}
 	if width, _ := w.Size(); width > 0 {
-		what = Cut(what, max(width-spinnerRoom, MinWidth)) // if the line wrapped, the terminal would scroll at each step
+		what = Cut(what, max(width-spinnerRoom, MinWidth)) // if the line wrapped, each step would scroll
 	}
 	tick := time.NewTicker(spinnerStep)
 	defer tick.Stop()

@@ -14,10 +14,10 @@ type App struct {
 	Groups  []Group        `json:"groups"`                   // sorted by name
 
 	Strategy       Strategy        `json:"strategy"`
-	MaxUnavailable float64         `json:"max_unavailable"` // limit per group: a number of machines if it is at least 1, otherwise a fraction of them, rounded up
+	MaxUnavailable float64         `json:"max_unavailable"` // limit per group: a number of machines if at least 1, otherwise a fraction, rounded up
 	Wait           bourse.Duration `json:"wait_timeout"`    // time limit for each machine to start and for its checks to pass
 	Reserve        bool            `json:"reserve,omitempty"`
-	Command        *Command        `json:"release_command,omitempty"` // release command, which runs before any machine is changed
+	Command        *Command        `json:"release_command,omitempty"` // runs before any machine is changed
 }
 
 // Group is a set of machines with the same config.
@@ -76,6 +76,6 @@ type Strategy string
 const (
 	Rolling   Strategy = "rolling"   // a few machines at a time, each of which must be ready before the next
 	Immediate Strategy = "immediate" // all machines at once, without waiting
-	Canary    Strategy = "canary"    // like Rolling, after an additional machine was ready with the new config; it is then destroyed
+	Canary    Strategy = "canary"    // like Rolling, but first tests the new config with an additional machine
 	BlueGreen Strategy = "bluegreen" // a new machine for each; once all are ready, they serve and the old ones are destroyed
 )

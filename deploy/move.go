@@ -347,7 +347,7 @@ func (b *mover) moveVolume(mv *move, after []int) []int {
 		b.warn("machine %s in %s does not serve while its volume %s is forked", m, m.Region, m.config.Mounts[0].Volume)
 	}
 	mount := m.config.Mounts[0]
-	do := MakeVolume{Name: mount.Name, SizeGB: max(1, mount.SizeGB), Fork: mount.Volume, For: m.config, AnyWorker: true} // AnyWorker because a small region may have no other worker
+	do := MakeVolume{Name: mount.Name, SizeGB: max(1, mount.SizeGB), Fork: mount.Volume, For: m.config, AnyWorker: true} // a small region may have no other worker
 	if v := b.survey.known[mount.Volume]; v != nil {
 		do.Name, do.SizeGB = v.Name, v.SizeGB
 	}

@@ -87,7 +87,7 @@ func (y *yard) listsProcesses(id bourse.MachineID) {
 	if first.PID != 1 || first.Command != strings.Join(httpd, " ") || first.Directory != "/www" || first.RSS == 0 || !slices.Equal(first.Listens, []bourse.ListenSocket{listens}) {
 		y.Errorf("its program is %+v", first)
 	}
-	behind := slices.DeleteFunc(list[1:], func(p bourse.Process) bool { return strings.HasPrefix(p.Command, "/bin/httpd") }) // ignore processes that are still closing a connection
+	behind := slices.DeleteFunc(list[1:], func(p bourse.Process) bool { return strings.HasPrefix(p.Command, "/bin/httpd") }) // ignore processes that are closing a connection
 	if len(behind) != 1 || behind[0].PID <= 1 || behind[0].PID > 1000 || behind[0].Command != "sleep 601" || behind[0].Directory != "/tmp" || len(behind[0].Listens) > 0 {
 		y.Errorf("behind it are %+v", behind)
 	}

@@ -59,7 +59,7 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 		t.Errorf("repeated once more: machine %s of %s, %v", again.ID, again.Worker, err)
 	}
 	eventually(t, patience, "its own process and the other's run while the first worker is away", func() error {
-		if pids := pidsOf(t, mark); len(pids) != 2 { // a shell that has forked, but not executed its command yet, looks like two processes
+		if pids := pidsOf(t, mark); len(pids) != 2 { // a shell that has just forked looks like two processes
 			return bourse.Errorf(bourse.CodeConflict, "processes %v", pids)
 		}
 		return nil

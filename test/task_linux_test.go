@@ -27,7 +27,7 @@ func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskR
 	var reply machinesapi.TaskReply
 	eventually(y.T, patience, fmt.Sprintf("a task of %s, %q", in.Image, in.Command), func() (err error) {
 		reply, err = y.api.RunTask(y.Context(), app, in, id)
-		if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable { // unavailable means that nothing has run, because a quote from a busy host was too late
+		if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable { // unavailable: a busy host's quote was late, and nothing has run
 			y.Fatalf("a task of %s, %q: %v", in.Image, in.Command, err)
 		}
 		return err

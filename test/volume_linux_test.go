@@ -33,7 +33,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 	if _, err := y.api.Create(t.Context(), app, y.withVolume(image.Ref(), data.ID), ""); bourse.CodeOf(err) != bourse.CodeInsufficient && bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("a second machine on the same volume: %v", err)
 	}
-	y.sql(db.ID, "PRAGMA journal_mode=WAL; CREATE TABLE t (n INTEGER PRIMARY KEY, filler TEXT)") // WAL allows reading while the database is being written
+	y.sql(db.ID, "PRAGMA journal_mode=WAL; CREATE TABLE t (n INTEGER PRIMARY KEY, filler TEXT)") // WAL allows reading during writes
 	y.sh(app, db.ID, `(i=0; while true; do i=$((i+1)); echo "INSERT INTO t VALUES ($i, hex(randomblob(500)));"; done | sqlite3 /data/db) >/dev/null 2>&1 &`)
 	y.rowsReach(db.ID, 200)
 	before := y.rows(db.ID)

@@ -58,7 +58,7 @@ func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.Machin
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	return s.Client().Logs(ctx, bourse.AppName(app), id, l.want, give) // print lines that were written after the follower stopped
+	return s.Client().Logs(ctx, bourse.AppName(app), id, l.want, give) // lines that were written after the follower stopped
 }
 
 // waitForEnd waits until a machine's program ends for good or ctx is done.

@@ -173,7 +173,7 @@ func (m *maker) command() *deploy.Command {
 	}
 	config := m.bare()
 	config.Init.Cmd, config.Init.Exec = words, nil
-	config.Kept = bourse.Kept{Rest: config.Rest} // remove services and the like, because the command runs once and serves nothing
+	config.Kept = bourse.Kept{Rest: config.Rest} // the command serves nothing and runs once
 	config.Schedule, config.Standbys, config.DNS = "", nil, nil
 	if config.ImageKind() == bourse.RegistryImage {
 		config.DNS = &bourse.DNS{SkipRegistration: true}

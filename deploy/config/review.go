@@ -33,7 +33,7 @@ func (m *maker) review(c *bourse.Config, from paths) {
 	if err == nil {
 		err = whole.Normalize()
 	}
-	if err != nil && (whole.Image != bourse.ImageHost || len(whole.Init.Command()) > 0) { // otherwise checkHost reports a better error
+	if err != nil && (whole.Image != bourse.ImageHost || len(whole.Init.Command()) > 0) { // otherwise checkHost reports it
 		m.refused(err, from)
 	}
 	for _, w := range warnings {

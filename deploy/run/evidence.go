@@ -36,7 +36,7 @@ func (x *executor) evidence(i int) *Evidence {
 	}
 	ctx, cancel := context.WithTimeout(x.hard, evidenceWithin)
 	defer cancel()
-	out := &Evidence{Machine: id, Lines: x.journal.output(i)} // the output of a command whose machine is gone can only be read here
+	out := &Evidence{Machine: id, Lines: x.journal.output(i)} // the command's machine no longer exists
 	if m, err := x.api.Machine(ctx, id); err == nil {         // information that cannot be read is omitted
 		out.State, out.Events, out.Checks = m.State, m.Events, m.Checks
 	}

@@ -35,7 +35,7 @@ const (
 	// The answer to an update is lost, and the update takes effect later.
 	replaces fault = "no answer, being replaced"  // after two seconds, and the machine's state is replacing until then
 	pulls    fault = "no answer, image is pulled" // after two minutes, and other updates are refused until then
-	delayed  fault = "no answer, on its way"      // after two seconds, and the worker does not know of the update until then
+	delayed  fault = "no answer, on its way"      // after two seconds; until then, the worker does not know of the update
 )
 
 // lands returns the delay after which an update with this fault takes effect, or 0 if the
@@ -239,7 +239,7 @@ func (c *cluster) overtake() {
 	c.paused, c.others = time.Now().Add(suspended), map[bourse.MachineID]bourse.InstanceID{}
 	clear(c.reserved) // reservations expire
 	for id, m := range c.machines {
-		if m.State != bourse.StateDestroyed && m.Config.Env["EXIT"] == "" { // other clients do not change a machine that runs a command
+		if m.State != bourse.StateDestroyed && m.Config.Env["EXIT"] == "" { // no other client changes a command's machine
 			m.nonce, m.expires, m.InstanceID, m.Config = "", time.Time{}, bourse.NewInstanceID(), serving("v3")
 			m.State, m.Cordoned, m.Starts = bourse.StateStarted, false, m.Starts+1
 			c.others[id] = m.InstanceID

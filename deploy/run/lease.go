@@ -421,7 +421,7 @@ func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
 func (l *leases) refreshAll(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, one := range l.list() {
-		group.Go(func() { _ = l.refresh(ctx, one.machine) }) // overtake records a lost lease; a step reports a worker that does not answer
+		group.Go(func() { _ = l.refresh(ctx, one.machine) }) // a lost lease is recorded by overtake, a silent worker by the steps
 	}
 	group.Wait()
 }

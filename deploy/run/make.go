@@ -136,7 +136,7 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 		return err
 	}
 	o.emit(Event{Step: o.i, State: Waiting, Text: "every suitable worker has a volume with this name already: trying those, too"})
-	o.journal.change(o.i, func(p *progress) { p.order, p.sent = "", false }) // use a new order, because the former one was refused
+	o.journal.change(o.i, func(p *progress) { p.order, p.sent = "", false }) // the former order was refused, so use a new one
 	in.UniqueZone = new(false)
 	return order()
 }
@@ -172,7 +172,7 @@ func (o operation) commandEnd(ctx context.Context, id bourse.MachineID, most tim
 	}()
 	defer func() { stop(); <-read }()
 	err := o.awaitState(ctx, id, most, bourse.StateStopped, bourse.StateFailed, bourse.StateDestroyed)
-	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not_found means that the machine has already been destroyed
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not_found: it has already been destroyed
 		return m, err
 	}
 	found, err := o.look(ctx, id)

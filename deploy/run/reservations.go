@@ -62,7 +62,7 @@ func (r *reservations) add(p *deploy.Plan, b *batch, held *machinesapi.Reservati
 			at.hold = held.Holds[n].ID
 			held.Holds = slices.Delete(held.Holds, n, n+1)
 		}
-		if workerOf(&p.Steps[step]) != "" && at.hold != "" { // the machine must run on this worker, so only its own hold can be used
+		if workerOf(&p.Steps[step]) != "" && at.hold != "" { // only the worker's own hold can be used
 			at.whole = at.hold
 		}
 		r.byStep[step] = at
@@ -160,7 +160,7 @@ func (r *reservations) keep(ctx context.Context) {
 				_, err := r.api.Extend(ctx, id, machinesapi.ExtendReservation{TTLSeconds: new(int64(reserveTTL / time.Second))})
 				return err
 			})
-			if err != nil && ctx.Err() == nil { // if the reservation is lost, the workers may refuse the orders of later steps
+			if err != nil && ctx.Err() == nil { // without the reservation, later orders may be refused
 				r.emit(Event{Step: Whole, State: Waiting, Text: "the reservation could not be extended: " + bourse.MessageOf(err)})
 			}
 		}

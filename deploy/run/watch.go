@@ -173,7 +173,7 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 				m, err = w.api.Machine(ctx, id)
 				return err
 			})
-			if how := crash(&m, &was); unread == nil && how != "" { // a worker that does not answer does not mean that the machine crashed
+			if how := crash(&m, &was); unread == nil && how != "" { // a worker that does not answer is not a crash
 				return bourse.Errorf(bourse.CodeFailedPrecondition, "it crashed %s after it was ready%s", time.Since(since).Round(time.Second/10), how)
 			}
 		}

@@ -47,7 +47,7 @@ func (h *house) back(was deploy.App, undone, as release.Release) deploy.Plan {
 	have := deploy.State{App: was.Name, Machines: h.machines(was.Name), Versions: map[bourse.MachineID][]machinesapi.Version{}}
 	for _, m := range have.Machines {
 		versions, err := h.api.Versions(h.Context(), was.Name, m.ID)
-		if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not_found means that the machine has just been destroyed
+		if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not_found: it has just been destroyed
 			h.Fatalf("versions of %s: %v", m.ID, err)
 		}
 		have.Versions[m.ID] = versions

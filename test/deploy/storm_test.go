@@ -436,7 +436,7 @@ func (a *stormApp) suspended(strategy deploy.Strategy) {
 	_ = first.Process.Signal(syscall.SIGCONT)
 	woken := first.wait()
 	end.out += "\nthe first:\n" + woken.out
-	if woken.status == 0 && strings.Contains(a.shape(), fmt.Sprintf("version=%d ", a.next-1)) { // the suspended command had not begun, and deployed afterwards
+	if woken.status == 0 && strings.Contains(a.shape(), fmt.Sprintf("version=%d ", a.next-1)) { // the suspended command deployed afterwards
 		a.is(what+" before it began", end, a.next-1)
 		return
 	}

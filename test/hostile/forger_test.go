@@ -216,7 +216,7 @@ func TestAForgingMember(t *testing.T) {
 		s.write("w2", s.epoch, 1, append(shared, wire.Row{Table: wire.TableVolumes, Key: "vol_of_w2", Columns: map[string]wire.Value{"app": "shop"}})...), // as itself
 		s.write("b1", theirs.View.Self.Epoch, theirs.View.Self.Seq+1, shared...),                                                                          // in the broker's name
 		s.write("b1", s.epoch+1000, 1, shared...),
-		s.write("w1", w1.Epoch, w1.Seq+1, machine), // in the other worker's name: in its stream, in a new one, and in one that would outlast all others
+		s.write("w1", w1.Epoch, w1.Seq+1, machine), // in the worker's stream, in a new one, and in one that outlasts all others
 		s.write("w1", s.epoch+1000, 1, machine),
 		s.write("w1", 1<<53-1, 1),
 		s.write("w2", 1<<53-1, 1),

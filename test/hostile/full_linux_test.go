@@ -222,7 +222,7 @@ func TestAFullDiskServesWhatEnds(t *testing.T) {
 	}
 	f.within("an order once there is room", func() error { _, err := f.order(f.mark+"new", ""); return err })
 	for _, line := range []string{"commit failed", "checkpoint failed", "record finished step failed", "watch of a machine"} {
-		if n := len(f.log.lines(line)); n > 2*2 { // 2 for each of the two daemons, which run for less than two minutes
+		if n := len(f.log.lines(line)); n > 2*2 { // two daemons, each of which runs for less than two minutes
 			t.Errorf("%q is logged %d times", line, n)
 		}
 	}

@@ -289,7 +289,7 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 	s := newSecured(t)
 	broker := s.broker()
 	api := s.client(broker)
-	if _, err := api.Workers(t.Context()); bourse.CodeOf(err) == bourse.CodeUnauthorized { // other errors are possible while the broker knows no members
+	if _, err := api.Workers(t.Context()); bourse.CodeOf(err) == bourse.CodeUnauthorized { // other errors occur until the broker knows its members
 		t.Fatal(err)
 	}
 	shown := func() string {

@@ -214,7 +214,7 @@ func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 	if got := run("sh", both+ask("BOURSE_API", "BOURSE_API_TOKEN")); got != "200" {
 		t.Errorf("with both lines: %s, want 200", got)
 	}
-	for _, api := range []string{"FLY_FLAPS_BASE_URL", "FLY_API_BASE_URL", "FLY_UIEX_BASE_URL"} { // written with braces, which bash, zsh and fish support
+	for _, api := range []string{"FLY_FLAPS_BASE_URL", "FLY_API_BASE_URL", "FLY_UIEX_BASE_URL"} { // in braces, which bash, zsh and fish support
 		if got := run("bash", strings.Join(exports, "\n")+"\n"+ask(api, "FLY_API_TOKEN")); got != "200" {
 			t.Errorf("with all lines, at %s: %s, want 200", api, got)
 		}

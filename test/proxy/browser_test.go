@@ -47,7 +47,7 @@ func browse(t *testing.T, url string) {
 	c := exec.Command(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--ignore-certificate-errors", "--user-data-dir="+home, url)
 	c.Env = append(c.Environ(), "HOME="+home, "DBUS_SESSION_BUS_ADDRESS=disabled:")
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a group, so that the browser's helper processes are killed as well
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // kill the browser's helper processes as well
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}

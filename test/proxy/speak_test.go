@@ -27,7 +27,7 @@ func TestTheProxySpeaks(t *testing.T) {
 	h.create("health", h.order(kindGRPC))
 	h.create("raw", h.order(kindEcho))
 	h.create("web", h.order(kindWeb))
-	h.routed(http.DefaultClient, "http://"+h.proxies[0].Web[0], "web.localhost") // the other apps are routed as well, because they were created earlier
+	h.routed(http.DefaultClient, "http://"+h.proxies[0].Web[0], "web.localhost") // the other apps were created earlier, so they are routed as well
 	t.Run("gRPC", h.speaksGRPC)
 	t.Run("events", h.speaksEvents)
 	t.Run("WebSocket", h.speaksWebSocket)
