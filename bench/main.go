@@ -1,7 +1,8 @@
 // Command bench measures what users of Bourse notice. It starts real bin/bourse processes
-// on loopback, and in the same run measures a floor or a peer for each figure. Hosts are
-// shared and noisy, so only the ratios are comparable. It prints the figures as one flat
-// JSON object and writes it to -out.
+// on loopback. In the same run it measures what the figures are compared with: floors, such
+// as the time of one synced write, and peers, such as nginx. Hosts are shared and noisy, so
+// only the ratios are comparable. It prints the figures as one flat JSON object and writes
+// it to -out.
 package main
 
 import (

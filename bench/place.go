@@ -154,7 +154,7 @@ func (k *kernel) remove(n, pid int) {
 	_ = os.Remove(filepath.Join(k.dir, strconv.Itoa(n)))
 	if k.group != "" {
 		_ = os.Remove(filepath.Join(k.group, strconv.Itoa(n)))
-		_ = os.Remove(k.group) // succeeds once the last one is gone
+		_ = os.Remove(k.group) // fails while other groups remain in it
 	}
 }
 

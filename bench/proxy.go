@@ -218,7 +218,7 @@ func benchCold(ctx context.Context, lab *Lab, out Figures) error {
 			return err
 		}
 		_, err := w.client.Wait(ctx, app, id, machinesapi.WaitMachine{States: []string{"stopped"}})
-		time.Sleep(20 * time.Millisecond) // until the proxy knows that the machine has stopped
+		time.Sleep(20 * time.Millisecond) // wait until the proxy knows that the machine has stopped
 		return err
 	}
 	var cold, own samples

@@ -34,7 +34,7 @@ func benchMemory(ctx context.Context, lab *Lab, out Figures) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(2 * time.Second) // until memory that was used at startup has been released
+	time.Sleep(2 * time.Second) // wait until the memory used at startup has been released
 	idle, err := workers[0].anonymous()
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func benchLost(ctx context.Context, lab *Lab, out Figures) error {
 		return err
 	}
 	down := func(c *machinesapi.Client) (n int) {
-		known, _ := c.Workers(ctx) // after an error, it is called again
+		known, _ := c.Workers(ctx) // after an error, the caller tries again
 		for _, w := range known {
 			if w.Status == machinesapi.WorkerDown {
 				n++

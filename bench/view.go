@@ -25,7 +25,7 @@ func benchVisible(ctx context.Context, _ *Lab, out Figures) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, gossiptest.StopAll(group)) }()
-	time.Sleep(10 * time.Second) // until the members have finished comparing their membership
+	time.Sleep(10 * time.Second) // wait until the members have finished comparing their membership
 	m, err := gossiptest.Measure(ctx, group, gossiptest.Load{Changes: changes, Every: every, Dice: rand.New(rand.NewPCG(members, 1))})
 	if err != nil {
 		return err

@@ -13,10 +13,10 @@ import (
 // directory names one. It exists without being created.
 const DefaultApp = "default"
 
-// AppFlag is a command's --app flag. If the flag is not set, the app is BOURSE_APP, then
-// the one in the working directory's configuration, then [DefaultApp]. Parent directories
-// are not searched: otherwise a file that other users can write, such as /tmp/fly.toml,
-// could choose the app of a command that runs in a directory below.
+// AppFlag is a command's --app flag. If the flag is not set, the app comes from BOURSE_APP,
+// then from the working directory's configuration, and is otherwise [DefaultApp]. Parent
+// directories are not searched: otherwise a file that other users can write, such as
+// /tmp/fly.toml, could choose the app of a command that runs in a directory below.
 type AppFlag struct {
 	shell    *Shell
 	value    *string

@@ -97,7 +97,7 @@ type (
 	}
 )
 
-// Actions that concern no machine of the step.
+// Actions that do not act on a single machine.
 type (
 	// AwaitProxies waits until every proxy knows about the changes of all steps before it.
 	// There is nothing to undo.

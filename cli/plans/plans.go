@@ -1,7 +1,7 @@
 // Package plans prints plans of package deploy, and shows their progress while package
-// deploy/run executes them. There is a line for each machine, with what is being done to
-// it, for how long, and what it is waiting for. All commands that change several machines
-// in order use this package.
+// deploy/run executes them. For each machine, a line shows the action in progress, how long
+// it has taken, and what it is waiting for. All commands that change several machines in
+// order use this package.
 package plans
 
 import (

@@ -1,7 +1,7 @@
 // Package config parses the configuration of an app and converts it to a [deploy.App], from
 // which plans are made. The file is fly.toml or bourse.toml, or the same in JSON or YAML.
-// Every value keeps its position, so that errors contain the line and the column, and what
-// is allowed there.
+// Every value keeps its position, so that an error can name its line and column. Errors
+// also describe which values are valid.
 //
 // One table ([Fields]) describes every field, and why some have no effect. A field without
 // effect causes a [Warning]. docs/config.md is generated from the same table.

@@ -100,8 +100,8 @@ func (o operation) published(ctx context.Context, machines []bourse.MachineID) (
 }
 
 // heard waits until every proxy has received each worker's stream up to the furthest
-// position that any member had when heard was called. It returns the proxies that have not
-// when ctx is done.
+// position that any member had when heard was called. If ctx is done first, it returns the
+// proxies that have not.
 func (o operation) heard(ctx context.Context, workers map[bourse.WorkerID]bool) (behind []string, err error) {
 	var want map[bourse.WorkerID]position
 	for wait := 25 * time.Millisecond; ; wait = min(2*wait, time.Second) {

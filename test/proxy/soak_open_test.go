@@ -48,7 +48,7 @@ func (s *soak) noteSaid() {
 
 // socket sends messages over a WebSocket and checks that they are echoed.
 func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
-	at := strings.TrimSuffix(strings.TrimPrefix(s.urls[i], "http://"), "/") // read each time, because a restarted server has new addresses
+	at := strings.TrimSuffix(strings.TrimPrefix(s.urls[i], "http://"), "/") // not the proxy's Web, which a restart overwrites
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return err
