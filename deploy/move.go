@@ -39,9 +39,9 @@ type Stay struct {
 	Why     string
 }
 
-// PlanMoves plans the moves of an app's machines, as far as they can be moved. The plan
-// moves all machines without volumes. If there are none, it moves the machines with
-// volumes, one at a time.
+// PlanMoves plans the moves of those of an app's machines that can be moved. The plan moves
+// all machines without volumes. If there are none, it moves the machines with volumes, one
+// at a time.
 func PlanMoves(state *State, ids []bourse.MachineID, opts MoveOptions) Moves {
 	var out Moves
 	var pinned []bourse.MachineID
@@ -158,7 +158,7 @@ type mover struct {
 	opts MoveOptions
 }
 
-// Move returns a plan that replaces machines by copies on other workers. It moves a few
+// Move returns a plan that replaces machines with copies on other workers. It moves a few
 // machines at a time, and destroys each one once its copy serves. If neither Region nor To
 // is set, the machines' workers must be cordoned, because a copy could otherwise be placed
 // on the same worker. A machine with a volume is stopped while its volume is forked, so
@@ -411,10 +411,10 @@ func (mv *move) goes(id bourse.MachineID) bool {
 	return id == mv.from.ID || slices.ContainsFunc(mv.stale, func(m *machine) bool { return m.ID == id })
 }
 
-// twinned returns the machines that the replacement of a standby must stand by for.
-// standbys are those that the standby itself stands by for. Machines that are moved, or
-// were moved earlier, are replaced by their replacements. If this plan creates a
-// replacement, its ID is not known yet, so the step that creates it is returned as
+// twinned returns the machines for which the replacement of a standby must stand by.
+// standbys are the machines for which the standby itself stands by. For each of them that
+// is moved, or was moved earlier, twinned returns the replacement. If this plan creates
+// that replacement, its ID is not known yet, so the step that creates it is returned as
 // standbyOf.
 func (b *mover) twinned(mv *move, standbys []bourse.MachineID) (ids []bourse.MachineID, standbyOf *int) {
 	ids = slices.Clone(standbys)

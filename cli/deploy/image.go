@@ -35,7 +35,7 @@ func (f *workerFlags) target() machinesapi.ImageTarget {
 	return machinesapi.ImageTarget{Region: bourse.Region(f.region), Worker: bourse.WorkerID(f.worker)}
 }
 
-// explain replaces a not_found error by one that names the missing region or worker.
+// explain replaces a not_found error with one that names the missing region or worker.
 func (f *workerFlags) explain(ctx context.Context, s *cli.Shell, err error) error {
 	if bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err

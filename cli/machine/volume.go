@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// mountVolume replaces a volume's name in --volume by the volume's id, because the API
+// mountVolume replaces a volume's name in --volume with the volume's id, because the API
 // accepts only ids.
 func mountVolume(ctx context.Context, s *cli.Shell, f *runFlags, req *machinesapi.CreateMachine) error {
 	if f.Volume == "" {

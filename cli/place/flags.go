@@ -30,7 +30,7 @@ type Flags struct {
 	race                      int
 	deadline                  time.Duration
 	reservation               string
-	Volume                    string // VOLUME:/PATH; the caller replaces a volume's name by its id
+	Volume                    string // VOLUME:/PATH; the caller replaces a volume's name with its id
 }
 
 // flagGroups defines the groups of flags in a command's help.

@@ -84,7 +84,7 @@ const (
 	undoingWord = "undoing"
 	undoneWord  = "undone"
 	leftWord    = "left"      // the change could not be undone
-	spareWord   = "untouched" // nothing had begun when something else failed
+	spareWord   = "untouched" // none of its steps had begun when another one failed
 
 	replacedWord = "replaced"
 	movedWord    = "moved"

@@ -68,9 +68,9 @@ func (c *Config) isFor(processes []string, group string) bool {
 	return slices.Contains(processes, group)
 }
 
-// nearest returns the index of the section that applies to a group. A section that names
-// the group takes precedence over one that names no group. If there is none, it returns -1.
-// another is the index of another section with the same precedence, or -1.
+// nearest returns the index of the section that applies to a group, or -1 if none does. A
+// section that names the group takes precedence over one that names no group. another is
+// the index of another section with the same precedence, or -1.
 func nearest[T any](list []T, group string, processes func(*T) []string) (best, another int) {
 	best, another = -1, -1
 	for _, named := range []bool{true, false} {

@@ -86,7 +86,7 @@ func (m *maker) refused(err error, from paths) {
 	}
 }
 
-// renamed replaces the names of a service's members by their names in files.
+// renamed replaces the API's names of a service's members with the names that files use.
 var renamed = strings.NewReplacer(".autostop", ".auto_stop_machines", ".autostart", ".auto_start_machines")
 
 // member returns the path of the field from which a service's member comes.

@@ -96,8 +96,8 @@ func (s *source) problem(n *yaml.Node, message string) error {
 }
 
 // bounded checks that a tree is neither too large nor too deep, and that no table has
-// duplicate names. It replaces YAML aliases by the nodes that they refer to, and all names
-// by strings.
+// duplicate names. It replaces YAML aliases with the nodes that they refer to, and all
+// names with strings.
 func (s *source) bounded(n *yaml.Node, depth int) error {
 	if s.nodes++; s.nodes > maxNodes {
 		return s.problem(n, "more than "+strconv.Itoa(maxNodes)+" values")

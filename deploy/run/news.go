@@ -115,8 +115,8 @@ func (n *news) never() bool {
 	return n.denied
 }
 
-// until calls look, and calls it again at each news of a machine, until look returns true
-// or an error, or ctx is done.
+// until calls look, and calls it again whenever there is news of the machine, until look
+// returns true or an error, or ctx is done.
 func (n *news) until(ctx context.Context, id bourse.MachineID, look func() (bool, error)) error {
 	for {
 		news, most := n.next(id) // must precede the call of look

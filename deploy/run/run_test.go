@@ -69,7 +69,7 @@ func rolling(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// bluegreen returns a plan that replaces each machine by a new one.
+// bluegreen returns a plan that replaces each machine with a new one.
 func bluegreen(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web", Reserve: true}}
 	var ready, serve, cordon, stop []int

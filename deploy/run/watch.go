@@ -160,8 +160,8 @@ func (w *watches) fails(ctx context.Context, i int, since time.Time, err error) 
 	w.emit(e)
 }
 
-// crashed reads a machine at each news of it, and returns an error once its program has
-// crashed. It returns nil when ctx is done.
+// crashed reads a machine whenever there is news of it, and returns an error once its
+// program has crashed. It returns nil when ctx is done.
 func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 	id, was := w.journal.machine(i), w.journal.get(i).ready
 	for {

@@ -253,7 +253,7 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 		var m machinesapi.Created
 		var err error
 		id := bourse.NewOrderID()
-		if !servertest.Within(servertest.Patience, func() bool { // the broker may not know at once that the worker is reachable
+		if !servertest.Within(servertest.Patience, func() bool { // the broker may not know yet that the worker is reachable
 			m, err = api.Create(t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 				Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "sleep 1000 & wait", mark + strconv.Itoa(n)}},
 			}}, id)

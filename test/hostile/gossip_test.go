@@ -81,7 +81,7 @@ func text(s string) string {
 	return "\xdb" + string(binary.BigEndian.AppendUint32(nil, uint32(len(s)))) + s
 }
 
-// compressed compresses a message in the format that the membership used formerly.
+// compressed compresses a message in the format that the membership formerly used.
 func compressed(message string) string {
 	var b bytes.Buffer
 	w := lzw.NewWriter(&b, lzw.LSB, 8)
