@@ -21,7 +21,7 @@ import (
 // Figures holds a run's results by name.
 type Figures map[string]float64
 
-// benchmarks lists what is measured, in order.
+// benchmarks lists the benchmarks in the order in which they run.
 var benchmarks = []struct {
 	name string
 	run  func(context.Context, *Lab, Figures) error

@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Action is what a step does. The types in this file implement it. String returns the
-// action's name, such as "make machine".
+// Action describes what a step does. The types in this file implement it. String returns
+// the action's name, such as "make machine".
 type Action interface {
 	String() string
 }

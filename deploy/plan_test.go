@@ -142,9 +142,9 @@ func renamed() deploy.Group {
 	return with(db("shop:1"), func(g *deploy.Group) { g.Mount = &deploy.Mount{Volume: "more", Path: "/data", SizeGB: 10} })
 }
 
-// TestMoveAfterTheVolumeWasRenamed checks a move after a deploy was interrupted that gave
-// the group another volume name. The replacement that the deploy created has a new volume,
-// without the data of the former one.
+// TestMoveAfterTheVolumeWasRenamed checks a move after an interrupted deploy that gave the
+// group's volumes another name. The replacement that the deploy created has a new volume,
+// without the former volume's data.
 func TestMoveAfterTheVolumeWasRenamed(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t), opts: deploy.Options{Release: second, Version: 2}}

@@ -21,7 +21,7 @@ type Summary struct {
 	Refused int // number of reasons for a refusal, not of machines
 }
 
-// change is what a plan does to one machine.
+// change describes what a plan does to one machine.
 type change struct {
 	group  string
 	region bourse.Region

@@ -118,7 +118,7 @@ func (s *killStorm) standBy() {
 	p.cron = create(s.t, api, cron)
 }
 
-// problems returns what is wrong after all servers are connected again.
+// problems describes what is wrong after all servers are connected again.
 func (p *stormSpare) problems(s *killStorm) (out []string) {
 	for _, want := range []struct {
 		id     bourse.MachineID

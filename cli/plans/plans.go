@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// subject is what a line of the screen is about: a machine, a volume or a command. It
+// subject is the machine, volume or command that a line of the screen describes. It
 // includes all steps that concern it. A machine and its replacement are one subject.
 type subject struct {
 	group   string

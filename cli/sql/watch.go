@@ -125,8 +125,8 @@ func (w *watch) reconnect(ctx context.Context, backoff *cli.Backoff) (sub *machi
 }
 
 // subscriptionGone reports whether the subscription cannot be resumed, because the broker
-// was restarted, another broker answered, or the broker no longer has the changes since the
-// last one.
+// was restarted, another broker answered, or the broker no longer has the changes that
+// followed the last one received.
 func subscriptionGone(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeConflict:

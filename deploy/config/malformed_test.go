@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/deploy/config"
 )
 
-// TestMalformed checks that the error about each mistake contains its position and what is
-// allowed there.
+// TestMalformed checks that the error about each mistake contains its position and
+// describes the valid values.
 func TestMalformed(t *testing.T) {
 	cases, err := os.ReadFile("testdata/malformed.txt")
 	if err != nil {

@@ -146,7 +146,7 @@ func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 			held = append(held, g.stream(strings.Repeat("x", 8<<20-64), 1))
 			look()
 		}
-		for _, c := range held { // until the server closes the connections
+		for _, c := range held { // wait until the server has closed the connections
 			_, _ = io.Copy(io.Discard, c)
 			_ = c.Close()
 			look()

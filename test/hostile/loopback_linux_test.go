@@ -90,7 +90,7 @@ func TestAMachineOfNobodyIsNobody(t *testing.T) {
 func TestLoopbackWantsATokenUnlessInsecure(t *testing.T) {
 	asking, _ := startPair(t)
 	var open *servertest.Server
-	t.Run("insecure", func(t *testing.T) { // a cluster of its own
+	t.Run("insecure", func(t *testing.T) { // a separate cluster
 		open, _ = startPairOf(t, []string{"--insecure"}, []string{"--insecure"})
 		if got := send(t, open.API, "GET /v1/workers", []string{"Host: " + open.API}, ""); got.status != http.StatusOK {
 			t.Errorf("an insecure broker without a token: %d %s, want 200", got.status, got.body)
