@@ -345,7 +345,7 @@ func TestUndo(t *testing.T) {
 
 // TestMove checks moves whose steps are executed in any permitted order and with
 // interruptions. The machines must end up on other workers, and their number must stay the
-// same. The number of serving machines without volumes must stay the same at any time.
+// same. The number of serving machines without volumes must stay the same at all times.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) { moves(t, true) }) // new machines are never placed on a former worker
