@@ -2,7 +2,7 @@
 // containers or VMs. A driver's tasks outlive the daemon: after a restart, the driver reports which tasks are running
 // and how the others ended.
 //
-// Every driver passes the test suite in driver/drivertest.
+// Every driver must pass the test suite in driver/drivertest.
 package driver
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TaskID identifies one run of a machine's program. The boot number makes Start idempotent: a repeated start of the
-// same boot returns the result of the first one.
+// TaskID identifies one run of a machine's program. The boot number makes Start idempotent:
+// repeating the start of a boot returns the result of the first start.
 type TaskID struct {
 	Machine bourse.MachineID `json:"machine"`
 	Boot    int              `json:"boot"` // 1 or more, increasing
@@ -24,21 +24,21 @@ type TaskID struct {
 type Task struct {
 	ID         TaskID   `json:"id"`
 	Image      string   `json:"image"`                // "host", or registry/repository@digest of an image on the host
-	Command    []string `json:"command,omitempty"`    // the whole command line; looked up in PATH if it contains no slash. Required without an image
-	Entrypoint []string `json:"entrypoint,omitempty"` // replaces the image's entrypoint and Args; ignored with Command
-	Args       []string `json:"args,omitempty"`       // after the entrypoint, replacing the image's; ignored with Command
-	Env        []string `json:"env,omitempty"`        // "NAME=value", the whole environment; for an image, overrides its own
-	Secrets    []string `json:"-"`                    // for an image: overrides Env, and is never written to a disk
+	Command    []string `json:"command,omitempty"`    // the whole command line; required if Image is "host"
+	Entrypoint []string `json:"entrypoint,omitempty"` // replaces the image's entrypoint and Args; ignored if Command is set
+	Args       []string `json:"args,omitempty"`       // replace the image's arguments; ignored if Command is set
+	Env        []string `json:"env,omitempty"`        // "NAME=value"; the whole environment, or for an image, variables that override its own
+	Secrets    []string `json:"-"`                    // images only: variables that override Env and are never written to a disk
 	Dir        string   `json:"dir,omitempty"`        // working directory; default: the machine's or the image's
 	User       string   `json:"user,omitempty"`       // "user[:group]", names or numbers; default: the daemon's user or the image's
 	Limits     Limits   `json:"limits"`
 	Network    *Network `json:"network,omitempty"` // nil: the host's network
 	Mounts     []Mount  `json:"mounts,omitempty"`
 	Devices    []string `json:"devices,omitempty"` // qualified CDI names, "vendor.com/class=name"
-	Root       Root     `json:"root,omitzero"`     // for an image
-	TTY        bool     `json:"tty,omitempty"`     // for an image: the output is one stream, from a terminal
+	Root       Root     `json:"root,omitzero"`     // images only
+	TTY        bool     `json:"tty,omitempty"`     // images only: the program has a terminal, and its output is one stream
 	Name       string   `json:"name,omitempty"`    // the machine's name, for tools that display tasks
-	Stdin      []byte   `json:"stdin,omitempty"`   // content of the program's stdin, at most MaxStdin; not with TTY or image pull
+	Stdin      []byte   `json:"stdin,omitempty"`   // the program's stdin, at most MaxStdin; not with TTY or image "pull"
 }
 
 // MaxStdin is the maximum size of a task's Stdin in bytes.
@@ -47,14 +47,15 @@ const MaxStdin = bourse.MaxPayload
 // Network configures the network that a task's processes see.
 type Network struct {
 	Namespace string   `json:"namespace"`          // path of a network namespace
-	Hostname  string   `json:"hostname,omitempty"` // for an image
-	Hosts     []string `json:"hosts,omitempty"`    // for an image: lines of /etc/hosts in addition to those for localhost
+	Hostname  string   `json:"hostname,omitempty"` // images only
+	Hosts     []string `json:"hosts,omitempty"`    // images only: lines of /etc/hosts in addition to those for localhost
 	Resolver  []string `json:"resolver,omitempty"` // addresses of name servers, for /etc/resolv.conf
 	Search    []string `json:"search,omitempty"`   // search domains
-	Options   []string `json:"options,omitempty"`  // options in resolv.conf
+	Options   []string `json:"options,omitempty"`  // options for resolv.conf
 }
 
-// Mount mounts a directory of the host in a task's file system. For image host, Target must exist.
+// Mount mounts a directory of the host in a task's file system. If the task's image is "host",
+// Target must exist.
 type Mount struct {
 	Source   string `json:"source"`
 	Target   string `json:"target"`
@@ -63,10 +64,10 @@ type Mount struct {
 
 // Root configures the root file system of a task with an image.
 type Root struct {
-	Runtime  string `json:"runtime,omitempty"`   // of the container; default: the driver's
+	Runtime  string `json:"runtime,omitempty"`   // the container runtime's name; default: the driver's
 	ReadOnly bool   `json:"read_only,omitempty"` //
-	Scratch  string `json:"scratch,omitempty"`   // directory of the host for the files that the task writes; default: the driver's
-	Files    []File `json:"files,omitempty"`     // written before the program starts
+	Scratch  string `json:"scratch,omitempty"`   // host directory for the files that the task writes; default: the driver's
+	Files    []File `json:"files,omitempty"`     // files to write before the program starts
 }
 
 // File is a file to write before the program starts.
@@ -74,27 +75,27 @@ type File struct {
 	Path   string `json:"path"`
 	Data   []byte `json:"data,omitempty"`
 	Mode   uint32 `json:"mode"`
-	Secret bool   `json:"secret,omitempty"` // must not be stored on a disk; the program can only read it
+	Secret bool   `json:"secret,omitempty"` // if true, the file is never stored on a disk, and the program can only read it
 }
 
 // Limits are a task's resource limits. 0 means no limit. If a host cannot enforce a limit, the driver's labels do not
 // contain it.
 type Limits struct {
-	CPUWeight bourse.MilliCPU `json:"cpu_weight,omitempty"` // share under contention
-	CPUQuota  bourse.MilliCPU `json:"cpu_quota,omitempty"`  // hard ceiling
-	CPUPeriod time.Duration   `json:"cpu_period,omitempty"` // of the quota; 1 ms to 1 s, default 100 ms
-	CPUBurst  time.Duration   `json:"cpu_burst,omitempty"`  // unused time that may be accumulated, at most one period's quota; see label "limit.cpu.burst"
+	CPUWeight bourse.MilliCPU `json:"cpu_weight,omitempty"` // the task's share when processors are contended
+	CPUQuota  bourse.MilliCPU `json:"cpu_quota,omitempty"`  // hard limit of processor time
+	CPUPeriod time.Duration   `json:"cpu_period,omitempty"` // the period to which the quota applies; 1 ms to 1 s, default 100 ms
+	CPUBurst  time.Duration   `json:"cpu_burst,omitempty"`  // unused time that may accumulate, at most CPUQuota for a period
 	Memory    bourse.MiB      `json:"memory,omitempty"`
 	PIDs      int             `json:"pids,omitempty"`
-	Disk      bourse.MiB      `json:"disk,omitempty"` // for image pull: required of the poller's host
+	Disk      bourse.MiB      `json:"disk,omitempty"` // image "pull" only: disk space that the poller's host must have
 }
 
 // Status describes a task.
 type Status struct {
 	ID        TaskID       `json:"id"`
-	PID       int          `json:"pid,omitempty"`  // 0 once it has ended
-	StartedAt time.Time    `json:"started_at"`     // does not change
-	Exit      *bourse.Exit `json:"exit,omitempty"` // set once it has ended
+	PID       int          `json:"pid,omitempty"`  // 0 once the task has ended
+	StartedAt time.Time    `json:"started_at"`     // never changes
+	Exit      *bourse.Exit `json:"exit,omitempty"` // set once the task has ended
 }
 
 // Driver runs tasks. All methods are safe for concurrent use and return when ctx ends. Errors have a bourse code:
@@ -107,30 +108,34 @@ type Driver interface {
 	Lifecycle
 	// Signal sends a signal to the task's main process.
 	Signal(ctx context.Context, id TaskID, signal bourse.Signal) error
-	// Exec runs a command with the task's environment, directory and limits until it ends or ctx ends; in the latter
-	// case its process group is killed. It returns CodeInvalid if the command does not exist.
+	// Exec runs a command with the task's environment, directory and limits, and returns when the
+	// command ends. If ctx ends first, the command's process group is killed. It returns
+	// CodeInvalid if the command does not exist.
 	Exec(ctx context.Context, id TaskID, exec Exec) (ExecResult, error)
-	// Freeze suspends all processes of a running task, or resumes them if frozen is false. It is idempotent and
-	// returns when the processes are in that state. They keep their memory and everything sent to them. Stop with
-	// SIGKILL and Destroy end a frozen task without executing any more of its program; Stop with another signal
-	// resumes it. Freeze returns CodeFailedPrecondition if the host does not support it; then the label "suspend" is
+	// Freeze suspends all processes of a running task, or resumes them if frozen is false. It is
+	// idempotent and returns when the processes are in that state. Suspended processes keep their
+	// memory, and data sent to them is not lost. Stop with SIGKILL, and Destroy, end a frozen
+	// task without executing any more of its program; Stop with another signal resumes it. Freeze
+	// returns CodeFailedPrecondition if the host does not support it; then the label "suspend" is
 	// missing.
 	Freeze(ctx context.Context, id TaskID, frozen bool) error
 	// Usage returns the current resource usage of a running task. It returns CodeFailedPrecondition if the task has
 	// ended.
 	Usage(ctx context.Context, id TaskID) (Usage, error)
-	// Logs calls line with the machine's log lines of all boots, oldest first. With Follow it continues until ctx
-	// ends or the machine is destroyed.
+	// Logs calls line with the machine's log lines of all boots, oldest first. If want.Follow is
+	// set, it continues until ctx ends or the machine is destroyed.
 	Logs(ctx context.Context, machine bourse.MachineID, want LogQuery, line func(LogLine) error) error
-	// Labels returns the facts about this driver on this host that orders can require, such as "limit.memory":
-	// "cgroup" or "rlimit", or absent.
+	// Labels returns the facts about this driver on this host that orders can require. For
+	// example, "limit.memory" is "cgroup" or "rlimit", or missing if the driver cannot limit
+	// memory.
 	Labels() map[string]string
 }
 
 // Lifecycle contains the methods that the worker's state machines use.
 type Lifecycle interface {
-	// Recover must be called once, before all other methods, after the daemon has started. It finds or starts the
-	// driver's processes, and returns every task that is running, or has ended and is not destroyed.
+	// Recover must be called once after the daemon has started, before all other methods. It
+	// finds or starts the driver's processes. It returns every task that is running, or that has
+	// ended and has not been destroyed.
 	Recover(ctx context.Context) ([]Status, error)
 	// Start starts a task. It is idempotent: a repeated Start with the same id returns the task's status, even if the
 	// task has ended. It returns CodeInvalid if the program cannot be started; then nothing remains of the task.
@@ -140,9 +145,10 @@ type Lifecycle interface {
 	// Wait blocks until the task has ended and its output is in its log. If it is unknown how the task ended, the
 	// Exit has Code -1 and an Error.
 	Wait(ctx context.Context, id TaskID) (bourse.Exit, error)
-	// Stop sends signal to the task's process group, and SIGKILL after timeout to all remaining processes. It returns
-	// when none of them is alive. It returns nil if the task has ended. For a task with an image, signal may be
-	// empty, which stands for the image's stop signal or SIGTERM.
+	// Stop sends signal to the task's process group, and after timeout SIGKILL to all remaining
+	// processes. It returns when none of them is alive. It returns nil if the task has already
+	// ended. For a task with an image, signal may be empty, which stands for the image's stop
+	// signal or SIGTERM.
 	Stop(ctx context.Context, id TaskID, signal bourse.Signal, timeout time.Duration) error
 	// DiscardExit discards the exit of an ended task after the worker has recorded it. It does nothing for unknown tasks.
 	DiscardExit(ctx context.Context, id TaskID) error
@@ -162,11 +168,11 @@ type Finder interface {
 // Exec is a command to run in a task's environment.
 type Exec struct {
 	Command  []string
-	Stdin    io.Reader // nil: empty
+	Stdin    io.Reader // nil: the command's stdin is empty
 	Limit    int       // maximum bytes of each output to return; 0: 1 MiB
 	Stdout   io.Writer // if set, output is written here immediately, and none is returned
-	Stderr   io.Writer // like Stdout; unused with a terminal
-	Terminal *Terminal // if set, the command has a terminal; requires Stdout
+	Stderr   io.Writer // like Stdout; unused if Terminal is set
+	Terminal *Terminal // if set, the command has a terminal; Stdout is then required
 }
 
 // Terminal configures the terminal of an Exec.
@@ -184,12 +190,12 @@ type Size struct {
 
 // Usage is the resource usage of a task. Values that the host does not measure are negative.
 type Usage struct {
-	CPU       time.Duration `json:"cpu"`        // since the start
-	Memory    int64         `json:"memory"`     // current bytes, without reclaimable page cache
-	PIDs      int64         `json:"pids"`       // current number
+	CPU       time.Duration `json:"cpu"`        // processor time since the start
+	Memory    int64         `json:"memory"`     // bytes currently used, without reclaimable page cache
+	PIDs      int64         `json:"pids"`       // current number of processes
 	ReadByte  int64         `json:"read_byte"`  // bytes read from disks since the start
 	WriteByte int64         `json:"write_byte"` // bytes written to disks since the start
-	Throttled time.Duration `json:"throttled"`  // time that the task was throttled by its quota
+	Throttled time.Duration `json:"throttled"`  // time for which the task was throttled by its quota
 }
 
 // ExecResult is the result of an Exec.
@@ -203,7 +209,7 @@ type ExecResult struct {
 type LogQuery struct {
 	After  string    // only lines after this position; "": no restriction
 	Since  time.Time // zero: from the beginning
-	Tail   int       // maximum number of last lines; 0: all, negative: none (with Follow: only new ones)
+	Tail   int       // return only the last Tail lines; 0: all; negative: none (with Follow: only new lines)
 	Follow bool
 }
 
@@ -215,8 +221,8 @@ type LogLine struct {
 	Text    string    `json:"text"`
 	Partial bool      `json:"partial,omitempty"`
 
-	// Position identifies the line in its machine's log, for LogQuery.After. It is valid until the machine is
-	// destroyed, also after a restart of the daemon.
+	// Position identifies the line in its machine's log, for use in LogQuery.After. It is valid
+	// until the machine is destroyed, even if the daemon restarts.
 	Position string `json:"position,omitempty"`
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// BenchmarkStart is create and start of a cached image, beside the same by
-// containerd's own client in a process of its own.
+// BenchmarkStart creates and starts containers from a cached image, once through the driver and
+// once through containerd's own client, ctr, which runs as a separate process.
 func BenchmarkStart(b *testing.B) {
 	for _, clients := range []int{1, 16} {
 		b.Run("driver/clients="+itoa(clients), func(b *testing.B) {
@@ -37,8 +37,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// inParallel measures op by so many clients; what it gives undoes it, and is
-// not measured.
+// inParallel measures calls of op by that many concurrent clients. The function that op returns
+// undoes the call and is not measured.
 func inParallel(b *testing.B, clients int, op func() (func(), error)) {
 	b.Helper()
 	var left []func()

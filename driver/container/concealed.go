@@ -16,8 +16,9 @@ import (
 // wrapper is the name of the script that containerd's shim runs instead of runc.
 const wrapper = "runc-with-secrets"
 
-// script runs runc, and does so through Become when a program starts. All other commands go directly from the shim to
-// runc, so that containers can be killed and deleted even if our program's file is gone.
+// script runs runc. For the commands that start a program it calls Become, which then runs runc.
+// All other commands go directly from the shim to runc, so that containers can be killed and
+// deleted even if our program's file is gone.
 const script = `#!/bin/sh
 for a in "$@"; do
 	case $a in create|exec) exec %s "$@" ;; esac
@@ -25,8 +26,8 @@ done
 exec runc "$@"
 `
 
-// Wrapper writes the script to a directory, unless it exists, and returns its path. command, with more arguments,
-// must call [Become].
+// Wrapper writes the script to dir, unless it is already there, and returns its path. command
+// must run a program that calls [Become] with the arguments that follow command.
 func Wrapper(dir string, command []string) (string, error) {
 	base, err := tmpfs()
 	if err != nil {
@@ -40,7 +41,7 @@ func Wrapper(dir string, command []string) (string, error) {
 	if have, err := os.ReadFile(path); err == nil && string(have) == string(text) {
 		return path, nil
 	}
-	temporary, err := os.CreateTemp(dir, wrapper+".*") // a shim may be reading the old one
+	temporary, err := os.CreateTemp(dir, wrapper+".*") // a shim may be reading the old file
 	if err != nil {
 		return "", err
 	}
@@ -56,7 +57,8 @@ func Wrapper(dir string, command []string) (string, error) {
 	return path, nil
 }
 
-// Put writes a container's variables and files, replacing earlier ones, and returns the paths of the files.
+// Put writes a container's secret variables and files, replacing earlier ones, and returns the
+// paths of the files.
 func Put(container string, env []string, files []driver.File) ([]string, error) {
 	base, err := tmpfs()
 	if err != nil {
@@ -90,7 +92,7 @@ func Remove(container string) error {
 		return nil //nolint:nilerr // nothing was written
 	}
 	err = os.RemoveAll(filepath.Join(base, container))
-	_ = os.Remove(base) // fails unless it is empty
+	_ = os.Remove(base) // fails unless the directory is empty
 	return err
 }
 
@@ -116,11 +118,12 @@ func writeNew(path string, data []byte) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// makePrivate creates a container's directory on the tmpfs. Since others may write there, too (/dev/shm), it fails
-// unless the parent directory belongs to our user.
+// makePrivate creates a container's directory on the tmpfs. Other users may also create
+// directories there (in /dev/shm), so makePrivate fails unless the parent directory belongs to
+// our user.
 func makePrivate(base, dir string) error {
 	var err error
-	for range 3 { // another driver may remove an empty base
+	for range 3 { // another driver may remove the parent while it is empty
 		if err = os.Mkdir(base, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What runc reads is as it was, with the variables over those that it had.
+// TestRuncReadsTheVariables checks that secret variables are added to the process that runc reads
+// and override its variables, and that everything else is unchanged.
 func TestRuncReadsTheVariables(t *testing.T) {
 	base, bundle := t.TempDir(), t.TempDir()
 	if err := os.Mkdir(filepath.Join(base, "c1"), 0o700); err != nil {
@@ -28,7 +29,7 @@ func TestRuncReadsTheVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{base, "--root", "/run/runc", "create", "--bundle", bundle, "c1"}
-	for range 2 { // a create that is repeated finds the link
+	for range 2 { // a repeated create finds the link
 		got, err := prepare(args)
 		if err != nil || !cmp.Equal(got, args[1:]) {
 			t.Errorf("create: %q, %v, want its arguments as they were", got, err)
@@ -52,7 +53,8 @@ func TestRuncReadsTheVariables(t *testing.T) {
 	}
 }
 
-// What cannot be done is an error, in which no value is.
+// TestRuncIsRefused checks that invalid arguments and files cause an error that contains no
+// secret.
 func TestRuncIsRefused(t *testing.T) {
 	base := t.TempDir()
 	if err := os.Mkdir(filepath.Join(base, "c1"), 0o700); err != nil {
@@ -70,7 +72,8 @@ func TestRuncIsRefused(t *testing.T) {
 	}
 }
 
-// Nothing is written to directories that others can read or have created.
+// TestDirectoriesArePrivate checks that secrets are never written to a directory that other users
+// can read or have created.
 func TestDirectoriesArePrivate(t *testing.T) {
 	for name, make := range map[string]func(base string) error{
 		"a directory of others": func(base string) error { return os.Mkdir(base, 0o777) },
@@ -81,7 +84,7 @@ func TestDirectoriesArePrivate(t *testing.T) {
 		if err := make(base); err != nil {
 			t.Fatal(err)
 		}
-		if name == "a directory of others" { // whatever the umask is
+		if name == "a directory of others" { // regardless of the umask
 			if err := os.Chmod(base, 0o777); err != nil { //nolint:gosec // that is the case
 				t.Fatal(err)
 			}
@@ -98,7 +101,8 @@ func TestDirectoriesArePrivate(t *testing.T) {
 	}
 }
 
-// A word of the command may have any characters.
+// TestWrapper checks that the script quotes the words of its command, which may contain any
+// character.
 func TestWrapper(t *testing.T) {
 	dir := t.TempDir()
 	path, err := Wrapper(dir, []string{"/opt/it's $HOME/bourse", "runc"})

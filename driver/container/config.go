@@ -29,9 +29,10 @@ type Config struct {
 	Runtime     string
 	Snapshotter string   // default overlayfs
 	Devices     []string // directories of CDI specifications; default /etc/cdi and /var/run/cdi
-	// Runc is a command that, with more arguments, calls [BecomeRunc], which passes secrets to containers. Without
-	// it, and with runtimes other than runc, secrets are part of a container's environment, which containerd stores
-	// on its disk.
+	// Runc is the command line of a program that calls [BecomeRunc] with the arguments that the
+	// driver appends. BecomeRunc passes secrets to containers. If Runc is not set, and with
+	// runtimes other than runc, secrets are part of a container's environment, which containerd
+	// stores on its disk.
 	Runc   []string
 	Keeper Keeper
 	Log    *slog.Logger // default: discards
@@ -77,14 +78,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Time limits.
+// Time limits and the intervals between retries.
 const (
-	launchTimeout = time.Minute            // for a whole start
-	removeTimeout = 30 * time.Second       // for undoing a start, and for each try to remove leftovers
-	drainGrace    = 500 * time.Millisecond // for output that a child of an exec keeps open
-	startGrace    = 15 * time.Second       // for starting a command whose caller has left
-	killGrace     = 5 * time.Second        // for processes that SIGKILL does not end
-	doneTimeout   = 10 * time.Second       // for the keeper to finish a log before the exit is reported without it
-	retryFirst    = 10 * time.Millisecond  // initial pause between tries
+	launchTimeout = time.Minute            // limit for a whole start
+	removeTimeout = 30 * time.Second       // limit for undoing a start or for one attempt to remove leftovers
+	drainGrace    = 500 * time.Millisecond // limit for output that child processes of an exec hold open
+	startGrace    = 15 * time.Second       // limit for starting an exec's command after its caller has left
+	killGrace     = 5 * time.Second        // limit for processes to end after SIGKILL
+	doneTimeout   = 10 * time.Second       // limit for the keeper to finish a log before an exit is reported
+	retryFirst    = 10 * time.Millisecond  // initial pause between attempts
 	retryMost     = time.Second            // maximum pause
 )

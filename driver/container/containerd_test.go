@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestContainerdRestarted has containerd die and come back while containers
-// run, and end: nothing is told that is not so, and nothing is lost.
+// TestContainerdRestarted kills and restarts containerd while containers run and end. The driver
+// must not report anything false in the meantime, and must not lose an exit or output.
 func TestContainerdRestarted(t *testing.T) {
 	server := containerdtest.New(t)
 	h := newHostOn(t, server, nil)
@@ -36,7 +36,7 @@ func TestContainerdRestarted(t *testing.T) {
 		exit <- e
 	}()
 	server.Kill(t)
-	// It ends while no one can be asked.
+	// The program ends while containerd is down.
 	eventually(t, "the program has ended", func() bool { return h.Processes(t) == 1 })
 	if status, err := d.Inspect(t.Context(), runs.ID); err != nil || status != began[runs.ID] {
 		t.Errorf("without containerd: %+v, %v, want %+v", status, err, began[runs.ID])
@@ -68,7 +68,7 @@ func TestContainerdRestarted(t *testing.T) {
 	}
 }
 
-// second returns the error of a call.
+// second returns its second argument, the error of a call with two results.
 func second[T any](_ T, err error) error { return err }
 
 // texts returns the lines of a machine's log.
@@ -81,8 +81,8 @@ func texts(t testing.TB, d *Driver, id bourse.MachineID) []string {
 	return out
 }
 
-// TestContainerdKilledUnderLoad kills containerd in the middle of starts and
-// stops. What was told to have started runs, what failed has left nothing.
+// TestContainerdKilledUnderLoad kills containerd during starts and stops. A container whose start
+// was reported must be running; a failed start must leave nothing.
 func TestContainerdKilledUnderLoad(t *testing.T) {
 	server := containerdtest.New(t)
 	h := newHostOn(t, server, nil)
@@ -91,7 +91,7 @@ func TestContainerdKilledUnderLoad(t *testing.T) {
 	for range 2 {
 		killUnderLoad(t, server, d, image)
 	}
-	// What could not be undone without containerd is, once it is back.
+	// Once containerd is back, the driver removes everything that it could not remove before.
 	eventually(t, "nothing of the driver's is left", func() bool {
 		return len(mine(server.Leftovers(), d.layout.mark())) == 0 && len(d.debrisOf("")) == 0
 	})
@@ -114,7 +114,7 @@ func killUnderLoad(t *testing.T, server *containerdtest.Server, d *Driver, image
 				o := order(image, sh(runScript)...)
 				_, err := d.Start(t.Context(), o)
 				if err == nil && lane == 0 {
-					_ = d.Destroy(t.Context(), o.ID.Machine) // whatever becomes of it now
+					_ = d.Destroy(t.Context(), o.ID.Machine) // the error does not matter here
 				}
 				mu.Lock()
 				switch {

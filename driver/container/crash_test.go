@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// crashDaemon is a daemon that is to be killed.
+// crashDaemon runs a daemon until the test kills it. first is the number of its first machine.
 func crashDaemon(address, dir, image, first string) error {
 	n, err := strconv.Atoi(first)
 	if err != nil {
@@ -36,7 +36,8 @@ func TestDaemonKilled(t *testing.T) {
 		Look: func(t *testing.T, check func(driver.Driver, []driver.Status)) {
 			d, list := h.recovered(t)
 			check(d, list)
-			// What a dead daemon had asked of containerd may still come, and is removed.
+			// Requests of a dead daemon may still take effect in containerd; the driver removes
+			// the results.
 			eventually(t, "nothing is there but what was recovered", func() bool {
 				var extra []string
 				for _, what := range mine(h.server.Leftovers(), d.layout.mark()) {
@@ -46,12 +47,12 @@ func TestDaemonKilled(t *testing.T) {
 				}
 				return len(extra) == 0
 			})
-			h.close(t) // for the next daemon
+			h.close(t) // so that the next daemon can lock the directory
 		},
 	}.Run(t)
 }
 
-// ofTasks reports whether a leftover belongs to a task.
+// ofTasks reports whether a leftover object belongs to a task in list.
 func ofTasks(what string, list []driver.Status) bool {
 	for _, status := range list {
 		if strings.Contains(what, taskName(status.ID)) {

@@ -11,13 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Debris is what a failed start leaves while containerd is unavailable, and what containerd still completes for a
-// dead daemon. No caller knows of it. It is removed as soon as possible.
+// Debris consists of the remains of starts that failed while containerd was unavailable, and of
+// objects that containerd completes for a dead daemon. No caller knows about them. They are
+// removed as soon as possible.
 
 // debris lists the known debris. Driver.mu guards it.
 type debris struct {
-	tasks    map[driver.TaskID]bool // tasks of which something has to be removed
-	cleaning bool                   // a goroutine is removing it
+	tasks    map[driver.TaskID]bool // tasks whose remains must be removed
+	cleaning bool                   // whether a goroutine is removing debris
 }
 
 // removeLater records debris and starts its removal.
@@ -35,7 +36,7 @@ func (d *Driver) removeLater(id driver.TaskID) {
 func (d *Driver) clean() {
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
 		for _, id := range d.debrisOf("") {
-			_ = d.removeLeftover(d.ctx, id) // retried below
+			_ = d.removeLeftover(d.ctx, id) // retried in the next round
 		}
 		d.mu.Lock()
 		if len(d.debris.tasks) == 0 || d.ctx.Err() != nil {
@@ -53,7 +54,8 @@ func (d *Driver) clean() {
 	}
 }
 
-// debrisOf returns a machine's debris, or all of it for "".
+// debrisOf returns the tasks of a machine that have debris. If machine is empty, it returns those
+// of all machines.
 func (d *Driver) debrisOf(machine bourse.MachineID) []driver.TaskID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,7 +68,7 @@ func (d *Driver) debrisOf(machine bourse.MachineID) []driver.TaskID {
 	return out
 }
 
-// removeDebris removes a machine's debris.
+// removeDebris removes the debris of a machine's tasks.
 func (d *Driver) removeDebris(ctx context.Context, machine bourse.MachineID) error {
 	for _, id := range d.debrisOf(machine) {
 		if err := d.removeLeftover(ctx, id); err != nil {
@@ -76,15 +78,15 @@ func (d *Driver) removeDebris(ctx context.Context, machine bourse.MachineID) err
 	return nil
 }
 
-// purge removes everything of a task that no caller knows, including objects that containerd does not know, and ends
-// the keeper's reading of its output.
+// purge removes all objects of a task that no caller knows, including objects that containerd
+// does not know. It also makes the keeper stop reading the task's output.
 func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
 	if err := d.remove(ctx, c, id); err != nil {
 		return err
 	}
 	d.endShims(id)
 	d.groups.RemoveSoon(cgroup.PathOf(d.layout.mark(), d.layout.container(id)))
-	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // identified by the task id alone
+	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // the keeper ignores tty here
 }
 
 // removeLeftover removes everything of a task, unless the task is in the table and so belongs to a caller. A
@@ -115,7 +117,8 @@ func (d *Driver) forgetDebris(id driver.TaskID) {
 // for a dead daemon.
 var sweeps = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
-// sweepLater removes objects that no caller knows and that appeared after Recover.
+// sweepLater searches again for objects that no caller knows, in case some appeared after
+// Recover, and removes them.
 func (d *Driver) sweepLater() {
 	for _, after := range sweeps {
 		timer := time.NewTimer(after)

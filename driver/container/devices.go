@@ -9,9 +9,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// injectDevices adds devices, by their qualified CDI names, to a container: their nodes and everything else that the
-// host's CDI specifications require. The specifications are read each time, because containers with devices are few,
-// and a driver update changes them.
+// injectDevices adds devices to a container by their qualified CDI names: their nodes, and
+// everything else that the host's CDI specifications require. It reads the specifications on each
+// call, because they change when a device driver is updated, and containers with devices are
+// rare.
 func injectDevices(dirs []string, s *specs.Spec, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -17,11 +17,11 @@
 //
 // # Guarantees
 //
-//   - The end of a daemon has no effect: containers, exits and output continue.
+//   - If the daemon ends, containers keep running and their exits and output are not lost.
 //     Recover adopts started containers and removes incomplete ones with all their
 //     parts. Objects that containerd completes later for the dead daemon are found
 //     during the next half minute and removed.
-//   - Nor has the end of containerd: calls return CodeUnavailable, and Wait
+//   - If containerd ends, containers keep running, too: calls return CodeUnavailable, and Wait
 //     continues to wait. No running task is reported as ended.
 //   - A failed start leaves nothing: no container, snapshot, task, directory, scratch
 //     or cgroup. If containerd is unavailable, these are removed when it is back.
@@ -44,10 +44,11 @@
 //
 // # Secrets
 //
-// A task's secrets are not stored on a disk, neither in containerd's record nor in a bundle, but in a directory per
-// container on a tmpfs. The container's shim runs a script instead of runc. When a program starts, the script runs
-// the daemon's program, which adds the secrets to runc's input (BecomeRunc). The end of a daemon changes nothing, and
-// the directory is removed with the container. Files are mounted from it read-only.
+// A task's secrets are not stored on a disk, neither in containerd's record nor in a bundle, but
+// in a directory per container on a tmpfs. The container's shim runs a script instead of runc.
+// When a program starts, the script runs the daemon's program, which adds the secrets to runc's
+// input (BecomeRunc). The secrets remain when the daemon ends, and are removed with the
+// container. Secret files are mounted read-only from that directory.
 //
 // # Steps of a start, and what a crash after each of them leaves
 //

@@ -23,14 +23,14 @@ type Driver struct {
 	layout layout
 	images *images
 	groups cgroup.Tree
-	shims  func() map[string]string // see hostShims
+	shims  func() map[string]string // the installed runtimes; see hostShims
 	tasks  *table
 	ctx    context.Context //nolint:containedctx // the life of what the driver runs, between New and Close
 	cancel context.CancelCauseFunc
-	work   sync.WaitGroup // launches, watchers and cleanup
+	work   sync.WaitGroup // launches, watchers and cleanup, for which Close waits
 
 	mu     sync.Mutex
-	lock   *os.File // of the directory, between Recover and Close
+	lock   *os.File // locks the directory, between Recover and Close
 	client *containerd.Client
 	debris debris
 	labels map[string]string
@@ -38,7 +38,7 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New returns a driver. It starts nothing, connects to nothing and does not access the disk.
+// New returns a driver. It does not start processes, connect to containerd or access the disk.
 func New(cfg Config) *Driver {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Driver{
@@ -47,16 +47,16 @@ func New(cfg Config) *Driver {
 	}
 }
 
-// Close leaves the tasks running and stops the driver's goroutines. Calls in progress and later ones return
-// CodeUnavailable.
+// Close stops the driver's goroutines; tasks continue to run. Calls in progress and later calls
+// return CodeUnavailable.
 func (d *Driver) Close() error {
 	d.mu.Lock()
-	d.cancel(errClosed) // under the lock, so that nothing starts after it
+	d.cancel(errClosed) // under the lock, so that no work starts after Close
 	c, held := d.client, d.lock
 	d.client, d.lock = nil, nil
 	d.mu.Unlock()
 	d.work.Wait()
-	if held != nil { // remove the parent of our cgroups; fails while there are any
+	if held != nil { // remove the parent cgroup of our tasks; this fails while there are any
 		d.groups.Remove(cgroup.PathOf(d.layout.mark(), ""))
 	}
 	var err error
@@ -69,7 +69,7 @@ func (d *Driver) Close() error {
 	return err
 }
 
-// enter counts work for which Close waits. It returns false if the driver is closed.
+// enter counts a piece of work for which Close waits. It returns false if the driver is closed.
 func (d *Driver) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,7 +132,7 @@ func (d *Driver) Inspect(ctx context.Context, id driver.TaskID) (driver.Status, 
 	return d.tasks.status(t), nil
 }
 
-// find returns a started task. It waits for a starting one.
+// find returns a started task. If the task is starting, find waits for it.
 func (d *Driver) find(ctx context.Context, id driver.TaskID) (*task, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -16,16 +16,16 @@ func sh(script string, args ...string) []string {
 	return append([]string{"sh", "-c", script, "sh"}, args...)
 }
 
-// Scripts that wait for a signal, without another process: reading from a
-// terminal that no one has. The first process of a container gets only signals
-// that it handles.
+// These scripts wait for a signal without starting another process: they read from a terminal
+// that nobody writes to. They trap signals, because the first process of a container receives
+// only signals that it handles.
 const (
 	trapScript   = `for s in HUP:1 INT:2 QUIT:3 USR1:10 USR2:12 TERM:15; do trap "exit $((128+${s#*:}))" ${s%:*}; done;`
 	runScript    = `exec 3<>/dev/ptmx;` + trapScript + `echo ready; while :; do read x <&3; done`
 	ignoreScript = `trap '' HUP INT QUIT TERM USR1 USR2; exec 3<>/dev/ptmx; echo ready; while :; do read x <&3; done`
 )
 
-// TestDriver runs the contract's suite.
+// TestDriver runs the test suite for drivers.
 func TestDriver(t *testing.T) {
 	files := containerdtest.Busybox(t)
 	files["/bin/refused"] = containerdtest.File{Data: []byte("#!/bin/sh\n"), Mode: 0o644}
@@ -36,7 +36,7 @@ func TestDriver(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		New:      func(t *testing.T) drivertest.Host { return newHost(t, nil) },
 		Image:    image,
-		Many:     24, // each is six processes of others
+		Many:     24, // each container needs six more processes, for instance its shim
 		Programs: programs,
 	})
 }

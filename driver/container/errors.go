@@ -30,7 +30,8 @@ func errUnavailable(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "cannot reach containerd", Err: cause}
 }
 
-// native converts an error of containerd's API into containerd's error, and returns others unchanged.
+// native converts an error of containerd's API into the corresponding error of containerd's
+// errdefs package, and returns other errors unchanged.
 func native(err error) error {
 	if _, ok := status.FromError(err); !ok || err == nil {
 		return err
@@ -41,9 +42,9 @@ func native(err error) error {
 // isNotFound reports whether err means that containerd does not have the object.
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(native(err)) }
 
-// coded adds a code for the caller to an error of a call to containerd. If the caller's context has ended, it returns
-// the context's error. containerd receives the caller's deadline, and on a busy host may notice first that it has
-// passed.
+// coded adds a code to an error of a call to containerd. If the caller's context has ended, it
+// returns the context's error instead. It does so, too, if containerd reports that the caller's
+// deadline has passed, because on a busy host containerd may notice that first.
 func coded(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -80,8 +81,8 @@ func isTransport(err error) bool {
 // text.
 func isShimGone(err error) bool { return err != nil && strings.Contains(err.Error(), "ttrpc: closed") }
 
-// refusals lists phrases in a runtime's error that mean that the order cannot be run on any host. Runtimes have no
-// error codes, only texts.
+// refusals lists phrases in a runtime's error which show that no host could run the order.
+// Runtimes have no error codes, only texts.
 var refusals = []string{
 	"executable file not found", // command not found
 	"no such file or directory",
@@ -92,15 +93,16 @@ var refusals = []string{
 	"not a directory",
 	"chdir to cwd",
 	"invalid environment variable",
-	"mkdir",                // at the target of a mount
-	"error mounting",       // same
-	"binary not installed", // the runtime's binary
+	"mkdir",                // the target of a mount cannot be created
+	"error mounting",       // a mount failed
+	"binary not installed", // the runtime is not installed
 	"invalid runtime name",
 	"OOM-killed", // before the program started
 }
 
-// startError converts containerd's error from creating or starting a task into one for the caller, with the runtime's
-// message. It is internal unless the order is at fault. hidden lists paths of the host that the message may contain.
+// startError converts containerd's error from creating or starting a task into an error for the
+// caller, with the runtime's message. Its code is internal unless the order caused the failure.
+// hidden lists paths of the host that the message may contain.
 func startError(ctx context.Context, err error, hidden ...string) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok || ctx.Err() != nil {
 		return coded(ctx, err)
@@ -118,7 +120,7 @@ func startError(ctx context.Context, err error, hidden ...string) error {
 	if err := coded(ctx, err); bourse.CodeOf(err) != bourse.CodeInternal {
 		return err
 	}
-	return &bourse.Error{Code: bourse.CodeInternal, Message: cannotStart + text} // without a cause, because the message may be shown
+	return &bourse.Error{Code: bourse.CodeInternal, Message: cannotStart + text} // no cause: users may see the error
 }
 
 const cannotStart = "the container cannot be started: "
@@ -126,7 +128,7 @@ const cannotStart = "the container cannot be started: "
 // rootfs matches the path of a container's root on the host. The rest of the path is within the container.
 var rootfs = regexp.MustCompile(`[^\s"'=:,]*/io\.containerd\.[^\s"'=:,]*/rootfs`)
 
-// hide removes from a runtime's error the paths of the host that start with one of hidden.
+// hide removes from a runtime's error each path of the host that begins with a prefix in hidden.
 func hide(text string, hidden []string) string {
 	text = rootfs.ReplaceAllLiteralString(text, "")
 	for _, path := range hidden {
@@ -152,7 +154,8 @@ func hide(text string, hidden []string) string {
 	return text
 }
 
-// layers lists the prefixes that programs between the runtime and us add to an error, outermost first.
+// layers lists the prefixes that the programs between the runtime and this driver add to an
+// error, outermost first.
 var layers = []string{
 	"failed to create task for container: ", "failed to create shim task: ", "failed to create shim: ",
 	"failed to start shim: ", "OCI runtime create failed: ", "OCI runtime start failed: ", "OCI runtime exec failed: ",
@@ -162,7 +165,7 @@ var layers = []string{
 
 // condense returns the relevant part of a runtime's error.
 func condense(text string) string {
-	const most = 512 // the message is for people
+	const most = 512 // a person reads the message
 	text = strings.TrimSuffix(strings.TrimSpace(text), ": unknown")
 	for _, layer := range layers {
 		if _, rest, ok := strings.Cut(text, layer); ok && rest != "" {

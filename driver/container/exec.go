@@ -83,7 +83,7 @@ type execution struct {
 	id   string
 	out  *output
 	err  *output
-	eof  chan struct{} // closed when its stdin has ended
+	eof  chan struct{} // closed when the command's stdin has ended
 	over chan struct{} // closed when the command has ended
 	io   cio.IO
 }
@@ -116,7 +116,7 @@ func (x *execution) run(ctx context.Context) (driver.ExecResult, error) {
 	return driver.ExecResult{Exit: exit, Stdout: x.out.close(), Stderr: x.err.close()}, err
 }
 
-// spec returns the container's process with the command of the exec.
+// spec returns the container's process, changed to run the command of the exec.
 func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 	record, err := x.c.ContainerService().Get(ctx, x.task.container)
 	if err != nil {
@@ -143,9 +143,9 @@ func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 func (x *execution) open(dir string) (cio.IO, error) {
 	x.out, x.err = newOutput(x.exec.Stdout, x.exec.Limit), newOutput(x.exec.Stderr, x.exec.Limit)
 	if x.exec.Stdout != nil && x.exec.Stderr == nil {
-		x.err.to = io.Discard // nothing is returned if one output is streamed
+		x.err.to = io.Discard // no output is returned if either is streamed
 	}
-	var stdin io.Reader // must be an untyped nil if there is none
+	var stdin io.Reader // must be an untyped nil if there is no stdin
 	if x.exec.Stdin != nil {
 		stdin = &input{
 			Reader: x.exec.Stdin, terminal: x.exec.Terminal != nil,
@@ -159,8 +159,8 @@ func (x *execution) open(dir string) (cio.IO, error) {
 	return cio.NewCreator(options...)(x.id)
 }
 
-// start starts the command and returns its process id. It is not canceled with ctx, because a half-started command
-// could not be killed.
+// start starts the command and returns its process id. It continues if ctx is canceled, because a
+// half-started command could not be killed.
 func (x *execution) start(ctx context.Context, p *specs.Process) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startGrace)
 	defer cancel()
@@ -183,7 +183,7 @@ func (x *execution) start(ctx context.Context, p *specs.Process) (int, error) {
 	return int(r.Pid), nil
 }
 
-// await waits for the command's end, and kills the command when ctx ends.
+// await waits for the command to end, and kills it when ctx ends.
 func (x *execution) await(ctx context.Context, pid int) (bourse.Exit, error) {
 	waiting := &tasks.WaitRequest{ContainerID: x.task.container, ExecID: x.id}
 	r, err := x.c.TaskService().Wait(ctx, waiting)
@@ -203,8 +203,8 @@ func (x *execution) await(ctx context.Context, pid int) (bourse.Exit, error) {
 	return exitFrom(r.ExitStatus, r.ExitedAt), cause
 }
 
-// kill kills the command and the processes in its session. It also asks the shim, for runtimes whose processes are
-// not processes of this host.
+// kill kills the command and the processes in its session. It also asks the shim to do so,
+// because some runtimes' processes are not processes of this host.
 func (x *execution) kill(ctx context.Context, pid int) {
 	_, _ = x.c.TaskService().Kill(ctx, &tasks.KillRequest{
 		ContainerID: x.task.container, ExecID: x.id, Signal: uint32(unix.SIGKILL),
@@ -212,7 +212,8 @@ func (x *execution) kill(ctx context.Context, pid int) {
 	x.groups.KillSession(cgroup.PathOf(x.layout.mark(), x.task.container), pid, killGrace)
 }
 
-// closeStdin closes the command's input when ours has ended, because the shim holds it open until then.
+// closeStdin closes the command's input when the exec's Stdin has ended. The shim holds the input
+// open until then.
 func (x *execution) closeStdin(ctx context.Context) {
 	select {
 	case <-x.eof:
@@ -241,11 +242,11 @@ func (x *execution) resize(ctx context.Context) {
 	}
 }
 
-// drain waits for the remaining output of an ended command, however slow the reader is, but not for output of its
-// children.
+// drain waits until the reader has received the rest of an ended command's output, however slow
+// the reader is. It does not wait for output of the command's children.
 func (x *execution) drain(ctx context.Context) {
 	done := make(chan struct{})
-	go func() { // ends when closeIO has closed the FIFOs
+	go func() { // this goroutine ends when closeIO has closed the FIFOs
 		x.io.Wait()
 		close(done)
 	}()
@@ -290,7 +291,7 @@ func (x *execution) clear(ctx context.Context, dir string) {
 	}
 	if err == nil || isNotFound(err) {
 		_ = os.RemoveAll(dir)
-		return // otherwise the next Recover finds the directory
+		return // if it fails, the next Recover finds the directory
 	}
 	x.cfg.Log.Warn("exec may still be running", "machine", x.task.id.Machine, "boot", x.task.id.Boot, "err", err)
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// TestTerminals has a task with a terminal, and an exec with one that changes
-// its size.
+// TestTerminals runs a task with a terminal, and an exec with a terminal whose size changes.
 func TestTerminals(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -25,7 +24,7 @@ func TestTerminals(t *testing.T) {
 	if _, err := d.Start(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	d, _ = h.recovered(t) // that it has one stream is remembered
+	d, _ = h.recovered(t) // the driver must remember that the output is one stream
 	sizes := make(chan driver.Size, 1)
 	in, typed := io.Pipe()
 	var out lockedBuffer
@@ -46,7 +45,7 @@ func TestTerminals(t *testing.T) {
 		}
 		return strings.Contains(out.String(), "44 88")
 	})
-	_ = typed.Close() // which a terminal's reader sees as the end
+	_ = typed.Close() // which the command reads as the end of its input
 	wg.Wait()
 	if err != nil || got.Exit.Code != 3 || !strings.Contains(out.String(), "vt100") || !strings.Contains(out.String(), "44 88") {
 		t.Errorf("exit %+v, %v, shown %q", got.Exit, err, out.String())
@@ -59,7 +58,7 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a buffer that may be looked at while it is written to.
+// lockedBuffer is a buffer that may be read while another goroutine writes to it.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -77,8 +76,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestExecStreams passes outputs on while the command runs, and takes a
-// listener's end for no reason to hold it up.
+// TestExecStreams checks that Exec streams both outputs while the command runs, that it returns
+// when its context is canceled, and that the next daemon kills the command of a dead one.
 func TestExecStreams(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -99,7 +98,7 @@ func TestExecStreams(t *testing.T) {
 	if err := <-done; bourse.CodeOf(err) != bourse.CodeCanceled {
 		t.Errorf("Exec gave %v, want canceled", err)
 	}
-	// A daemon that dies takes its execs with it.
+	// The next daemon kills the commands of a daemon that died.
 	go func() {
 		_, err := d.Exec(t.Context(), o.ID, driver.Exec{Command: sh("sleep 1000 & exec sleep 1000")})
 		done <- err

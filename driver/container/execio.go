@@ -12,7 +12,7 @@ const execLimit = 1 << 20
 
 // output forwards one output of an exec, or stores its beginning.
 type output struct {
-	to    io.Writer // nil: store it
+	to    io.Writer // if nil, the output is stored
 	limit int       // maximum bytes to store
 
 	taken   atomic.Int64 // bytes received
@@ -30,8 +30,8 @@ func newOutput(to io.Writer, limit int) *output {
 	return &output{to: to, limit: limit}
 }
 
-// Write implements io.Writer. Data beyond the limit, or after the receiver has failed, is dropped, so that the
-// command is not blocked.
+// Write implements io.Writer. It drops data beyond the limit, and all data after the receiver has
+// failed, so that the command is not blocked.
 func (o *output) Write(b []byte) (int, error) {
 	o.writing.Add(1)
 	defer o.writing.Add(-1)
@@ -58,20 +58,21 @@ func (o *output) close() []byte {
 	return o.kept.Bytes()
 }
 
-// input is the stdin of an exec. It reports its end, to a terminal by the end-of-transmission character.
+// input is the stdin of an exec. It reports its end by calling end, or to a terminal by an
+// end-of-transmission character.
 type input struct {
 	io.Reader
 	terminal bool
-	end      func()          // called at the end, except with a terminal
+	end      func()          // called when stdin has ended, except with a terminal
 	over     <-chan struct{} // closed when the command has ended
 
-	begun bool // the last line is incomplete
+	begun bool // whether the last line is incomplete
 	ended bool
-	last  []byte // to be returned after the end
+	last  []byte // bytes that Read returns after the end of the Reader
 }
 
-// endOfTransmission means the end of input at the beginning of a terminal's line. Elsewhere it only ends the current
-// piece of the line.
+// endOfTransmission ends a terminal's input at the beginning of a line. Elsewhere it only ends
+// the current piece of the line.
 const endOfTransmission = "\x04"
 
 // Read implements io.Reader.
@@ -82,7 +83,7 @@ func (i *input) Read(b []byte) (int, error) {
 		switch {
 		case n > 0:
 			return n, nil
-		case i.terminal: // ending it would hang up the terminal
+		case i.terminal: // returning EOF would hang up the terminal
 			<-i.over
 		default:
 			i.end()

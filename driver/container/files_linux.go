@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// inRoot opens a directory of a root file system as a program inside would: links, including absolute ones, are
-// resolved within the root.
+// inRoot opens a directory of a root file system as a program inside it would: links, including
+// absolute ones, are resolved within the root.
 func inRoot(root int, name string) (int, error) {
 	return unix.Openat2(root, name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
@@ -60,7 +60,7 @@ func makeDirs(root int, dir string) (int, error) {
 		done = path.Join(done, name)
 		next, err := inRoot(root, done)
 		if errors.Is(err, unix.ENOENT) {
-			// For a dangling link this returns EEXIST.
+			// Mkdirat returns EEXIST for a dangling link.
 			if err = unix.Mkdirat(at, name, 0o755); err == nil {
 				next, err = inRoot(root, done)
 			}
@@ -74,7 +74,8 @@ func makeDirs(root int, dir string) (int, error) {
 	return at, nil
 }
 
-// replaceFile creates a new file, because opening the image's file could block or have side effects.
+// replaceFile creates a new file and does not write to the image's file, because opening that
+// could block or have side effects.
 func replaceFile(dir int, name string, f driver.File) error {
 	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
@@ -85,7 +86,7 @@ func replaceFile(dir int, name string, f driver.File) error {
 	}
 	file := os.NewFile(uintptr(fd), name)
 	_, err = file.Write(f.Data)
-	// not os.File's Chmod, which ignores setuid bits in the mode
+	// os.File's Chmod would ignore setuid bits in the mode
 	return errors.Join(err, unix.Fchmod(fd, f.Mode&0o7777), file.Close())
 }
 

@@ -12,8 +12,8 @@ import (
 
 var _ driver.Finder = (*Driver)(nil)
 
-// Found implements driver.Finder: it lists containerd's objects that belong to this directory, which may itself be
-// empty.
+// Found implements driver.Finder. It lists the tasks whose objects in containerd belong to this
+// driver's directory, even if the directory is empty.
 func (d *Driver) Found(ctx context.Context) ([]driver.TaskID, error) {
 	if err := d.possess(ctx); err != nil {
 		return nil, err

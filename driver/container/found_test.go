@@ -9,10 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// A daemon whose directory is empty, as of a disk that is not mounted, asks a
-// real containerd what the host has: every container of the directory is on the
-// list, those that have ended too, and none has been touched. A list without them
-// would have the worker remove them.
+// TestFoundWithAnEmptyDirectory runs a daemon whose directory is empty because its disk is not
+// mounted. Found must list every container of the directory, including ended ones, and must not
+// change any: the worker would remove a container that is not listed.
 func TestFoundWithAnEmptyDirectory(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)

@@ -58,7 +58,7 @@ func isFrozen(ctx context.Context, c *containerd.Client, container string) (bool
 	return r.Process.Status == tasktypes.Status_PAUSED || r.Process.Status == tasktypes.Status_PAUSING, nil
 }
 
-// errFrozen returns the error of an exec in a frozen task.
+// errFrozen returns the error of an Exec in a frozen task.
 func errFrozen(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
 }

@@ -17,7 +17,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 )
 
-// GPUSources configures [DetectGPUs]. The zero value means the host itself.
+// GPUSources tells [DetectGPUs] where to look for GPUs. The zero value means the host itself.
 type GPUSources struct {
 	Proc  fs.FS    // default /proc
 	Specs []string // directories of CDI specifications; default /etc/cdi and /var/run/cdi
@@ -27,13 +27,13 @@ type GPUSources struct {
 // SMI runs nvidia-smi with arguments and returns its output.
 type SMI func(ctx context.Context, args ...string) ([]byte, error)
 
-// GPU is one card of the host.
+// GPU is one graphics card of the host.
 type GPU struct {
-	Index int    // number of the card, as the driver counts
+	Index int    // the driver's number for the card
 	Bus   string // PCI address, "0000:65:00.0"
 	UUID  string // "GPU-…"; empty if the driver does not report it
 	Model string // "NVIDIA L40S"
-	Kind  string // the model as a resource's name: "l40s"
+	Kind  string // the model as part of a resource's name: "l40s"
 }
 
 // GPUs is the result of [DetectGPUs].
@@ -50,9 +50,9 @@ const (
 )
 
 // DetectGPUs finds the host's GPUs and their names in the Container Device Interface,
-// "vendor.com/class=name", by which machines use them. The specifications of these names
-// come from the vendor's tools or the operator. DetectGPUs opens no card. On a host with
-// cards it blocks until one call of nvidia-smi has returned.
+// "vendor.com/class=name", by which machines use them. The specifications of these names come
+// from the vendor's tools or the operator. DetectGPUs does not open the cards. On a host with
+// cards it runs nvidia-smi once and waits for it.
 func DetectGPUs(ctx context.Context, s GPUSources) GPUs {
 	if s.Proc == nil {
 		s.Proc = os.DirFS("/proc")
@@ -95,7 +95,7 @@ func deviceNames(specs []string) ([]string, []error) {
 	return cache.ListDevices(), broken
 }
 
-// nameOfGPU returns a card's CDI name. Specifications name cards by number or UUID.
+// nameOfGPU returns a card's CDI name. CDI specifications name cards by number or UUID.
 func nameOfGPU(card GPU, names []string) (string, bool) {
 	for _, as := range []string{card.UUID, strconv.Itoa(card.Index)} {
 		if name := nvidiaClass + "=" + as; as != "" && slices.Contains(names, name) {
@@ -105,8 +105,8 @@ func nameOfGPU(card GPU, names []string) (string, bool) {
 	return "", false
 }
 
-// nvidiaGPUs returns the cards of NVIDIA's driver, sorted by PCI address, which is how
-// the driver numbers them. proc is the host's /proc.
+// nvidiaGPUs returns the cards known to NVIDIA's driver, sorted by PCI address, because the
+// driver numbers them in that order. proc is the host's /proc.
 func nvidiaGPUs(proc fs.FS) []GPU {
 	cards, err := fs.ReadDir(proc, nvidiaCards)
 	if err != nil { // the driver is not loaded
@@ -129,7 +129,7 @@ func nvidiaGPUs(proc fs.FS) []GPU {
 	return out
 }
 
-// parseCard parses the driver's file about a card, which consists of lines "Name: value".
+// parseCard parses the driver's file about a card, in which each line has the form "Name: value".
 func parseCard(text []byte) GPU {
 	var g GPU
 	for line := range bytes.Lines(text) {
@@ -158,15 +158,15 @@ func hostSMI() SMI {
 	}
 }
 
-// addSMI adds the output of nvidia-smi to cards: their memory, which is part of some
-// kinds' names, and the driver's own numbers.
+// addSMI adds data from nvidia-smi to cards: their memory, which is part of some kinds' names,
+// and the driver's own numbers.
 func addSMI(ctx context.Context, smi SMI, cards []GPU) []GPU {
 	if smi == nil {
 		return cards
 	}
 	out, err := smi(ctx, "--query-gpu=index,pci.bus_id,uuid,name,memory.total", "--format=csv,noheader,nounits")
 	if err != nil {
-		return cards // the driver's files suffice
+		return cards // the driver's files in /proc suffice
 	}
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Scan() {
@@ -184,7 +184,7 @@ func addSMI(ctx context.Context, smi SMI, cards []GPU) []GPU {
 	return cards
 }
 
-// parseSMI parses a line of nvidia-smi: index, bus, UUID, model and memory in MiB.
+// parseSMI parses a line of nvidia-smi's output: index, bus, UUID, model, and memory in MiB.
 func parseSMI(line string) (g GPU, memory int64, ok bool) {
 	fields := strings.Split(line, ",")
 	if len(fields) != 5 {
@@ -198,13 +198,14 @@ func parseSMI(line string) (g GPU, memory int64, ok bool) {
 		return GPU{}, 0, false
 	}
 	memory, err = strconv.ParseInt(fields[4], 10, 64)
-	if err != nil { // "[N/A]"
+	if err != nil { // memory may be "[N/A]"
 		memory = 0
 	}
 	return GPU{Index: index, Bus: fields[1], UUID: fields[2], Model: fields[3]}, memory, true
 }
 
-// sameBus compares PCI addresses, whose domain has either four or eight digits.
+// sameBus reports whether two PCI addresses are equal. Their domain has either four or eight
+// digits.
 func sameBus(a, b string) bool {
 	normal := func(s string) string {
 		domain, rest, ok := strings.Cut(strings.ToLower(s), ":")
@@ -216,9 +217,9 @@ func sameBus(a, b string) bool {
 	return normal(a) == normal(b)
 }
 
-// kindOfGPU returns a model's name as a resource: "NVIDIA A100-PCIE-40GB" becomes
-// a100-pcie-40gb, and "NVIDIA L40S" becomes l40s. The names of A100 and H100 cards that
-// lack the memory's size get it from memory, in MiB, because these cards differ by it.
+// kindOfGPU converts a model's name to a part of a resource's name: "NVIDIA A100-PCIE-40GB"
+// becomes a100-pcie-40gb, and "NVIDIA L40S" becomes l40s. A100 and H100 cards differ by the size
+// of their memory: if the model's name lacks it, kindOfGPU appends it from memory, in MiB.
 func kindOfGPU(model string, memory int64) string {
 	name := strings.ToLower(strings.TrimSpace(model))
 	name = strings.TrimPrefix(name, "nvidia ")
@@ -237,6 +238,6 @@ func kindOfGPU(model string, memory int64) string {
 	if sized && !strings.HasSuffix(kind, "gb") && memory > 0 {
 		kind += fmt.Sprintf("-%dgb", (memory+512)/1024)
 	}
-	const maxLength = 63 // of a resource's name
+	const maxLength = 63 // maximum length of a resource's name
 	return strings.Trim(kind[:min(len(kind), maxLength)], "-")
 }

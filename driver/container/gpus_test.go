@@ -80,7 +80,7 @@ func TestDetectGPUsWithABrokenSpecification(t *testing.T) {
 	}
 }
 
-// FuzzSMI: whatever the driver's tools print, a kind can be a resource's name.
+// FuzzSmi checks that a kind can be part of a resource's name, whatever the driver's tools print.
 func FuzzSmi(f *testing.F) {
 	f.Add("0, 00000000:17:00.0, GPU-a, NVIDIA L40S, 46068", "NVIDIA L40S")
 	f.Add(",,,,", "Tesla T4")

@@ -24,7 +24,7 @@ import (
 
 var keeperCommand = []string{"/proc/self/exe", "keeper"}
 
-// host is a directory on which drivers run, one at a time, with a containerd.
+// host consists of a containerd and a directory. One driver at a time runs on it.
 type host struct {
 	server *containerdtest.Server
 	cfg    Config
@@ -33,10 +33,10 @@ type host struct {
 	began  baseline
 }
 
-// baseline is what the test process has, before and after.
+// baseline counts the goroutines and open files of the test process.
 type baseline struct{ goroutines, files int }
 
-// newHost makes a host on the containerd that the tests share.
+// newHost returns a host that uses the containerd shared by the tests.
 func newHost(t testing.TB, change func(*Config)) *host {
 	t.Helper()
 	return newHostOn(t, containerdtest.Start(t), change)
@@ -65,7 +65,8 @@ func runcCommand(t testing.TB) []string {
 	return []string{path, "runc"}
 }
 
-// busybox imports an image with a shell and its tools, without a command.
+// busybox imports an image with a shell and common commands. The image's configuration has no
+// command.
 func (h *host) busybox(t testing.TB) string {
 	t.Helper()
 	return h.image(t, containerdtest.Busybox(t), ocispec.ImageConfig{})
@@ -108,7 +109,7 @@ func (h *host) close(t testing.TB) {
 	h.d = nil
 }
 
-// recovered returns a driver that has been recovered.
+// recovered opens a new driver and returns it after its Recover.
 func (h *host) recovered(t testing.TB) (*Driver, []driver.Status) {
 	t.Helper()
 	d := h.open(t)
@@ -119,7 +120,7 @@ func (h *host) recovered(t testing.TB) (*Driver, []driver.Status) {
 	return d, got
 }
 
-// clear shuts the host down and looks that nothing has been left behind.
+// clear shuts the host down and checks that nothing is left behind.
 func (h *host) clear(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
@@ -137,7 +138,7 @@ func (h *host) clear(t testing.TB) {
 	mark := d.layout.mark()
 	left, groups := mine(h.server.Leftovers(), mark), h.groups(mark)
 	for deadline := time.Now().Add(5 * time.Second); len(left)+len(groups) > 0 && time.Now().Before(deadline); {
-		runtime.Gosched() // containerd clears up after a shim that was killed in its own time
+		runtime.Gosched() // containerd takes some time to clean up after a killed shim
 		left, groups = mine(h.server.Leftovers(), mark), h.groups(mark)
 	}
 	if len(left) > 0 {
@@ -156,7 +157,7 @@ func (h *host) clear(t testing.TB) {
 	}
 	now := measure(t)
 	for deadline := time.Now().Add(5 * time.Second); (now.goroutines > h.began.goroutines || now.files > h.began.files) && time.Now().Before(deadline); {
-		runtime.Gosched() // what has been told to end may need a moment
+		runtime.Gosched() // goroutines that are ending may need a moment
 		now = measure(t)
 	}
 	if now.goroutines > h.began.goroutines || now.files > h.began.files {
@@ -165,8 +166,8 @@ func (h *host) clear(t testing.TB) {
 	}
 }
 
-// mine are the leftovers of one driver. Shims and mounts do not tell whose
-// they are in every case: those of its containers do.
+// mine returns the leftovers in list that belong to the driver with a mark. Some shims and mounts
+// contain no mark; those of a container do.
 func mine(list []string, mark string) []string {
 	return slices.DeleteFunc(list, func(s string) bool { return !strings.Contains(s, mark) })
 }
@@ -195,7 +196,7 @@ func measure(t testing.TB) baseline {
 	return baseline{goroutines: runtime.NumGoroutine(), files: len(files)}
 }
 
-// Processes implements drivertest.Lister, by the containers' cgroups.
+// Processes implements drivertest.Lister. It counts the processes in the containers' cgroups.
 func (h *host) Processes(t *testing.T) int {
 	t.Helper()
 	n := 0
@@ -220,7 +221,7 @@ func (h *host) KillMachinery(t *testing.T) {
 	}
 }
 
-// order returns the first boot of a new machine.
+// order returns a task: the first boot of a new machine.
 func order(image string, command ...string) driver.Task {
 	return driver.Task{
 		ID:    driver.TaskID{Machine: bourse.NewMachineID(1), Boot: 1},
@@ -228,7 +229,8 @@ func order(image string, command ...string) driver.Task {
 	}
 }
 
-// eventually waits for what nothing tells of.
+// eventually polls ok until it returns true. It is for conditions that cannot be waited for
+// otherwise.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {

@@ -17,9 +17,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestHostileOrders are orders that name what is not there, or what is not
-// theirs. Each is refused with a sentence that says what is wrong, and nothing
-// is left of it (newHost looks).
+// TestHostileOrders starts orders that refer to missing objects or to objects of others. Each
+// must be refused with a message that names the problem, and must leave nothing behind, which
+// newHost checks.
 func TestHostileOrders(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -65,7 +65,7 @@ func TestHostileOrders(t *testing.T) {
 	}
 }
 
-// TestHostileImages are images whose configuration is no good.
+// TestHostileImages starts images with invalid configurations.
 func TestHostileImages(t *testing.T) {
 	h := newHost(t, nil)
 	h.recovered(t)
@@ -97,8 +97,8 @@ func TestHostileImages(t *testing.T) {
 	}
 }
 
-// TestExitsAtOnce starts what ends at once, many times: every exit comes, and
-// every line.
+// TestExitsAtOnce starts many programs that end at once. Every exit must be reported and every
+// line logged.
 func TestExitsAtOnce(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -133,8 +133,8 @@ func TestExitsAtOnce(t *testing.T) {
 	}
 }
 
-// TestForksWithoutEnd has a fork bomb under a limit: it is held, others run,
-// and it can be stopped.
+// TestForksWithoutEnd runs a fork bomb in a container with a process limit. The limit must hold,
+// other containers must run, and Stop must end it.
 func TestForksWithoutEnd(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -142,7 +142,7 @@ func TestForksWithoutEnd(t *testing.T) {
 	if how := d.Labels()["limit.pids"]; how != "cgroup" {
 		t.Skipf("limit.pids is %q on this host", how)
 	}
-	// A shell whose fork fails ends: the first one does not fork at the limit.
+	// A shell exits if its fork fails, so the first shell does not fork at the limit.
 	o := order(image, sh("trap '' TERM; (while :; do sleep 1000 & done); exec sleep 1000")...)
 	o.Limits = driver.Limits{PIDs: 40, CPUQuota: 500}
 	if _, err := d.Start(t.Context(), o); err != nil {
@@ -163,7 +163,7 @@ func TestForksWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestUsage sees what a container uses, and what it had to wait for.
+// TestUsage checks a container's reported usage, including the time that it was throttled.
 func TestUsage(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)

@@ -15,7 +15,7 @@ import (
 
 // imageInfo contains the data about an image that a container needs.
 type imageInfo struct {
-	chain  string // chain id of the unpacked layers: the parent of containers' snapshots
+	chain  string // chain id of the unpacked layers: the parent of the snapshots of containers
 	config ocispec.ImageConfig
 }
 
@@ -48,13 +48,13 @@ func (i *images) get(ctx context.Context, c *containerd.Client, name string) (*i
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(i.info) >= mostImages {
-		clear(i.info) // reading them again is cheap
+		clear(i.info) // reading the images again is cheap
 	}
 	i.info[name] = info
 	return info, nil
 }
 
-// forget drops an image that no longer exists.
+// forget drops a removed image from the cache.
 func (i *images) forget(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Labels of the driver's objects in containerd. A container's task is identified by its id.
+// Labels of the driver's objects in containerd. The id of a container identifies its task.
 const (
 	labelMark   = "bourse.dev/mark"   // the driver's mark, also on snapshots
 	labelTTY    = "bourse.dev/tty"    // "1": the output is one stream
@@ -32,7 +32,7 @@ func labelsOf(mark string, task driver.Task, stop bourse.Signal) map[string]stri
 	return out
 }
 
-// exitLabel encodes an exit. containerd limits labels to 4096 bytes.
+// exitLabel encodes an exit as a label's value. containerd limits labels to 4096 bytes.
 func exitLabel(exit bourse.Exit) (string, error) {
 	const most = 2048
 	if len(exit.Error) > most {
@@ -42,7 +42,7 @@ func exitLabel(exit bourse.Exit) (string, error) {
 	return string(b), err
 }
 
-// exitOf decodes the exit in a record's labels. It returns nil if there is none.
+// exitOf decodes the exit in the labels of a container's record. It returns nil if there is none.
 func exitOf(r containers.Container) *bourse.Exit {
 	text, ok := r.Labels[labelExit]
 	var exit bourse.Exit
@@ -55,8 +55,9 @@ func exitOf(r containers.Container) *bourse.Exit {
 // runtimeName is the pattern of a runtime's name. containerd itself would accept the path of any program on the host.
 var runtimeName = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
-// runtimeOf returns containerd's name of a runtime, given the installed shims: "runsc" is short for
-// io.containerd.runsc.v1.
+// runtimeOf returns containerd's name for a runtime. name is what the order says, or "" for
+// usual, and may be short: "runsc" stands for io.containerd.runsc.v1. shims contains the
+// installed shims.
 func runtimeOf(name, usual string, shims map[string]string) (string, error) {
 	if name == "" {
 		name = usual
@@ -82,7 +83,7 @@ func shimsIn(path string) map[string]string {
 			name := strings.TrimPrefix(filepath.Base(file), "containerd-shim-")
 			i := strings.LastIndexByte(name, '-')
 			long := "io.containerd." + name[:i] + "." + name[i+1:]
-			if short := name[:i]; runtimeName.MatchString(long) && out[short] < long { // the newest version
+			if short := name[:i]; runtimeName.MatchString(long) && out[short] < long { // keep the newest version
 				out[short] = long
 			}
 		}
@@ -90,7 +91,7 @@ func shimsIn(path string) map[string]string {
 	return out
 }
 
-// factsOf returns the driver's labels.
+// factsOf returns the driver's labels for a host with these shims.
 func (d *Driver) factsOf(shims map[string]string) map[string]string {
 	out := d.groups.Labels()
 	out["container"] = "containerd"

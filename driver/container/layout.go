@@ -48,8 +48,8 @@ func (l layout) mark() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// container returns the id of a task's container, snapshot and cgroup. It contains the mark, because runtimes store
-// their state by id for the whole host.
+// container returns the id of a task's container, snapshot and cgroup. The id contains the mark,
+// because runtimes store their state by container id for the whole host.
 func (l layout) container(id driver.TaskID) string { return l.mark() + "-" + taskName(id) }
 
 // taskName returns the part of a container's id that identifies the task.
@@ -63,7 +63,8 @@ func parseTaskName(name string) (driver.TaskID, bool) {
 	return id, err == nil && n >= 1 && id.Machine.Validate() == nil && taskName(id) == name
 }
 
-// taskOf returns the task of a container, and false for containers of others.
+// taskOf returns the task of a container. It returns false if the container does not belong to
+// this driver.
 func (l layout) taskOf(container string) (driver.TaskID, bool) {
 	name, ok := strings.CutPrefix(container, l.mark()+"-")
 	if !ok {
@@ -72,7 +73,7 @@ func (l layout) taskOf(container string) (driver.TaskID, bool) {
 	return parseTaskName(name)
 }
 
-// The ids in these paths are valid: they consist of hex digits and a number.
+// The task ids used in these paths are valid: each consists of hex digits and a number.
 
 func (l layout) tasks() string                { return filepath.Join(l.dir, "tasks") }
 func (l layout) task(id driver.TaskID) string { return filepath.Join(l.tasks(), taskName(id)) }
@@ -123,7 +124,8 @@ func (l layout) list() ([]driver.TaskID, error) {
 	return out, nil
 }
 
-// shimSocket returns the path of a shim's socket, which a killed shim leaves behind; see containerd's SocketAddress.
+// shimSocket returns the path of a shim's socket, which a killed shim leaves behind. See
+// SocketAddress in containerd.
 func shimSocket(address, namespace, container string) string {
 	const root = "/run/containerd/s"
 	sum := sha256.Sum256([]byte(filepath.Join(address, namespace, container)))

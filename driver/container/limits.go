@@ -9,14 +9,15 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// A runtime, itself a Go program, starts a container within the container's limits and may fail below these values.
-// The process limit is lowered to the ordered value before the program runs; the memory limit is not.
+// leastMemory and leastPIDs are the lowest limits with which a runtime can start a container: the
+// runtime is a Go program and itself runs within the limits. Once the container is created, the
+// process limit is lowered to the ordered value; the memory limit is not.
 const leastMemory, leastPIDs = 16, 32 // MiB, and threads
 
-// cpuTime is a limit of processor time, in µs like the kernel's.
+// cpuTime is a limit of processor time. All values are in µs, as in the kernel.
 type cpuTime struct{ period, quota, burst int64 }
 
-// cpuTimeOf returns the limit of an order with a quota. The bounds are the kernel's.
+// cpuTimeOf returns the processor limit of an order with a quota, within the kernel's bounds.
 func cpuTimeOf(l driver.Limits) cpuTime {
 	const least, longest, usual = 1000, 1_000_000, 100_000
 	c := cpuTime{period: usual}
@@ -28,8 +29,9 @@ func cpuTimeOf(l driver.Limits) cpuTime {
 	return c
 }
 
-// resourcesOf returns a container's limits for a runtime. nil means unlimited. swap means that the host accounts
-// swap, so the memory limit includes it.
+// resourcesOf returns a container's limits in the form that a runtime expects. Fields that are
+// nil mean no limit. swap reports whether the host accounts for swap; if so, the memory limit
+// includes swap.
 func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	r := &specs.LinuxResources{}
 	if l.Memory > 0 {
@@ -43,8 +45,8 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 		r.Pids = &specs.LinuxPids{Limit: new(int64(max(l.PIDs, leastPIDs)))}
 	}
 	if l.CPUWeight > 0 {
-		// One CPU corresponds to the default, 1024; the bounds are the kernel's. Runtimes convert shares to a v2
-		// weight.
+		// One CPU corresponds to the kernel's default of 1024, and the bounds are the kernel's.
+		// Runtimes convert shares to a v2 weight.
 		shares := min(max(2, uint64(l.CPUWeight)*1024/1000), 262144)
 		r.CPU = &specs.LinuxCPU{Shares: &shares}
 	}
@@ -58,8 +60,8 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	return r
 }
 
-// tighten sets limits of a created container that is not running yet: those that a runtime does not support, or could
-// not start with.
+// tighten sets the limits that a runtime does not support, or with which it could not start, on a
+// created container whose program is not running yet.
 func tighten(g *cgroup.Tree, path string, l driver.Limits) error {
 	if l.PIDs > 0 && l.PIDs < leastPIDs && g.Has("pids") {
 		if err := g.Set("pids", path, "pids.max", strconv.Itoa(l.PIDs)); err != nil {
@@ -67,7 +69,7 @@ func tighten(g *cgroup.Tree, path string, l driver.Limits) error {
 		}
 	}
 	if burst := cpuTimeOf(l).burst; l.CPUQuota > 0 && burst > 0 {
-		_ = g.Set("cpu", path, g.BurstFile(), strconv.FormatInt(burst, 10)) // missing before Linux 5.14
+		_ = g.Set("cpu", path, g.BurstFile(), strconv.FormatInt(burst, 10)) // the file is missing before Linux 5.14
 	}
 	return nil
 }

@@ -29,7 +29,8 @@ func (h *host) run(t *testing.T, o driver.Task) ([]string, bourse.Exit) {
 	return texts(t, h.d, o.ID.Machine), exit
 }
 
-// refuse has a start refused as invalid, and gives why.
+// refuse starts a task, checks that the start is refused as invalid, and returns the error's
+// message.
 func (h *host) refuse(t *testing.T, what string, o driver.Task) string {
 	t.Helper()
 	_, err := h.d.Start(t.Context(), o)
@@ -39,8 +40,8 @@ func (h *host) refuse(t *testing.T, what string, o driver.Task) string {
 	return bourse.MessageOf(err)
 }
 
-// TestImageConfiguration shows what a container takes from its image, and what
-// the order says instead.
+// TestImageConfiguration checks which settings a container takes from its image, and how an order
+// overrides them.
 func TestImageConfiguration(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.image(t, containerdtest.Busybox(t), ocispec.ImageConfig{
@@ -61,7 +62,7 @@ func TestImageConfiguration(t *testing.T) {
 		}, "all"},
 		"user, directory, environment": {func(o *driver.Task) {
 			o.Command = sh(`echo $(id -u):$(id -g) $PWD $COLOUR $(env | wc -l)`)
-		}, "1000:1000 /home/app red 5"}, // with HOME, PWD and SHLVL
+		}, "1000:1000 /home/app red 5"}, // also HOME, PWD and SHLVL
 		"others": {func(o *driver.Task) {
 			o.Command, o.User, o.Dir, o.Env = sh(`echo $(id -u):$(id -g) $PWD $COLOUR`), "nobody:app", "/tmp", []string{"COLOUR=blue"}
 		}, "65534:1000 /tmp blue"},
@@ -76,7 +77,7 @@ func TestImageConfiguration(t *testing.T) {
 	if _, err := h.d.Start(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	h.d, _ = h.recovered(t) // the signal is remembered
+	h.d, _ = h.recovered(t) // the signal must survive a restart of the driver
 	if err := h.d.Stop(t.Context(), o.ID, "", 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +86,8 @@ func TestImageConfiguration(t *testing.T) {
 	}
 }
 
-// TestStopWithoutASignal: an image that names none is asked by the Machines API's
-// own default.
+// TestStopWithoutASignal checks that Stop without a signal sends the Machines API's default
+// signal if the image does not name one.
 func TestStopWithoutASignal(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.image(t, containerdtest.Busybox(t), ocispec.ImageConfig{})
@@ -103,7 +104,7 @@ func TestStopWithoutASignal(t *testing.T) {
 	}
 }
 
-// TestRootFiles writes files into images that try to lead them elsewhere.
+// TestRootFiles writes files into images whose links lead out of the root file system.
 func TestRootFiles(t *testing.T) {
 	h := newHost(t, nil)
 	outside := filepath.Join(t.TempDir(), "outside")
@@ -148,7 +149,7 @@ func TestRootFiles(t *testing.T) {
 	}
 }
 
-// TestReadOnlyRoot shows what can be written.
+// TestReadOnlyRoot checks which paths a container with a read-only root can write to.
 func TestReadOnlyRoot(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -170,8 +171,8 @@ func TestReadOnlyRoot(t *testing.T) {
 	h.refuse(t, "a mount over the root", o)
 }
 
-// TestScratch returns what a container writes a place of its own: it is bounded
-// by it, empty for each boot, and nothing reaches the image.
+// TestScratch checks that a container's writes go to its scratch directory, which limits their
+// size. Every boot must start with an empty one, and the image must not change.
 func TestScratch(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -214,7 +215,8 @@ func TestScratch(t *testing.T) {
 	}
 }
 
-// TestNetworkFiles joins a network namespace and sees its names.
+// TestNetworkFiles checks that a container joins its network namespace and sees the ordered
+// names.
 func TestNetworkFiles(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -253,7 +255,7 @@ func TestNetworkFiles(t *testing.T) {
 	}
 }
 
-// TestDevices returns a container a device by its CDI name.
+// TestDevices checks that a container can order a device by its CDI name.
 func TestDevices(t *testing.T) {
 	dir := t.TempDir()
 	spec := `{"cdiVersion": "0.6.0", "kind": "test.local/zero", "devices": [

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestMain lets the test binary be what it tests: with a first argument of
-// ours it is a keeper, or a daemon to be killed.
+// TestMain makes the test binary act as the programs under test: depending on its first argument
+// it is a keeper, runc, or a daemon to be killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "keeper" {
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, crashDaemon(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
 		os.Exit(1)
 	}
-	// The race detector's own pause at exit would be taken for the keeper's.
+	// The race detector pauses when the program exits, which would look like a pause of the
+	// keeper.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tmpfs returns the directory of all secrets, on a file system that is in memory and visible to containerd.
+// tmpfs returns the directory for the secrets of all drivers. It is on a file system that is in
+// memory and that containerd can access.
 func tmpfs() (string, error) {
 	for _, dir := range []string{"/run", "/dev/shm"} {
 		var fs unix.Statfs_t
@@ -25,7 +26,7 @@ func tmpfs() (string, error) {
 	return "", bourse.Errorf(bourse.CodeFailedPrecondition, "containers' secrets require a tmpfs, but neither /run nor /dev/shm is one")
 }
 
-// checkPrivate returns an error for a directory that another user has created.
+// checkPrivate returns an error if a directory belongs to another user.
 func checkPrivate(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
@@ -37,7 +38,8 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// inMemory returns the path of an unnamed file with data, valid for this process and the program that it executes.
+// inMemory writes data to an unnamed file in memory and returns a path by which this process, and
+// a program that replaces it, can open the file.
 func inMemory(data []byte) (string, error) {
 	fd, err := unix.MemfdCreate("process.json", 0)
 	if err != nil {
@@ -53,8 +55,9 @@ func inMemory(data []byte) (string, error) {
 	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
-// Become turns this process into runc with the container's secrets. args are the directory of all secrets followed by
-// runc's arguments. It returns only on failure, and also writes the error to the log file that the shim reads.
+// Become turns this process into runc with the container's secrets. args are the directory of all
+// secrets followed by runc's arguments. Become returns only if it fails. It also writes the error
+// to the log file that the shim reads.
 func Become(args []string) error {
 	runc, err := exec.LookPath("runc")
 	if err == nil {

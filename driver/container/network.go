@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// setNetwork makes the container join its network's namespace, with name resolution files in dir. Without a network
-// it uses the host's network and files.
+// setNetwork makes the container join its network's namespace, with name resolution files in dir.
+// If n is nil, the container uses the host's network and files.
 func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	bind := func(target, source, mode string) {
 		s.Mounts = append(s.Mounts, specs.Mount{
@@ -63,7 +63,8 @@ func writeNetwork(n *driver.Network, hostname, dir string) error {
 	return nil
 }
 
-// networkFiles returns the contents of a container's name resolution files, by their names in /etc.
+// networkFiles returns the contents of a container's name resolution files by their names in
+// /etc.
 func networkFiles(n *driver.Network, hostname string) map[string]string {
 	var resolv strings.Builder
 	for _, address := range n.Resolver {

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Limits of a command line and environment: Linux's (execve(2)), which are far below the size limit of a message to
-// containerd.
+// Maximum sizes of a command line and environment, from execve(2). They are far below the maximum
+// size of a message to containerd.
 const (
 	mostString = 128<<10 - 1
 	mostTotal  = 2 << 20
@@ -22,8 +22,9 @@ const (
 // defaultPath is the PATH for an image that sets none.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// commandOf returns the command line of a container: the order's command; otherwise the order's or image's entrypoint
-// with the order's or image's arguments.
+// commandOf returns the command line of a container: the order's Command, or otherwise an
+// entrypoint followed by arguments. The order's entrypoint replaces the image's entrypoint and
+// arguments; the order's arguments replace the image's arguments.
 func commandOf(task driver.Task, image ocispec.ImageConfig) ([]string, error) {
 	command := task.Command
 	if len(command) == 0 {
@@ -42,8 +43,8 @@ func commandOf(task driver.Task, image ocispec.ImageConfig) ([]string, error) {
 	return command, nil
 }
 
-// envOf returns a container's environment: the image's, overridden by the order's. Entries of an image that are not
-// assignments are dropped.
+// envOf returns a container's environment: the image's variables, overridden by the order's. It
+// drops entries of the image that are not assignments.
 func envOf(image, task []string) []string {
 	var out []string
 	at := map[string]int{}
@@ -62,7 +63,7 @@ func envOf(image, task []string) []string {
 	return out
 }
 
-// speakable reports whether a string can be passed unchanged through JSON and to a C program.
+// speakable reports whether s can be passed unchanged through JSON and to a C program.
 func speakable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // checkTask returns an error for tasks that cannot be run with any image.
@@ -110,7 +111,7 @@ func checkID(id driver.TaskID) error {
 	return nil
 }
 
-// checkSecrets is like checkSize, without secret values in its errors.
+// checkSecrets is like checkSize, but its errors contain no secret values.
 func checkSecrets(task driver.Task) error {
 	total := 0
 	for _, entry := range task.Env {
@@ -126,7 +127,7 @@ func checkSecrets(task driver.Task) error {
 	return nil
 }
 
-// checkSize returns an error for strings with which no program can be started.
+// checkSize returns an error if list contains a string that is too long to start a program with.
 func checkSize(list []string) error {
 	total := 0
 	for _, s := range list {

@@ -77,7 +77,7 @@ func (d *Driver) possess(ctx context.Context) error {
 type survey struct {
 	containers map[driver.TaskID]containers.Container
 	tasks      map[driver.TaskID]*tasktypes.Process
-	others     map[driver.TaskID]bool // with other objects: a snapshot, a shim, a directory
+	others     map[driver.TaskID]bool // tasks with other objects: a snapshot, a shim, a directory
 }
 
 func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, error) {
@@ -86,7 +86,8 @@ func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, err
 		others: map[driver.TaskID]bool{},
 	}
 	filter := fmt.Sprintf("labels.%q==%s", labelMark, d.layout.mark())
-	// List tasks first, so that a task missing from both lists has no container yet, or no longer has one.
+	// List tasks before containers. A task that is in neither list then has no container any
+	// more, or does not have one yet.
 	list, err := c.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, err
 
 // takeOver adopts the tasks of a survey and removes everything else in it.
 func (d *Driver) takeOver(ctx context.Context, c *containerd.Client, s *survey) error {
-	var half atomic.Bool // something was incomplete
+	var half atomic.Bool // whether a start was incomplete
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.SetLimit(recoverAtOnce)
 	for id, r := range s.containers {
@@ -154,7 +155,7 @@ func (d *Driver) takeOver(ctx context.Context, c *containerd.Client, s *survey) 
 	return nil
 }
 
-// all returns every task with an existing object.
+// all returns every task for which an object exists.
 func (s *survey) all() map[driver.TaskID]bool {
 	out := maps.Clone(s.others)
 	for id := range s.tasks {
@@ -166,8 +167,9 @@ func (s *survey) all() map[driver.TaskID]bool {
 	return out
 }
 
-// adoptContainer enters a container in the table as running, ended or lost. It returns false if the container's start
-// never completed, so that nobody knows of it and it has to be removed.
+// adoptContainer enters a container in the table as running, ended or lost. It returns false if
+// the container's start never completed; nobody knows about such a container, and the caller must
+// remove it.
 func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id driver.TaskID, r containers.Container, p *tasktypes.Process) (bool, error) {
 	t := d.newTask(id)
 	t.tty, t.signal = r.Labels[labelTTY] != "", bourse.Signal(r.Labels[labelSignal])
@@ -177,7 +179,7 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 		d.leave(t, p != nil)
 		return true, nil
 	}
-	if p == nil { // a list may omit tasks that did not answer in time
+	if p == nil { // the list may omit tasks that did not answer in time
 		got, err := c.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: r.ID})
 		if err != nil && !isNotFound(err) {
 			return false, err
@@ -206,7 +208,8 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 	return true, os.WriteFile(d.layout.started(id), nil, 0o600)
 }
 
-// leave marks an ended task as unwatched. If release is set, its shim is ended first.
+// leave marks an ended task as unused by any goroutine. If release is true, it first ends the
+// task's shim, in the background.
 func (d *Driver) leave(t *task, release bool) {
 	if !release {
 		close(t.gone)
@@ -218,7 +221,7 @@ func (d *Driver) leave(t *task, release bool) {
 	})
 }
 
-// sweepMounts removes the mounts of a daemon that died while it wrote files.
+// sweepMounts removes mounts that a daemon left when it died while writing files.
 func (d *Driver) sweepMounts() {
 	entries, err := os.ReadDir(d.layout.mounts())
 	if err != nil {

@@ -99,8 +99,8 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	return errors.Join(all, d.Close())
 }
 
-// remove removes all objects of a task whose program has ended or must end: its task, container, snapshot, directory
-// and cgroup. It ignores missing objects and may be repeated.
+// remove removes all objects of a task whose program has ended or must end: its containerd task,
+// container, snapshot, directory and cgroup. It ignores missing objects and may be repeated.
 func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
 	container := d.layout.container(id)
 	if err := deleteTask(ctx, c, container); err != nil {
@@ -114,12 +114,13 @@ func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.Tas
 	}
 	d.groups.Remove(cgroup.PathOf(d.layout.mark(), container))
 	if d.cfg.Address != "" {
-		_ = os.Remove(shimSocket(d.cfg.Address, d.cfg.Namespace, container)) // a shim that exited normally has done this
+		_ = os.Remove(shimSocket(d.cfg.Address, d.cfg.Namespace, container)) // a shim that exited normally has removed its socket
 	}
 	return errors.Join(Remove(container), os.RemoveAll(d.layout.task(id)))
 }
 
-// deleteTask deletes a container's task, killing it if it is running.
+// deleteTask deletes a container's task in containerd. If the task is running, deleteTask kills
+// it.
 func deleteTask(ctx context.Context, c *containerd.Client, container string) error {
 	service := c.TaskService()
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
@@ -130,7 +131,8 @@ func deleteTask(ctx context.Context, c *containerd.Client, container string) err
 		if e := coded(ctx, err); ctx.Err() != nil || bourse.CodeOf(e) == bourse.CodeUnavailable && !isShimGone(err) {
 			return e
 		}
-		// It is running or being created, or its shim has died and containerd has not noticed yet.
+		// The task is running or being created, or its shim has died and containerd has not
+		// noticed yet.
 		if err := kill(ctx, c, container, uint32(unix.SIGKILL), true); err != nil && !isOver(err) && !isShimGone(err) {
 			return err
 		}
@@ -149,7 +151,7 @@ func setLabel(ctx context.Context, c *containerd.Client, container, name, value 
 	return err
 }
 
-// once makes calls to containerd with a client and the namespace.
+// once calls a function with a client of containerd and a context that has the namespace.
 func (d *Driver) once(ctx context.Context, call func(context.Context, *containerd.Client) error) error {
 	ctx, c, release, err := d.connect(ctx)
 	if err != nil {

@@ -19,14 +19,15 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// prepare creates a container's snapshot and returns the mounts of its root file system. A label protects it from
-// containerd's garbage collector, because the container that refers to it does not exist yet.
+// prepare creates a container's snapshot and returns the mounts of its root file system. A label
+// protects the snapshot from containerd's garbage collector, because the container that refers to
+// the snapshot does not exist yet.
 func (d *Driver) prepare(ctx context.Context, c *containerd.Client, task driver.Task, image *imageInfo) ([]mount.Mount, error) {
 	service := c.SnapshotService(d.cfg.Snapshotter)
 	mounts, err := d.snapshot(ctx, service, task, image)
 	if cleaner, ok := service.(snapshots.Cleaner); ok && err != nil && bourse.CodeOf(coded(ctx, err)) == bourse.CodeInternal && !errdefs.IsAlreadyExists(err) && !errdefs.IsNotFound(err) {
-		// If containerd was killed while it created a snapshot, the directory blocks it permanently unless Cleanup is
-		// called.
+		// If containerd was killed while it created a snapshot, the snapshot's directory prevents
+		// its creation until Cleanup is called.
 		if cleaner.Cleanup(ctx) == nil {
 			return d.snapshot(ctx, service, task, image)
 		}
@@ -59,8 +60,8 @@ const (
 	scratchWork  = "work"
 )
 
-// makeScratch creates the directories of an overlay. It removes the files of an earlier boot: every boot starts with
-// the image.
+// makeScratch creates the directories of an overlay, and removes the files of an earlier boot,
+// because every boot starts from the unchanged image.
 func makeScratch(dir string) error {
 	if err := clearScratch(dir); err != nil {
 		return err
@@ -75,7 +76,8 @@ func clearScratch(dir string) error {
 	return errors.Join(os.RemoveAll(filepath.Join(dir, scratchUpper)), os.RemoveAll(filepath.Join(dir, scratchWork)))
 }
 
-// overlayOn converts the mount of a read-only snapshot to one whose writes go to a directory.
+// overlayOn converts the mount of a read-only snapshot to an overlay mount that stores changes in
+// a scratch directory.
 func overlayOn(view []mount.Mount, scratch string) ([]mount.Mount, error) {
 	errCannot := bourse.Errorf(bourse.CodeInvalid, "this host's snapshotter does not support scratch directories")
 	if len(view) != 1 || strings.ContainsAny(scratch, ":,\\") {
@@ -85,7 +87,7 @@ func overlayOn(view []mount.Mount, scratch string) ([]mount.Mount, error) {
 		"upperdir=" + filepath.Join(scratch, scratchUpper), "workdir=" + filepath.Join(scratch, scratchWork),
 	}
 	switch m := view[0]; m.Type {
-	case "bind": // a single layer
+	case "bind": // the image has a single layer
 		options = append(options, "lowerdir="+m.Source)
 	case "overlay":
 		if slices.ContainsFunc(m.Options, func(o string) bool { return strings.HasPrefix(o, "upperdir=") }) {
@@ -98,8 +100,9 @@ func overlayOn(view []mount.Mount, scratch string) ([]mount.Mount, error) {
 	return []mount.Mount{{Type: "overlay", Source: "overlay", Options: options}}, nil
 }
 
-// furnish writes the order's files into a root file system, and checks that the order's working directory exists,
-// because a runtime would create it. It mounts the file system only if necessary.
+// furnish writes the order's files into a root file system. It also checks that the order's
+// working directory exists, because a runtime would create a missing one. It mounts the file
+// system only if necessary.
 func (d *Driver) furnish(task driver.Task, root []mount.Mount) (err error) {
 	dir := task.Dir
 	if covered(dir, task.Mounts) {
@@ -128,7 +131,7 @@ func (d *Driver) furnish(task driver.Task, root []mount.Mount) (err error) {
 	return nil
 }
 
-// covered reports whether a path is the root or within a mount.
+// covered reports whether dir is the root or is within a mount.
 func covered(dir string, mounts []driver.Mount) bool {
 	dir = path.Clean("/" + dir)
 	return dir == "/" || slices.ContainsFunc(mounts, func(m driver.Mount) bool {
@@ -137,7 +140,8 @@ func covered(dir string, mounts []driver.Mount) bool {
 	})
 }
 
-// unmount removes the mount made by furnish, if any, also after a daemon died.
+// unmount removes the mount that furnish made, if it exists. A daemon may have died before it
+// could remove it.
 func unmount(target string) error {
 	return errors.Join(mount.UnmountAll(target, 0), os.Remove(target))
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// prepare returns the arguments with which to run runc for a container with secrets, so that a container or an exec
-// is created with the container's variables. args are the directory of all secrets followed by runc's arguments.
+// prepare returns the arguments for runc, so that the container or exec that it creates has the
+// container's secret variables. args are the directory of all secrets followed by runc's
+// arguments.
 func prepare(args []string) ([]string, error) {
 	if len(args) < 3 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "no arguments for runc")
@@ -50,7 +51,8 @@ func prepare(args []string) ([]string, error) {
 	return args, redirect(filepath.Join(args[i+1], "config.json"), filepath.Join(dir, "config.json"), env)
 }
 
-// redirect writes the config with additional variables to another file, and replaces config with a link to that file.
+// redirect writes config with additional variables to the file to, and replaces config with a
+// link to that file.
 func redirect(config, to string, env []string) error {
 	text, err := os.ReadFile(config)
 	if err != nil {
@@ -76,7 +78,8 @@ func redirect(config, to string, env []string) error {
 	return errors.Join(os.Symlink(to, link), os.Rename(link, config))
 }
 
-// withEnv returns a process of the runtime's specification with more variables, which override existing ones.
+// withEnv adds variables to a process of the runtime's specification, overriding existing
+// variables.
 func withEnv(process []byte, more []string) ([]byte, error) {
 	var p map[string]json.RawMessage
 	var env []string
@@ -95,7 +98,7 @@ func withEnv(process []byte, more []string) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// over returns env with more, which overrides variables of the same name.
+// over returns env with the variables of more, which override variables of the same name.
 func over(env, more []string) []string {
 	out := slices.Clone(env)
 	for _, entry := range more {

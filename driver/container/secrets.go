@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// BecomeRunc turns this process into runc, and passes a container its secrets. args are the arguments that follow
-// Config.Runc. It returns only on failure.
+// BecomeRunc turns this process into runc and passes a container its secrets. args are the
+// arguments that the driver appended to Config.Runc. BecomeRunc returns only if it fails.
 func BecomeRunc(args []string) error { return Become(args) }
 
-// conceal stores a task's secrets in memory and adds the mounts of its secret files. It returns the options with
-// which the runtime finds the variables, or nil if there are none. If variables cannot be hidden, they are added to
-// the environment.
+// conceal stores a task's secrets in memory and adds the mounts of its secret files to s. It
+// returns the options that tell the runtime where the variables are, or nil if there are no
+// secret variables. If they cannot be hidden, conceal adds them to the environment.
 func (l *launch) conceal(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	env := l.order.Secrets
 	hidden := len(l.cfg.Runc) > 0 && runtime == DefaultRuntime
@@ -31,7 +31,7 @@ func (l *launch) conceal(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, f := range files { // read-only, because a tmpfs has no limit per machine
+	for i, f := range files { // read-only, because the tmpfs has no size limit per machine
 		s.Mounts = append(s.Mounts, specs.Mount{
 			Destination: f.Path, Type: "bind", Source: paths[i], Options: []string{"bind", "rprivate", "nodev", "nosuid", "ro"},
 		})
@@ -50,7 +50,7 @@ func secretFiles(task driver.Task) []driver.File {
 	return slices.DeleteFunc(slices.Clone(task.Root.Files), func(f driver.File) bool { return !f.Secret })
 }
 
-// secretTasks returns our tasks that have secrets.
+// secretTasks returns this driver's tasks that have secrets.
 func (l layout) secretTasks() []driver.TaskID {
 	var out []driver.TaskID
 	for _, name := range Containers() {

@@ -15,9 +15,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestSecrets: a container's program has its secrets, over its environment, and so
-// has a command beside it, also of a later daemon; its file is there. Neither
-// containerd's files nor the driver's have them, while it runs and afterwards.
+// TestSecrets checks that a container's program has its secret variables, which override its
+// environment, and its secret files. The same must hold for a command in the container, even if a
+// later daemon runs it. Neither containerd's files nor the driver's may contain a secret, while
+// the container runs or afterwards.
 func TestSecrets(t *testing.T) {
 	h := newHostOn(t, containerdtest.New(t), nil)
 	image := h.busybox(t)
@@ -64,7 +65,7 @@ func TestSecrets(t *testing.T) {
 	if left := d.layout.secretTasks(); len(left) > 0 {
 		t.Errorf("an ended task has secrets: %v", left)
 	}
-	task.ID.Boot++ // as a restart does
+	task.ID.Boot++ // as after a restart of the machine
 	if _, err := d.Start(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSecretsOfAFailedStart: a start that fails leaves no secret, and the error says why.
+// TestSecretsOfAFailedStart checks that a failed start leaves no secrets, and that the error says
+// why it failed.
 func TestSecretsOfAFailedStart(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -94,8 +96,9 @@ func TestSecretsOfAFailedStart(t *testing.T) {
 	}
 }
 
-// TestContainersEndWithoutTheProgram: of a container with secrets nothing but a start
-// and a command needs the daemon's program.
+// TestContainersEndWithoutTheProgram checks that a container with secrets can be stopped and
+// destroyed when the daemon's program file no longer exists. Only starts and execs need that
+// file.
 func TestContainersEndWithoutTheProgram(t *testing.T) {
 	h := newHost(t, func(c *Config) {
 		self, err := os.ReadFile(c.Runc[0])
@@ -130,7 +133,7 @@ func TestContainersEndWithoutTheProgram(t *testing.T) {
 	}
 }
 
-// filesWith lists the files on disks below dir that have one of some values.
+// filesWith returns the regular files below dir that contain one of values.
 func filesWith(t *testing.T, dir string, values ...string) []string {
 	t.Helper()
 	var out []string

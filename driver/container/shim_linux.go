@@ -15,10 +15,11 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// If a daemon dies at the wrong moment during a start, containerd forgets the shim, which remains without a record.
-// Such shims are found by their command line, which contains the container's id.
+// If a daemon dies at the wrong moment during a start, containerd loses track of the shim, which
+// keeps running. The driver finds such shims by their command line, which contains the
+// container's id.
 
-// shims returns the process ids of our containers' shims by task.
+// shims returns the process ids of the shims of this driver's containers, by task.
 func (l layout) shims(namespace string) map[driver.TaskID][]int {
 	out := map[driver.TaskID][]int{}
 	entries, _ := os.ReadDir("/proc")
@@ -34,7 +35,7 @@ func (l layout) shims(namespace string) map[driver.TaskID][]int {
 	return out
 }
 
-// shimOf returns the task of a shim process, and false for other processes.
+// shimOf returns the task of a shim process. It returns false for other processes.
 func (l layout) shimOf(pid int, namespace string) (driver.TaskID, bool) {
 	args := arguments(pid)
 	if !strings.Contains(args[0], "containerd-shim") || argAfter(args, "-namespace") != namespace {
@@ -68,14 +69,15 @@ func (d *Driver) endShims(id driver.TaskID) {
 			bundle, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
 			children := childrenOf(pid)
 			endProcess(fd)
-			// A runtime that is still creating the task's cgroups would create more of them after they were removed.
+			// A runtime that is still creating the task's cgroups would create more of them after
+			// the driver has removed some.
 			for _, child := range children {
 				endProcess(child)
 				_ = unix.Close(child)
 			}
 			d.groups.Kill(cgroup.PathOf(d.layout.mark(), d.layout.container(id)), killGrace)
 			if filepath.Base(bundle) == d.layout.container(id) {
-				_ = mount.UnmountAll(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH) // it may not be mounted
+				_ = mount.UnmountAll(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH) // the root file system may not be mounted
 			}
 			d.cfg.Log.Warn("ended leftover shim", "machine", id.Machine, "boot", id.Boot, "pid", pid)
 		}
@@ -83,11 +85,11 @@ func (d *Driver) endShims(id driver.TaskID) {
 	}
 }
 
-// childrenOf opens the processes that a process has started and that have not ended.
+// childrenOf returns open pidfds of a process's children that have not ended.
 func childrenOf(pid int) (pidfds []int) {
 	lists, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
 	for _, list := range lists {
-		text, _ := os.ReadFile(list) // the thread may have ended
+		text, _ := os.ReadFile(list) // the thread may have ended in the meantime
 		for child := range strings.FieldsSeq(string(text)) {
 			n, err := strconv.Atoi(child)
 			if err != nil {

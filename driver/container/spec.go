@@ -21,8 +21,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// specOf returns the runtime's specification of a container: containerd's defaults, overridden by the image and then
-// by the order. root contains the mounts of its root file system, in which users are looked up.
+// specOf returns the runtime's specification of a container: containerd's defaults, overridden by
+// the image and then by the order. root contains the mounts of the container's root file system,
+// in which users are looked up.
 func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo, root []mount.Mount) (*specs.Spec, error) {
 	command, err := commandOf(task, image.config)
 	if err != nil {
@@ -61,8 +62,9 @@ func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo,
 	return s, seccomp.WithDefaultProfile()(ctx, nil, record, s)
 }
 
-// openFiles returns the limit of open files: the soft limit is what old programs support (select), the hard limit is
-// the maximum for a server. In some environments even root cannot exceed its own limit.
+// openFiles returns the limit on open files. The soft limit is low, because old programs that use
+// select support no more; the hard limit is the maximum for a server. In some environments even
+// root cannot exceed its own limit.
 func openFiles() specs.POSIXRlimit {
 	l := specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 1 << 19}
 	var own unix.Rlimit
@@ -108,7 +110,8 @@ func setUser(ctx context.Context, s *specs.Spec, user string, record *containers
 	return nil
 }
 
-// rootOf is the client with which containerd's options look up users. It provides the mounts of a single snapshot.
+// rootOf is the client with which containerd's options look up users. It provides the mounts of a
+// single root file system.
 type rootOf struct {
 	snapshots.Snapshotter
 	mounts []mount.Mount

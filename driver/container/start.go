@@ -18,8 +18,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Start implements driver.Driver. A start continues after its caller has left, because containerd's operations cannot
-// be interrupted halfway. The next Start of the same task finds it, or Destroy removes it.
+// Start implements driver.Driver. A start continues after its caller has left, because
+// containerd's operations cannot be interrupted halfway. The next Start of the same task then
+// waits for it, or Destroy removes it.
 func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Status{}, err
@@ -32,7 +33,7 @@ func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, e
 		return driver.Status{}, err
 	}
 	if mine {
-		go d.launch(t, order) // counted by reserve
+		go d.launch(t, order) // reserve has counted this goroutine
 	}
 	if err := d.await(ctx, t.started); err != nil {
 		return driver.Status{}, err
@@ -67,11 +68,12 @@ type launch struct {
 
 	image *imageInfo
 	root  []mount.Mount
-	kept  bool // the keeper reads the output
-	made  bool // there may be something to undo
+	kept  bool // the keeper is reading the output
+	made  bool // some objects may exist that undo must remove
 }
 
-// start starts the task. If the remains of an earlier start of it exist, start removes them first.
+// start starts the task. If remains of an earlier start of the same task exist, it removes them
+// first.
 func (l *launch) start() (driver.Status, error) {
 	if err := checkTask(l.order); err != nil {
 		return driver.Status{}, err
@@ -94,8 +96,8 @@ func (l *launch) start() (driver.Status, error) {
 	return status, coded(ctx, err)
 }
 
-// undo cleans up after a failed start. It returns false if anything could not be removed, which is always so if the
-// start failed because containerd could not be reached.
+// undo cleans up after a failed start. It returns false if objects may remain, as they always do
+// if the start failed because containerd was unavailable.
 func (l *launch) undo(failure error) bool {
 	if !l.made {
 		return true
@@ -104,7 +106,7 @@ func (l *launch) undo(failure error) bool {
 	code := bourse.CodeOf(failure)
 	if code != bourse.CodeUnavailable {
 		remove := l.remove
-		if code == bourse.CodeTimeout || l.kept { // a shim may exist, and the keeper reads
+		if code == bourse.CodeTimeout || l.kept { // a shim may exist, or the keeper is reading
 			remove = l.purge
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, removeTimeout)
@@ -117,8 +119,9 @@ func (l *launch) undo(failure error) bool {
 	return err == nil && code != bourse.CodeUnavailable
 }
 
-// run creates a task in an order in which Recover finds everything after a crash: a directory, a snapshot with our
-// mark, a container, its task. The keeper reads the output before there is any.
+// run creates a task's parts in an order that lets Recover find everything after a crash: a
+// directory, a snapshot with the driver's mark, a container, its task. The keeper reads the
+// output from before the program starts.
 func (l *launch) run(ctx context.Context) (driver.Status, error) {
 	var err error
 	if l.image, err = l.images.get(ctx, l.c, l.order.Image); err != nil {
@@ -170,7 +173,7 @@ func (l *launch) makeRoot(ctx context.Context) ([]mount.Mount, error) {
 	return root, l.furnish(l.order, root)
 }
 
-// record returns the container's record.
+// record returns the container's record in containerd.
 func (l *launch) record(ctx context.Context) (containers.Container, error) {
 	runtime, err := runtimeOf(l.order.Root.Runtime, l.cfg.Runtime, l.shims())
 	if err != nil {
@@ -201,7 +204,7 @@ func (l *launch) record(ctx context.Context) (containers.Container, error) {
 	}, nil
 }
 
-// begin creates the task with its limits and starts its program.
+// begin creates the container's task in containerd, sets its limits and starts its program.
 func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	source := l.layout.source(l.order.ID, l.order.TTY)
 	request := &tasks.CreateTaskRequest{
@@ -225,7 +228,7 @@ func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	return int(made.Pid), os.WriteFile(l.layout.started(l.order.ID), nil, 0o600)
 }
 
-// hostPaths returns the paths of the host that are passed to the runtime.
+// hostPaths returns the host's paths that the runtime receives.
 func (l *launch) hostPaths() []string {
 	paths := []string{l.layout.dir, l.order.Root.Scratch}
 	for _, m := range l.order.Mounts {

@@ -18,8 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Signal implements driver.Driver. The kernel delivers to the first process of a pid namespace, a container's main
-// process, only signals that it handles, SIGKILL and SIGSTOP.
+// Signal implements driver.Driver. A container's main process is the first of its pid namespace,
+// to which the kernel delivers only SIGKILL, SIGSTOP and the signals that the process handles.
 func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Signal) error {
 	if err := signal.Validate(); err != nil {
 		return err
@@ -50,13 +50,14 @@ func kill(ctx context.Context, c *containerd.Client, container string, signal ui
 	return native(err)
 }
 
-// isOver reports whether the process to be killed has already ended.
+// isOver reports whether err means that the process to be killed has already ended.
 func isOver(err error) bool {
 	return err != nil && (isNotFound(err) || errdefs.IsFailedPrecondition(err) || strings.Contains(err.Error(), "process already finished"))
 }
 
-// Stop implements driver.Driver. Without a signal it uses the image's stop signal, or the Machines API's default. The
-// signal goes to the main process, which may forward it; SIGKILL ends all processes.
+// Stop implements driver.Driver. If signal is empty, it uses the image's stop signal or the
+// Machines API's default. The signal goes to the main process, which may forward it; SIGKILL ends
+// all processes.
 func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signal, timeout time.Duration) error {
 	if signal != "" {
 		if err := signal.Validate(); err != nil {
@@ -96,8 +97,8 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 	if err := kill(ctx, c, t.container, uint32(unix.SIGKILL), true); err != nil && !isOver(err) {
 		return err
 	}
-	// With cgroup v1 a frozen process dies when it is thawed, before it executes anything. Most runtimes have thawed
-	// it already, and then this fails.
+	// With cgroup v1 a frozen process dies when it is thawed, before it executes anything. Most
+	// runtimes have already thawed the container, and then this call fails.
 	_ = freeze(ctx, c, t.container, false)
 	return d.await(ctx, t.done)
 }
@@ -126,7 +127,7 @@ func (d *Driver) ask(ctx context.Context, c *containerd.Client, t *task, signal 
 			}
 			heard = true
 		}
-		if halted(pid) { // it could not even exit
+		if halted(pid) { // a stopped process cannot even exit
 			if err := send(int(unix.SIGCONT)); err != nil {
 				return err
 			}
@@ -147,8 +148,8 @@ func (d *Driver) ask(ctx context.Context, c *containerd.Client, t *task, signal 
 	}
 }
 
-// awaitProgram waits briefly for a newly started container to execute its program. Until then the process is runc's,
-// which reacts to signals in its own way.
+// awaitProgram waits briefly until a newly started container executes its program. Until then the
+// process is runc's, which has its own reactions to signals.
 func awaitProgram(ctx context.Context, pid int) {
 	for range 1000 {
 		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))
@@ -159,11 +160,13 @@ func awaitProgram(ctx context.Context, pid int) {
 	}
 }
 
-// askAgain is the initial interval of checking whether a program handles a signal or has been stopped.
+// askAgain is the initial interval at which ask checks whether a program handles a signal or has
+// been stopped.
 const askAgain = 20 * time.Millisecond
 
-// handles reports whether a process would receive a signal: it catches it, or blocks it and will receive it later. If
-// that cannot be determined, handles returns true. See proc_pid_status(5).
+// handles reports whether a process would receive a signal, because it catches the signal, or
+// blocks it and will receive it later. If that cannot be determined, handles returns true. See
+// proc_pid_status(5).
 func handles(pid, signal int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil || pid <= 0 {

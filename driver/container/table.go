@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// table contains the tasks of every machine. It decides which boot may start.
+// table contains the tasks of all machines and decides which boots may start.
 type table struct {
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*machine
@@ -18,21 +18,21 @@ type table struct {
 
 // machine is the driver's entry for a machine until it is destroyed. Its fields are guarded by table.mu.
 type machine struct {
-	tasks      map[int]*task // by boot; without forgotten ones
-	newest     int           // the highest boot started by this daemon or adopted
-	destroying int           // calls of Destroy in progress
+	tasks      map[int]*task // by boot; discarded tasks are removed
+	newest     int           // the highest boot that this daemon has started or adopted
+	destroying int           // number of calls of Destroy in progress
 }
 
 // task is one run of a machine's program.
 type task struct {
 	id        driver.TaskID
-	container string        // id of its container
-	started   chan struct{} // closed when its launch has succeeded or failed
-	done      chan struct{} // closed when its exit is known
-	gone      chan struct{} // closed when no goroutine of the driver uses it any more
+	container string        // id of the task's container
+	started   chan struct{} // closed when the task's launch has succeeded or failed
+	done      chan struct{} // closed when the task's exit is known
+	gone      chan struct{} // closed when no goroutine of the driver uses the task any more
 
-	// immutable
-	clearing bool // not a task: the remains of one are being removed under its id
+	// Immutable.
+	clearing bool // a placeholder, under whose id the remains of an earlier task are being removed
 
 	// Set before started is closed, immutable after that.
 	err    error // why the start failed
@@ -54,16 +54,16 @@ func (t *table) machineLocked(id bourse.MachineID) *machine {
 	return m
 }
 
-// dropLocked removes an empty entry.
+// dropLocked removes a machine's entry if the entry is empty.
 func (t *table) dropLocked(id bourse.MachineID) {
 	if m := t.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.destroying == 0 {
 		delete(t.machines, id)
 	}
 }
 
-// reserve enters a new task, unless the table has one with its id, and returns the task in the table. It calls begin
-// before entering the task, and fails if begin returns false. If mine is true, the task is new and the caller must
-// launch and settle it.
+// reserve enters a new task and returns it, with mine set to true: the caller must launch and
+// settle it. If the table already has a task with that id, reserve returns that task instead.
+// Before it enters the task, it calls begin, and fails if begin returns false.
 func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,8 +91,8 @@ func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err err
 	return n, true, nil
 }
 
-// clear enters a placeholder for the remains of an earlier task, so that no start of the same boot interferes. It
-// returns false if the table has a task with its id.
+// clear enters a placeholder while the remains of an earlier task are removed, so that no start
+// of the same boot interferes. It returns false if the table has a task with that id.
 func (t *table) clear(n *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *table) clear(n *task) bool {
 	return true
 }
 
-// settle records the result of a launch. A failed task is removed.
+// settle records the result of a launch. A failed task is removed from the table.
 func (t *table) settle(n *task, status driver.Status, err error) {
 	defer close(n.started)
 	t.mu.Lock()
@@ -135,7 +135,7 @@ func (t *table) adopt(n *task, status driver.Status) {
 	}
 }
 
-// end records a task's exit and wakes those who wait for it.
+// end records a task's exit and wakes the goroutines that wait for it.
 func (t *table) end(n *task, exit bourse.Exit) {
 	t.mu.Lock()
 	n.status = driver.Status{ID: n.id, StartedAt: n.status.StartedAt, Exit: &exit}
@@ -143,7 +143,7 @@ func (t *table) end(n *task, exit bourse.Exit) {
 	close(n.done)
 }
 
-// remove removes a task.
+// remove removes a task from the table.
 func (t *table) remove(n *task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +152,8 @@ func (t *table) remove(n *task) {
 	}
 }
 
-// task returns a task, which may be starting, or nil.
+// task returns a task, which may still be starting. It returns nil if the table does not contain
+// it.
 func (t *table) task(id driver.TaskID) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +168,7 @@ func (t *table) status(n *task) driver.Status {
 	defer t.mu.Unlock()
 	status := n.status
 	if status.Exit != nil {
-		status.Exit = new(*status.Exit) // a copy for the caller
+		status.Exit = new(*status.Exit) // the caller gets its own copy
 	}
 	return status
 }

@@ -26,8 +26,8 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	return *d.tasks.status(t).Exit, nil
 }
 
-// watch waits for a task's end, whatever happens to containerd, and then finishes the task. It also returns when the
-// driver is closed.
+// watch waits until a task ends, even if containerd is unavailable in the meantime, and then
+// finishes the task. It also returns when the driver is closed.
 func (d *Driver) watch(t *task) {
 	defer close(t.gone)
 	exit, err := d.awaitExit(t)
@@ -51,8 +51,9 @@ func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 			return exit, nil
 		}
 		if isNotFound(err) {
-			// A containerd that is shutting down loses its shims first, and may report running tasks as missing.
-			// Believe it only if the shim is gone, or if it repeats the report for a while.
+			// A containerd that is shutting down loses its shims first, and may report running
+			// tasks as missing. Believe such a report only if the shim no longer exists, or if
+			// containerd repeats it several times.
 			if missing++; missing > lostAfter || len(d.layout.shims(d.cfg.Namespace)[t.id]) == 0 {
 				return lostExit(time.Now()), nil
 			}
@@ -69,15 +70,16 @@ func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 	}
 }
 
-// lostAfter is how often containerd must report a task as missing while its shim runs: for about two seconds.
+// lostAfter is the number of times that containerd must report a task as missing while its shim
+// runs. The retries take about two seconds.
 const lostAfter = 8
 
-// lostExit returns the exit of a task whose shim is gone.
+// lostExit returns the exit of a task whose shim no longer exists.
 func lostExit(at time.Time) bourse.Exit {
 	return bourse.Exit{Code: -1, Error: "lost: the container's shim has ended without reporting the exit", At: at.UTC()}
 }
 
-// askExit waits for a task's exit until containerd's answer.
+// askExit waits until containerd reports a task's exit, or until the call fails.
 func (d *Driver) askExit(t *task) (bourse.Exit, error) {
 	ctx, c, release, err := d.connect(d.ctx)
 	if err != nil {
@@ -88,7 +90,7 @@ func (d *Driver) askExit(t *task) (bourse.Exit, error) {
 	if err == nil {
 		return exitFrom(r.ExitStatus, r.ExitedAt), nil
 	}
-	// whatever ended the wait, containerd's present state counts
+	// however the wait ended, containerd's current state decides
 	return d.askState(ctx, c, t)
 }
 
@@ -105,8 +107,8 @@ func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (b
 	return bourse.Exit{}, bourse.Errorf(bourse.CodeUnavailable, "task %s is %s", t.container, r.Process.Status)
 }
 
-// exitFrom interprets a shim's exit status. 128+n stands both for signal n and for an exit with that code; the former
-// is nearly always right.
+// exitFrom interprets a shim's exit status. 128+n stands both for signal n and for an exit with
+// that code; signal n is nearly always right.
 func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	const firstRealtime = 32
 	exit := bourse.Exit{Code: int(status & 0xff), At: at.AsTime().UTC()}
@@ -116,12 +118,13 @@ func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	return exit
 }
 
-// finish publishes a task's exit after ensuring that none of its processes is alive and its output is in the log. It
-// first records the exit in the container's record, which outlives this process and containerd. It returns true if
-// that succeeded, so that the task and its shim can be deleted.
+// finish publishes a task's exit after ensuring that none of its processes is alive and its
+// output is in the log. It first writes the exit to the container's record, which outlives this
+// process and containerd. It returns true if the write succeeded, because then the task and its
+// shim can be deleted.
 func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 	path := cgroup.PathOf(d.layout.mark(), t.container)
-	// Only a lost container has processes left. Others end with their pid namespace.
+	// Only a lost container has processes left. Other processes end with their pid namespace.
 	d.groups.Kill(path, killGrace)
 	exit.OOMKilled = exit.Failed() && d.groups.OOMKills(path) > 0
 	d.drain(t)
@@ -130,7 +133,7 @@ func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 	return recorded
 }
 
-// drain makes the keeper finish a task's output.
+// drain waits until the keeper has finished a task's output.
 func (d *Driver) drain(t *task) {
 	ctx, cancel := context.WithTimeout(d.ctx, doneTimeout)
 	defer cancel()
@@ -152,8 +155,8 @@ func (d *Driver) drain(t *task) {
 	}
 }
 
-// recordExit stores an exit in the container's record. It tries only once, because containerd knows the exit as long
-// as the task exists.
+// recordExit stores an exit in the container's record. It tries only once, because containerd
+// knows the exit as long as its task exists.
 func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 	label, err := exitLabel(exit)
 	if err != nil {
@@ -170,7 +173,8 @@ func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 	return err == nil
 }
 
-// release deletes the task of an ended container, and with it its shim and mounts. If that fails, Forget does it.
+// release deletes the containerd task of an ended container, and with it the shim and mounts. If
+// that fails, DiscardExit does it.
 func (d *Driver) release(t *task) {
 	ctx, cancel := context.WithTimeout(d.ctx, removeTimeout)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package drivertest holds what drivers are tested with: Run, the suite that
-// every driver passes, and Memory, a small driver without a kernel that passes
-// it too and stands in for a real one in the tests of a worker.
+// Package drivertest helps to test drivers and their users. Run is the test suite that every
+// driver must pass. Memory is a driver that runs no processes: it passes the suite, too, and
+// replaces a real driver in tests of a worker.
 package drivertest

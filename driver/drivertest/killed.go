@@ -15,21 +15,21 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Killed kills daemons under load, again and again. What one of them had been
-// told must be so for the next; what it had not even meant to do must not be.
+// Killed repeatedly kills a daemon under load and checks the next one: everything that a daemon
+// has acknowledged must still be true, and nothing may exist that it had not announced.
 type Killed struct {
-	// Daemon gives the command of a process that does what LiveOn does and writes
-	// to stdout, with machines from first on.
+	// Daemon returns the command of a process that calls LiveOn and writes to stdout. first is
+	// the number of its first machine.
 	Daemon func(ctx context.Context, first int) *exec.Cmd
 	Kills  int
-	Every  int           // kills between two looks at what is there
-	Within time.Duration // of its life sign, or of its second or fourth start, a daemon is killed
-	// Look recovers a driver, and is to say what is wrong on the host beside; it
-	// calls check with the driver and what it holds.
+	Every  int           // number of kills between two calls of Look
+	Within time.Duration // a daemon is killed within this time of its first output, or of its second or fourth start
+	// Look recovers a driver and calls check with the driver and its tasks. It may check other
+	// things on the host itself.
 	Look func(t *testing.T, check func(d driver.Driver, list []driver.Status))
 }
 
-// Run is the test.
+// Run runs the test.
 func (k Killed) Run(t *testing.T) {
 	known := acknowledged{
 		intents: map[bourse.MachineID]bool{}, started: map[bourse.MachineID]int{},
@@ -50,11 +50,11 @@ func (k Killed) Run(t *testing.T) {
 	}
 }
 
-// kill starts a daemon, kills it so long after a moment that differs from round
-// to round, and takes what it has said.
+// kill starts a daemon, kills it when after has passed since its first output or one of its
+// starts, depending on the round, and records its output in known.
 func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Duration) {
 	t.Helper()
-	const numbers = 100_000 // of machines, for each daemon
+	const numbers = 100_000 // machine numbers reserved for each daemon
 	cmd := k.Daemon(t.Context(), round*numbers)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
@@ -70,7 +70,7 @@ func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Du
 	}
 	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
-	left := round % 3 * 2 // starts until the moment
+	left := round % 3 * 2 // number of starts to wait for
 	arm := func() {
 		if left--; left == -1 {
 			kill.Reset(after)
@@ -78,18 +78,18 @@ func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Du
 	}
 	arm()
 	known.read(t, in, arm)
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // the error reports the kill
 }
 
-// acknowledged is what a killed daemon's store would say.
+// acknowledged contains the records that the store of a killed daemon would contain.
 type acknowledged struct {
 	intents    map[bourse.MachineID]bool
-	started    map[bourse.MachineID]int // pid
+	started    map[bourse.MachineID]int // the machine's process id
 	destroying map[bourse.MachineID]bool
 	destroyed  map[bourse.MachineID]bool
 }
 
-// read reads the daemon's output until it exits, and calls started for each machine that
+// read reads the daemon's output until the daemon exits, and calls started for each machine that
 // it reports as started.
 func (a *acknowledged) read(t *testing.T, r io.Reader, started func()) {
 	t.Helper()
@@ -116,7 +116,7 @@ func (a *acknowledged) read(t *testing.T, r io.Reader, started func()) {
 	}
 }
 
-// check compares it with what a recovered driver holds.
+// check compares the records with the tasks of a recovered driver.
 func (a *acknowledged) check(t *testing.T, d driver.Driver, list []driver.Status) {
 	t.Helper()
 	got := map[bourse.MachineID]driver.Status{}
@@ -131,7 +131,7 @@ func (a *acknowledged) check(t *testing.T, d driver.Driver, list []driver.Status
 		switch fate := fateOf(id); {
 		case a.destroyed[id] && ok:
 			t.Errorf("%s was destroyed and is there again: %+v", id, status)
-		case a.destroying[id]: // both are right
+		case a.destroying[id]: // it may exist or not
 		case !ok:
 			t.Errorf("%s was started and is gone", id)
 		case fate == fateLeft && (status.Exit != nil || status.PID != pid):
@@ -142,7 +142,7 @@ func (a *acknowledged) check(t *testing.T, d driver.Driver, list []driver.Status
 	}
 }
 
-// checkEnded looks at a machine that ended by itself.
+// checkEnded checks the exit and the log of a machine whose program ended without being stopped.
 func checkEnded(t *testing.T, d driver.Driver, id driver.TaskID) {
 	t.Helper()
 	n := numberOf(id.Machine)

@@ -11,15 +11,15 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// liveLanes is how many machines a daemon that is to be killed leads at once. It
-// shares no factor with fates: each lane has machines of all of them.
+// liveLanes is the number of machines that a daemon handles concurrently. It shares no factor
+// with the number of fates, so that each lane has machines of every fate.
 const liveLanes = 5
 
-// LiveOn is what a daemon does that is to be killed: it recovers d, then starts,
-// stops and destroys machines as fast as it can, numbered from first on, and writes
-// what it is about to do and what has been acknowledged. A worker's store would
-// hold the same. like says what is the same of all their tasks: an image with a
-// shell, an environment. It returns only when d cannot be recovered.
+// LiveOn acts as a daemon that a test will kill. It recovers d, then starts, stops and destroys
+// machines as fast as it can, numbered from first. The writer to receives a line before each
+// operation and another one after the operation has succeeded. like contains the fields that all
+// tasks have in common: an image with a shell, an environment. LiveOn returns only if d cannot be
+// recovered.
 func LiveOn(d driver.Driver, like driver.Task, first int, to io.Writer) error {
 	ctx := context.Background()
 	if _, err := d.Recover(ctx); err != nil {
@@ -29,7 +29,7 @@ func LiveOn(d driver.Driver, like driver.Task, first int, to io.Writer) error {
 	tell := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
-		_, _ = fmt.Fprintf(to, format+"\n", args...) // one write, so a kill cannot tear it
+		_, _ = fmt.Fprintf(to, format+"\n", args...) // a single write, which a kill cannot split
 	}
 	var wg sync.WaitGroup
 	for lane := range liveLanes {
@@ -43,31 +43,31 @@ func LiveOn(d driver.Driver, like driver.Task, first int, to io.Writer) error {
 	return nil
 }
 
-// fate is what becomes of a machine, by its number.
+// fate is what LiveOn does with a machine. It depends on the machine's number.
 type fate int
 
 const (
 	fateLeft    fate = iota // left running
-	fateEnds                // reads its stdin, and ends by itself with a code that its number tells
-	fateRemoved             // destroyed as it runs
-	fateStopped             // stopped and forgotten
+	fateEnds                // reads its stdin, then exits with a code derived from its number
+	fateRemoved             // destroyed while running
+	fateStopped             // stopped and discarded
 	fates
 )
 
 func fateOf(id bourse.MachineID) fate { return fate(numberOf(id)) % fates }
 
-const numbered = "000001%08x" // ids of machines
+const numbered = "000001%08x" // format of machine ids
 
 func numberOf(id bourse.MachineID) (n int) {
 	_, _ = fmt.Sscanf(string(id), numbered, &n)
 	return n
 }
 
-// killedInput is how many bytes are on the stdin of a program that ends by
-// itself: more than the pipes on its way can hold.
+// killedInput is the number of bytes on the stdin of a program that exits: more than the pipes to
+// the program can hold.
 const killedInput = 300 << 10
 
-// live leads one machine to its fate.
+// live starts one machine and treats it according to its fate.
 func live(ctx context.Context, d driver.Driver, t driver.Task, n int, tell func(string, ...any)) {
 	t.ID = driver.TaskID{Machine: bourse.MachineID(fmt.Sprintf(numbered, n)), Boot: 1}
 	t.Command = []string{"sleep", "1000"}

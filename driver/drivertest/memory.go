@@ -9,18 +9,17 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Memory is a host that exists in memory only. Its tasks run the little
-// programs of [Script] and outlive the drivers that are made on it, as real
-// ones outlive a daemon:
+// Memory is a host that exists only in memory. Its tasks run the small programs of [Script]. As
+// on a real host, tasks outlive the drivers of the host:
 //
 //	host := drivertest.NewMemory()
 //	d := host.Driver()         // the daemon's
 //	d.Recover(ctx)
 //	…
-//	d = host.Driver()          // the daemon was killed and has come back
+//	d = host.Driver()          // the daemon was killed and restarted
 //
-// It starts no goroutine and has no clock of its own, so it works inside a
-// synctest bubble (then make it inside) and leaves nothing behind.
+// A Memory starts no goroutines and has no clock of its own, so it can be used in a synctest
+// bubble if it is created there.
 type Memory struct {
 	mu       sync.Mutex
 	hooks    Hooks
@@ -31,47 +30,45 @@ type Memory struct {
 	starts   int
 }
 
-// Hooks are called around every call of a driver made on the host, outside
-// its locks. They may block (a slow host), give an error (a failing one),
-// panic or call runtime.Goexit (a daemon that dies there).
+// Hooks are called before and after every call of the host's drivers, without holding the host's
+// locks. They may block, return an error, panic, or call runtime.Goexit to simulate a daemon that
+// dies there.
 type Hooks struct {
-	// Before comes before the effect; its error is the call's and nothing
-	// happens.
+	// Before is called before the call has an effect. If it returns an error, the call returns
+	// that error and has no effect.
 	Before func(ctx context.Context, call Call) error
-	// After comes after the effect; its error is the call's, but the effect
-	// stays, as when an answer was lost.
+	// After is called after the call has had its effect. If it returns an error, the call returns
+	// that error, as if its answer was lost.
 	After func(ctx context.Context, call Call) error
 }
 
-// Call says which call a hook is about.
+// Call describes the call for which a hook is called.
 type Call struct {
-	Op      string // "Start", "Stop", …: the method's name
+	Op      string // the method's name: "Start", "Stop", …
 	ID      driver.TaskID
-	Machine bourse.MachineID // always set but for Recover
+	Machine bourse.MachineID // set except for Recover
 }
 
-// memMachine is what the host has of a machine: its log, and the tasks that
-// are not forgotten.
+// memMachine contains a machine's log and its tasks that have not been discarded.
 type memMachine struct {
 	log       memLog
 	tasks     map[int]*memTask // by boot
-	newest    int              // the highest boot ever started
+	newest    int              // the highest boot that was ever started
 	destroyed chan struct{}    // closed by Destroy
 }
 
-// memTask is one task. Its fields are guarded by the host's mutex; done is
-// closed once exit is set.
+// memTask is a task. The host's mutex guards its fields. done is closed once exit is set.
 type memTask struct {
 	task    driver.Task
 	status  driver.Status
 	program *program
-	execs   map[*program]bool // in progress
+	execs   map[*program]bool // running execs
 	frozen  bool
-	waiting []func() // what its program does, and is sent, once it is thawed
+	waiting []func() // effects of its program and of signals, delayed until it is resumed
 	done    chan struct{}
 }
 
-// NewMemory makes an empty host that says it enforces every limit.
+// NewMemory returns an empty host, which reports that it enforces every limit.
 func NewMemory() *Memory {
 	return &Memory{
 		machines: map[bourse.MachineID]*memMachine{},
@@ -87,16 +84,16 @@ func (m *Memory) SetHooks(h Hooks) {
 	m.hooks = h
 }
 
-// SetLabels replaces what the drivers' Labels gives.
+// SetLabels sets the labels that the drivers' Labels method returns.
 func (m *Memory) SetLabels(labels map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.labels = labels
 }
 
-// Driver makes the driver of a daemon that has just started on the host. An
-// earlier one is cut off: its calls, those in progress too, give
-// CodeUnavailable from now on and change nothing more.
+// Driver returns a driver for a daemon that has just started on the host. It disconnects the
+// previous driver, whose calls, including calls in progress, then return CodeUnavailable and have
+// no effect.
 func (m *Memory) Driver() *MemoryDriver {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,8 +104,8 @@ func (m *Memory) Driver() *MemoryDriver {
 	return m.current
 }
 
-// Running returns the ids of the tasks that run now, in no order: what a host's
-// process table would show.
+// Running returns the ids of the running tasks in no particular order, like a host's process
+// table.
 func (m *Memory) Running() []driver.TaskID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +120,7 @@ func (m *Memory) Running() []driver.TaskID {
 	return out
 }
 
-// Processes tells how many programs run now, execs included.
+// Processes returns the number of running programs, including execs.
 func (m *Memory) Processes() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +136,7 @@ func (m *Memory) Processes() int {
 	return n
 }
 
-// Frozen returns the ids of the tasks that are frozen now, in no order.
+// Frozen returns the ids of the frozen tasks in no particular order.
 func (m *Memory) Frozen() []driver.TaskID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,28 +151,28 @@ func (m *Memory) Frozen() []driver.TaskID {
 	return out
 }
 
-// Machines returns the machines of which the host keeps anything, in no order.
+// Machines returns the machines of which the host has a task or a log, in no particular order.
 func (m *Memory) Machines() []bourse.MachineID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]bourse.MachineID, 0, len(m.machines))
 	for id, machine := range m.machines {
-		if machine.newest > 0 { // else only someone waits for its first line
+		if machine.newest > 0 { // otherwise the entry exists only because someone waits for the machine's first line
 			out = append(out, id)
 		}
 	}
 	return out
 }
 
-// Starts tells how many programs were ever started: idempotent repeats do not
-// count.
+// Starts returns the number of programs that were ever started. Repeated starts of the same boot
+// do not count.
 func (m *Memory) Starts() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.starts
 }
 
-// End ends a running task as if its program had ended by itself.
+// End ends a running task as if its program had exited.
 func (m *Memory) End(id driver.TaskID, exit bourse.Exit) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,8 +181,8 @@ func (m *Memory) End(id driver.TaskID, exit bourse.Exit) {
 	}
 }
 
-// Lose makes the host forget how its tasks ended, as when a driver's
-// machinery was killed together with everything that it ran.
+// Lose makes the host lose the exits of its tasks, as if a driver's own processes had been killed
+// together with all tasks.
 func (m *Memory) Lose() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // MemoryDriver is a driver on a Memory host.
 type MemoryDriver struct {
 	host *Memory
-	cut  chan struct{} // closed when the host has made a newer driver
+	cut  chan struct{} // closed once the host has created a newer driver
 }
 
 var _ driver.Driver = (*MemoryDriver)(nil)
@@ -24,7 +24,7 @@ func errCut() error {
 
 func (d *MemoryDriver) cutLocked() { close(d.cut) }
 
-// do runs fn between the hooks.
+// do calls fn between the hooks.
 func (d *MemoryDriver) do(ctx context.Context, call Call, fn func() error) error {
 	d.host.mu.Lock()
 	hooks := d.host.hooks
@@ -54,8 +54,8 @@ func (d *MemoryDriver) do(ctx context.Context, call Call, fn func() error) error
 	return nil
 }
 
-// locked is do with the host's mutex held, and nothing happening once the
-// driver is cut off.
+// locked is like do but holds the host's mutex during fn, and does not call fn once the driver is
+// disconnected.
 func (d *MemoryDriver) locked(ctx context.Context, call Call, fn func() error) error {
 	return d.do(ctx, call, func() error {
 		d.host.mu.Lock()
@@ -149,8 +149,8 @@ func (m *Memory) startLocked(task driver.Task) *memTask {
 	return t
 }
 
-// again returns what a program's timer calls: under the lock, unless the
-// program has been stopped.
+// again returns a function for the program's timers. It runs their callbacks with the host's
+// mutex held, unless the program has been stopped, and delays them while the task is frozen.
 func (m *Memory) again(t *memTask, p *program) func(func()) {
 	return func(fn func()) {
 		m.mu.Lock()
@@ -163,7 +163,7 @@ func (m *Memory) again(t *memTask, p *program) func(func()) {
 	}
 }
 
-// do calls fn now, or once the task is thawed.
+// do calls fn now, or once the task is resumed if it is frozen.
 func (t *memTask) do(fn func()) {
 	if t.frozen {
 		t.waiting = append(t.waiting, fn)
@@ -192,7 +192,7 @@ func (d *MemoryDriver) Freeze(ctx context.Context, id driver.TaskID, frozen bool
 	})
 }
 
-// thaw lets a task go on. The host's mutex is held.
+// thaw resumes a task. The host's mutex must be held.
 func (t *memTask) thaw() {
 	t.frozen = false
 	waiting := t.waiting
@@ -224,7 +224,7 @@ func errEnded(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d has ended", id.Machine, id.Boot)
 }
 
-// await waits outside the lock until t has ended.
+// await waits until t has ended, without holding the host's mutex.
 func (d *MemoryDriver) await(ctx context.Context, t *memTask) error {
 	select {
 	case <-t.done:

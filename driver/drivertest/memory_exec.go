@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Exec implements driver.Driver. All of Stdin is read before the program
-// begins. A terminal is no more than a size, and one stream of output.
+// Exec implements driver.Driver. It reads all of Stdin before the program starts. A terminal has
+// only a size and a single output stream.
 func (d *MemoryDriver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	err := d.do(ctx, Call{Op: "Exec", ID: id}, func() error {
@@ -79,8 +79,7 @@ func (d *MemoryDriver) exec(ctx context.Context, id driver.TaskID, p *program, o
 	return result, err
 }
 
-// stream waits for a program's end and passes its output on meanwhile, outside
-// the host's lock.
+// stream forwards a program's output until the program ends. It does not hold the host's mutex.
 func (d *MemoryDriver) stream(ctx context.Context, t *memTask, out *memOutput) error {
 	for {
 		select {
@@ -103,15 +102,14 @@ func (d *MemoryDriver) stream(ctx context.Context, t *memTask, out *memOutput) e
 	}
 }
 
-// memOutput is the output of a program beside a task. The host's mutex guards
-// what is pending and kept.
+// memOutput is the output of an exec. The host's mutex guards pending and kept.
 type memOutput struct {
-	writers [2]io.Writer // nil: the output is kept
+	writers [2]io.Writer // nil: the output is stored in kept
 	limit   int
-	merged  bool // both are one, a terminal's
+	merged  bool // the program has a terminal, so both outputs are one stream
 	kept    [2][]byte
 	pending [2][]byte
-	more    chan struct{} // has room for one: something is pending
+	more    chan struct{} // receives a value when output is pending; its buffer holds one
 }
 
 func newMemOutput(exec driver.Exec) *memOutput {
@@ -121,13 +119,13 @@ func newMemOutput(exec driver.Exec) *memOutput {
 	}
 	out.writers = [2]io.Writer{exec.Stdout, exec.Stderr}
 	if exec.Stdout != nil && exec.Stderr == nil {
-		out.writers[1] = io.Discard // none is kept when one is streamed
+		out.writers[1] = io.Discard // if one output is streamed, none is stored
 	}
 	return out
 }
 
-// add takes a line of the program, a partial one without its newline. The
-// host's lock is held.
+// add adds a line of the program's output. A partial line has no newline. The host's mutex must
+// be held.
 func (o *memOutput) add(stream, text string, partial bool) {
 	if !partial {
 		text += "\n"
@@ -148,7 +146,7 @@ func (o *memOutput) add(stream, text string, partial bool) {
 	}
 }
 
-// flush writes what is pending. A writer that fails gets no more.
+// flush writes the pending output. A writer that has failed receives no more.
 func (o *memOutput) flush(m *Memory) {
 	m.mu.Lock()
 	pending := o.pending

@@ -9,21 +9,21 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// memLog is a machine's output. The host's mutex guards it; more is closed
-// and replaced when a line comes.
+// memLog is a machine's output. The host's mutex guards it. more is closed and replaced when a
+// line is added.
 type memLog struct {
 	lines []driver.LogLine
 	more  chan struct{}
 }
 
-// add adds a line, which has ended or never will: it is partial then.
+// add adds a line. partial means that its end is missing.
 func (l *memLog) add(stream, text string, partial bool) {
 	l.lines = append(l.lines, driver.LogLine{At: time.Now(), Stream: stream, Text: text, Partial: partial, Position: strconv.Itoa(len(l.lines) + 1)})
 	close(l.more)
 	l.more = make(chan struct{})
 }
 
-// since returns the lines from the query's beginning.
+// since returns the index of the first line that the query selects.
 func (l *memLog) since(want driver.LogQuery) int {
 	if had, err := strconv.Atoi(want.After); err == nil {
 		return min(max(0, had), len(l.lines))
@@ -41,8 +41,8 @@ func (l *memLog) since(want driver.LogQuery) int {
 	return i
 }
 
-// Logs implements driver.Driver. A machine that the host does not know has no
-// lines yet.
+// Logs implements driver.Driver. For a machine that the host does not know it returns no lines,
+// or waits for lines if want.Follow is set.
 func (d *MemoryDriver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	return d.do(ctx, Call{Op: "Logs", Machine: id}, func() error {
 		m := d.host

@@ -10,28 +10,27 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Script returns the command of a program for a Memory host. A command is a
-// list of words, executed one after the other:
+// Script returns the command of a program for a Memory host. A command is a list of instructions,
+// executed in order:
 //
-//	print TEXT    a line to stdout
-//	warn TEXT     a line to stderr
-//	lines A B     the lines "line A" to "line B-1" to stdout
-//	env NAME      the value of an environment variable to stdout
-//	pwd           the working directory to stdout
-//	user          Task.User to stdout
-//	cat           stdin to stdout
-//	size          "size ROWS COLUMNS" of the terminal to stdout (of an Exec)
+//	print TEXT    print a line to stdout
+//	warn TEXT     print a line to stderr
+//	lines A B     print the lines "line A" to "line B-1" to stdout
+//	env NAME      print the value of an environment variable to stdout
+//	pwd           print the working directory to stdout
+//	user          print Task.User to stdout
+//	cat           copy stdin to stdout
+//	size          print "size ROWS COLUMNS" of the terminal to stdout (in an Exec)
 //	sleep DUR     wait
-//	ignore        from here on only SIGKILL ends it
-//	run           go on until a signal ends it
+//	ignore        from now on, only SIGKILL ends the program
+//	run           continue until a signal ends the program
 //	oom           be killed for using too much memory
-//	exit CODE     end; after the last word a program ends with code 0
+//	exit CODE     exit; a program without it exits with code 0 at its end
 //
-// The first word "missing" stands for a program that does not exist; any
-// other unknown word too.
+// A program whose first word is "missing", or any other unknown word, does not exist.
 func Script(words ...string) []string { return words }
 
-// arity is how many words follow an instruction.
+// arity maps each instruction to the number of its arguments.
 var arity = map[string]int{
 	"print": 1, "warn": 1, "lines": 2, "env": 1, "pwd": 0, "user": 0, "cat": 0, "size": 0, "sleep": 1, "ignore": 0, "run": 0, "oom": 0, "exit": 1,
 }
@@ -41,7 +40,7 @@ type program struct {
 	task    driver.Task
 	rest    []string
 	stdin   string
-	size    driver.Size // of its terminal
+	size    driver.Size // the terminal's size
 	ignore  bool
 	stopped bool
 	timer   *time.Timer
@@ -49,7 +48,7 @@ type program struct {
 	end     func(bourse.Exit)
 }
 
-// checkScript reports CodeInvalid for a command that cannot be started.
+// checkScript returns CodeInvalid for a command that cannot be started.
 func checkScript(words []string) error {
 	if len(words) == 0 || words[0] == "" {
 		return bourse.Errorf(bourse.CodeInvalid, "no command")
@@ -64,8 +63,8 @@ func checkScript(words []string) error {
 	return nil
 }
 
-// step executes what can be executed now; it is called again when a sleep is
-// over. again wraps the call in the host's lock.
+// step executes instructions until the program sleeps or ends. When a sleep is over, a timer
+// calls step again through again, which locks the host's mutex.
 func (p *program) step(again func(func())) {
 	for len(p.rest) > 0 {
 		word := p.rest[0]
@@ -129,7 +128,7 @@ func (p *program) print(word string, args []string) {
 
 func (p *program) say(stream, text string) { p.line(stream, text, false) }
 
-// signal returns how the program ends by s, or false when it goes on.
+// signal returns the exit of the program if s ends it. It returns false if the program continues.
 func (p *program) signal(s bourse.Signal) (bourse.Exit, bool) {
 	if slices.Contains([]bourse.Signal{"SIGSTOP", "SIGCONT", "SIGTSTP", "SIGWINCH"}, s) {
 		return bourse.Exit{}, false
@@ -140,7 +139,7 @@ func (p *program) signal(s bourse.Signal) (bourse.Exit, bool) {
 	return bourse.Exit{Code: -1, Signal: s.Number()}, true
 }
 
-// stop keeps the program from doing anything more.
+// stop prevents the program from executing any more instructions.
 func (p *program) stop() {
 	p.rest, p.stopped = nil, true
 	if p.timer != nil {

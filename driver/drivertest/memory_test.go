@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/drivertest"
 )
 
-// TestMemoryInBubble shows a host that outlives its driver, in virtual time.
+// TestMemoryInBubble checks, in virtual time, that a host's tasks outlive its driver.
 func TestMemoryInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := drivertest.NewMemory()
@@ -40,7 +40,7 @@ func TestMemoryInBubble(t *testing.T) {
 	})
 }
 
-// TestMemoryHooks shows what happens to the effect of a call that a hook fails.
+// TestMemoryHooks checks whether a call has its effect when a hook makes it fail.
 func TestMemoryHooks(t *testing.T) {
 	host := drivertest.NewMemory()
 	d := host.Driver()
@@ -60,8 +60,7 @@ func TestMemoryHooks(t *testing.T) {
 	}
 }
 
-// TestMemoryTerminal shows what a terminal of the host is: a size, and one
-// stream of output.
+// TestMemoryTerminal checks that a terminal on the host has a size and a single output stream.
 func TestMemoryTerminal(t *testing.T) {
 	d := drivertest.NewMemory().Driver()
 	id := driver.TaskID{Machine: bourse.NewMachineID(1), Boot: 1}

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netns makes an empty network namespace, which has nothing but a loopback
-// interface that is down, and returns its path. It is gone when the test has
-// ended. Without root the test is skipped.
+// Netns creates an empty network namespace, whose only interface is a loopback interface that is
+// down, and returns its path. The namespace is removed when the test ends. If the test does not
+// run as root, Netns skips it.
 func Netns(t *testing.T) string {
 	t.Helper()
 	needRoot(t)
@@ -31,15 +31,16 @@ func Netns(t *testing.T) string {
 	return path
 }
 
-// mountNewNetns makes a namespace on a thread that ends with its goroutine. The
-// first thread of the process would stay, and be in it for ever.
+// mountNewNetns creates a network namespace. It uses a thread that ends with its goroutine. The
+// process's first thread never ends and would remain in the namespace, so mountNewNetns avoids
+// it.
 func mountNewNetns(path string) error {
 	made := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == os.Getpid() {
 			defer runtime.UnlockOSThread()
-			made <- mountNewNetns(path) // gets another one while we keep this
+			made <- mountNewNetns(path) // runs on another thread, because this goroutine has locked the first one
 			return
 		}
 		err := unix.Unshare(unix.CLONE_NEWNET)

@@ -7,12 +7,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Shell returns programs for hosts and images that have a POSIX shell with the
-// usual tools; busybox has. refused is the path of a file that is not
-// executable.
+// Shell returns programs for hosts and images that have a POSIX shell and the common commands, as
+// busybox does. refused is the path of a file that is not executable.
 //
-// In a container whose first process the program is, Run and Ignore have to be
-// others: the kernel gives such a process only the signals that it handles.
+// If the program is the first process in a container, Run and Ignore must be replaced, because
+// the kernel delivers to that process only signals that it handles.
 func Shell(refused string) Programs {
 	return Programs{
 		Run:    sh("echo ready; exec sleep 1000"),
@@ -52,7 +51,7 @@ func Shell(refused string) Programs {
 		Converse: sh(`while read -r x; do printf '%s\n' "$x"; done`),
 		Terminal: sh(`[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && tty >/dev/null && : </dev/tty && echo "$TERM"`),
 		Size: sh(`trap 'echo size $(stty size)' WINCH; trap 'exit 7' USR1; { read -r x </dev/tty; kill -USR1 $$; } &
-			echo size $(stty size); while :; do sleep 0.1 & wait $!; done`), // a signal just before a read would wait for its end
+			echo size $(stty size); while :; do sleep 0.1 & wait $!; done`), // a signal just before a read would be handled only after the read
 		Missing: []string{"no-such-program-anywhere"},
 		Refused: []string{refused},
 	}

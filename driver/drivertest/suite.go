@@ -11,72 +11,72 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Harness is what the suite needs of a driver.
+// Harness configures the suite for a driver.
 type Harness struct {
-	// New makes an empty host. What it leaves behind is cleaned up by
-	// t.Cleanup, and checked: no process, file, cgroup or goroutine may remain.
+	// New creates an empty host. It registers a cleanup function that checks that no process,
+	// file, cgroup or goroutine remains, and removes those that do.
 	New func(t *testing.T) Host
-	// Image of the tasks; default bourse.ImageHost.
+	// Image is the image of the tasks; default bourse.ImageHost.
 	Image string
-	// Env is given to every task, PATH say.
+	// Env is the environment of every task, for instance its PATH.
 	Env      []string
 	Programs Programs
-	Many     int // machines of the case "many at once"; default 200
+	Many     int // number of machines in the case "many at once"; default 200
 }
 
 // Host is a machine on which drivers run.
 type Host interface {
-	// Open makes the driver of a daemon that has just started. The one before
-	// is cut off as if its daemon had been killed; its tasks go on.
+	// Open returns the driver of a daemon that has just started. It disconnects the previous
+	// driver as if its daemon had been killed; the tasks continue to run.
 	Open(t *testing.T) driver.Driver
 }
 
-// MachineryKiller is a Host whose driver has machinery of its own, a
-// supervisor say, that can be killed.
+// MachineryKiller is implemented by a Host whose driver has processes of its own that can be
+// killed, for instance a supervisor.
 type MachineryKiller interface {
 	KillMachinery(t *testing.T)
 }
 
-// Lister is a Host that can tell what the machines' tasks have running on it,
-// by asking the system and not the driver.
+// Lister is implemented by a Host that can count the processes of its machines by asking the
+// system instead of the driver.
 type Lister interface {
-	// Processes returns how many processes run of all tasks of the host.
+	// Processes returns the number of processes that run for all tasks of the host.
 	Processes(t *testing.T) int
 }
 
-// Programs are the commands that the suite runs. Cases whose program is nil
-// are skipped, and say so.
+// Programs are the commands that the suite runs. If a program is nil, the cases that need it are
+// skipped.
 type Programs struct {
-	Run      []string                                  // prints "ready", goes on until a signal ends it
-	Ignore   []string                                  // as Run, but only SIGKILL ends it
-	Exit     func(code int) []string                   // ends at once
-	Print    func(stdout, stderr string) []string      // prints a line to each and ends with 0
-	Lines    func(from, to int) []string               // prints "line N" for from <= N < to and ends with 0
-	Slow     func(n int, pause time.Duration) []string // as Lines, waiting between them
-	Sleep    func(d time.Duration, code int) []string  // ends after d
-	Env      func(name string) []string                // prints a variable's value
+	Run      []string                                  // prints "ready", then runs until a signal ends it
+	Ignore   []string                                  // like Run, but only SIGKILL ends it
+	Exit     func(code int) []string                   // exits at once with code
+	Print    func(stdout, stderr string) []string      // prints a line to each output and exits with 0
+	Lines    func(from, to int) []string               // prints "line N" for from <= N < to and exits with 0
+	Slow     func(n int, pause time.Duration) []string // like Lines for 0 to n, pausing between lines
+	Sleep    func(d time.Duration, code int) []string  // exits after d
+	Env      func(name string) []string                // prints the value of a variable
 	Dir      []string                                  // prints its working directory
-	User     []string                                  // prints the number of its user, and fails unless Task.User was used
+	User     []string                                  // prints its user's number; fails unless Task.User was applied
 	Cat      []string                                  // copies stdin to stdout
-	LateCat  []string                                  // as Cat, a moment after its start
-	Echo     func(text string) []string                // prints text, an argument of the program
-	Tree     []string                                  // prints "ready"; children and grandchildren, some ignoring signals, until it is ended
-	Leaver   []string                                  // ends at once with 0, leaves children in its process group behind
-	Escaper  []string                                  // ends at once with 0, leaves a child in another session that holds its output open
-	Allocate func(m bourse.MiB) []string               // touches that much memory, prints "allocated", ends with 0
-	Forks    func(n int) []string                      // runs n processes at once, ends with 0 if all could be started
+	LateCat  []string                                  // like Cat, but starts reading only after a moment
+	Echo     func(text string) []string                // prints text, which is one of its arguments
+	Tree     []string                                  // prints "ready"; runs children and grandchildren, some ignoring signals, until killed
+	Leaver   []string                                  // exits at once with 0 and leaves children in its process group
+	Escaper  []string                                  // exits with 0 and leaves a child in another session that holds its output open
+	Allocate func(m bourse.MiB) []string               // writes to m of memory, prints "allocated", exits with 0
+	Forks    func(n int) []string                      // runs n concurrent processes; exits with 0 if all of them started
 	Busy     []string                                  // prints "ready", then uses a processor until a signal ends it
-	Read     func(path string) []string                // copies a file to stdout, fails without one
-	Write    func(path, text string) []string          // writes a file, fails if it cannot
-	Networks []string                                  // prints the names of the network interfaces that it sees, one a line
-	Converse []string                                  // as Cat, each line as it comes
-	Terminal []string                                  // ends with 0 if its stdin, stdout and stderr are a terminal, its own, and prints $TERM
-	Size     []string                                  // prints "size <rows> <columns>" of its terminal, and again when it changes; ends with 7 at a line of input
+	Read     func(path string) []string                // copies a file to stdout; fails if the file does not exist
+	Write    func(path, text string) []string          // writes a file; fails if it cannot
+	Networks []string                                  // prints the names of the network interfaces that it sees, one per line
+	Converse []string                                  // like Cat, but copies each line as soon as it is read
+	Terminal []string                                  // prints $TERM and exits with 0 if its three files are its controlling terminal
+	Size     []string                                  // prints "size <rows> <columns>" at first and after changes; exits with 7 after a line of input
 	Missing  []string                                  // does not exist
 	Refused  []string                                  // exists and is not executable
 }
 
-// deadline bounds every wait of the suite: far beyond what any of it takes.
+// deadline bounds every wait in the suite. It is far longer than any of them takes.
 const deadline = 3 * time.Minute
 
 // Run runs the suite.
@@ -103,7 +103,7 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// suite is one case being run.
+// suite is the state of one test case.
 type suite struct {
 	*testing.T
 	h     Harness
@@ -114,7 +114,7 @@ type suite struct {
 	count atomic.Int64
 }
 
-// reopen kills the daemon and returns what the next one recovers.
+// reopen kills the daemon, starts another one, and returns the tasks that it recovers.
 func (s *suite) reopen() []driver.Status {
 	s.Helper()
 	s.d = s.host.Open(s.T)
@@ -125,7 +125,7 @@ func (s *suite) reopen() []driver.Status {
 	return got
 }
 
-// need skips the case unless the harness has a program for it.
+// need skips the case if the harness does not have the program that what describes.
 func (s *suite) need(what string, has bool) {
 	s.Helper()
 	if !has {
@@ -133,7 +133,7 @@ func (s *suite) need(what string, has bool) {
 	}
 }
 
-// task returns the first boot of a new machine.
+// task returns a task: the first boot of a new machine.
 func (s *suite) task(command []string) driver.Task {
 	id := bourse.MachineID(bourse.WorkerTag(7).String() + hex8(s.count.Add(1)))
 	return driver.Task{
@@ -153,7 +153,7 @@ func hex8(n int64) string {
 	return string(b)
 }
 
-// start starts a task that must start.
+// start starts a task and fails the test if it cannot be started.
 func (s *suite) start(task driver.Task) driver.Status {
 	s.Helper()
 	status, err := s.d.Start(s.ctx, task)
@@ -166,7 +166,7 @@ func (s *suite) start(task driver.Task) driver.Status {
 	return status
 }
 
-// wait waits for the end of a task.
+// wait waits until a task ends and returns its exit.
 func (s *suite) wait(id driver.TaskID) bourse.Exit {
 	s.Helper()
 	exit, err := s.d.Wait(s.ctx, id)
@@ -179,14 +179,14 @@ func (s *suite) wait(id driver.TaskID) bourse.Exit {
 	return exit
 }
 
-// run starts a task and waits for its end.
+// run starts a task, waits until it ends and returns its exit.
 func (s *suite) run(task driver.Task) bourse.Exit {
 	s.Helper()
 	s.start(task)
 	return s.wait(task.ID)
 }
 
-// wantCode fails unless err has the code.
+// wantCode reports a test error unless err has the code want.
 func (s *suite) wantCode(what string, err error, want bourse.Code) {
 	s.Helper()
 	if got := bourse.CodeOf(err); got != want {
@@ -194,7 +194,7 @@ func (s *suite) wantCode(what string, err error, want bourse.Code) {
 	}
 }
 
-// logs returns a machine's lines.
+// logs returns the log lines of a machine that a query selects.
 func (s *suite) logs(id bourse.MachineID, want driver.LogQuery) []driver.LogLine {
 	s.Helper()
 	var out []driver.LogLine
@@ -204,7 +204,7 @@ func (s *suite) logs(id bourse.MachineID, want driver.LogQuery) []driver.LogLine
 	return out
 }
 
-// texts returns the lines of one stream with their pieces put together.
+// texts returns the lines of one stream, joining those that the log split.
 func texts(lines []driver.LogLine, stream string) []string {
 	var out []string
 	open := false
@@ -222,7 +222,7 @@ func texts(lines []driver.LogLine, stream string) []string {
 	return out
 }
 
-// awaitReady follows a machine's log until it says "ready".
+// awaitReady follows a machine's log until the line "ready".
 func (s *suite) awaitReady(id bourse.MachineID) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -240,7 +240,7 @@ func (s *suite) awaitReady(id bourse.MachineID) {
 	}
 }
 
-// destroy destroys a machine and looks that nothing of it is left.
+// destroy destroys a machine and checks that its log is empty.
 func (s *suite) destroy(id bourse.MachineID) {
 	s.Helper()
 	if err := s.d.Destroy(s.ctx, id); err != nil {
@@ -251,8 +251,8 @@ func (s *suite) destroy(id bourse.MachineID) {
 	}
 }
 
-// wantProcesses fails unless so many processes of tasks run on the host. One
-// that has just been executed may not show yet whose it is.
+// wantProcesses reports a test error unless the tasks on the host have this many processes. It
+// waits for more to appear, because a newly executed process may not be recognizable yet.
 func (s *suite) wantProcesses(want int) {
 	s.Helper()
 	if l, ok := s.host.(Lister); ok {

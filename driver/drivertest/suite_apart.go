@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// apartCases are about what a task sees otherwise than its host. They need
-// root.
+// apartCases check what a task sees differently from its host: its network and its name servers.
+// They need root.
 var apartCases = map[string]func(*suite){
 	"a network of its own": func(s *suite) {
 		s.need("its networks", s.p.Networks != nil)
@@ -24,7 +24,7 @@ var apartCases = map[string]func(*suite){
 			s.Errorf("it sees %q, want only lo", got)
 		}
 		if s.h.Image == bourse.ImageHost {
-			task = s.task(s.p.Networks) // no one else's network has changed
+			task = s.task(s.p.Networks) // the networks of other tasks must not have changed
 			s.run(task)
 			got := texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout")
 			if own := hostNetworks(s.T); !slices.Equal(got, own) {

@@ -80,12 +80,12 @@ var execCases = map[string]func(*suite){
 		}()
 		s.awaitProcesses(2)
 		s.stop(id)
-		<-done // whatever it says: it must end
+		<-done // any result will do, but it must return
 		s.awaitProcesses(0)
 	},
 }
 
-// running returns a task that runs.
+// running starts a task and returns its id once it is ready.
 func (s *suite) running() driver.TaskID {
 	s.Helper()
 	task := s.task(s.p.Run)
@@ -95,8 +95,8 @@ func (s *suite) running() driver.TaskID {
 	return task.ID
 }
 
-// awaitProcesses waits until so many processes of tasks run on the host. The
-// system tells no one, so it is asked again and again.
+// awaitProcesses waits until the tasks on the host have this many processes. It polls, because
+// the system sends no notification.
 func (s *suite) awaitProcesses(want int) {
 	s.Helper()
 	l, ok := s.host.(Lister)

@@ -18,7 +18,7 @@ var freezeCases = map[string]func(*suite){
 		for range 2 {
 			s.freeze(task.ID, true)
 		}
-		s.pass(20 * time.Millisecond) // what it had written is in the log
+		s.pass(20 * time.Millisecond) // wait until the log contains its output so far
 		before := len(s.logs(task.ID.Machine, driver.LogQuery{}))
 		s.pass(100 * time.Millisecond)
 		if after := len(s.logs(task.ID.Machine, driver.LogQuery{})); after != before {
@@ -128,7 +128,7 @@ var freezeCases = map[string]func(*suite){
 	},
 }
 
-// canFreeze skips the case where the host cannot freeze.
+// canFreeze skips the case if the host cannot freeze tasks.
 func (s *suite) canFreeze() {
 	s.Helper()
 	if s.d.Labels()["suspend"] == "" {
@@ -143,13 +143,13 @@ func (s *suite) freeze(id driver.TaskID, frozen bool) {
 	}
 }
 
-// pass lets so much time pass for the programs of the host.
+// pass lets the host's programs run for d.
 func (s *suite) pass(d time.Duration) {
 	s.Helper()
 	s.run(s.task(s.p.Sleep(d, 0)))
 }
 
-// awaitLines follows a machine's log until it has so many lines.
+// awaitLines follows a machine's log until it contains n lines.
 func (s *suite) awaitLines(id bourse.MachineID, n int) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)

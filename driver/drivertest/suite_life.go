@@ -94,7 +94,7 @@ var lifeCases = map[string]func(*suite){
 			}
 			_, err = s.d.Inspect(s.ctx, task.ID)
 			s.wantCode(what+", inspect", err, bourse.CodeNotFound)
-			task.Command = s.p.Exit(0) // nothing is held against the same id
+			task.Command = s.p.Exit(0) // the same id can be used after the failed start
 			s.run(task)
 		}
 		if got := s.reopen(); len(got) != len(commands)-boolToInt(s.p.Refused == nil) {
@@ -148,7 +148,7 @@ var lifeCases = map[string]func(*suite){
 		s.wantProcesses(0)
 		_, err := s.d.Inspect(s.ctx, task.ID)
 		s.wantCode("Inspect after Destroy", err, bourse.CodeNotFound)
-		s.start(task) // its second life has no memory of the first
+		s.start(task) // the driver does not remember the destroyed machine
 		if got := s.reopen(); len(got) != 1 {
 			s.Errorf("recovered %d tasks, want 1", len(got))
 		}
@@ -220,7 +220,7 @@ func hostileCase(s *suite) {
 	}
 }
 
-// manyCase runs many machines side by side through their whole life.
+// manyCase runs many machines concurrently through their whole life.
 func manyCase(s *suite) {
 	machines := s.h.Many
 	var wg sync.WaitGroup

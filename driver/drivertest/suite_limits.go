@@ -27,7 +27,7 @@ var limitCases = map[string]func(*suite){
 		if exit := s.run(task); !exit.OOMKilled {
 			s.Errorf("exit %+v, want it killed out of memory", exit)
 		}
-		s.run(s.task(s.p.Exit(0))) // no one else was harmed
+		s.run(s.task(s.p.Exit(0))) // other tasks can still run
 	},
 	"exec counts against its task's memory": func(s *suite) {
 		s.enforced("memory", s.p.Allocate != nil)
@@ -69,7 +69,8 @@ var limitCases = map[string]func(*suite){
 	},
 }
 
-// enforced skips the case unless the driver says that it enforces a limit.
+// enforced skips the case unless the driver reports that it enforces a limit and the harness has
+// a program for the case.
 func (s *suite) enforced(limit string, has bool) {
 	s.Helper()
 	s.need("reaching a limit of "+limit, has)

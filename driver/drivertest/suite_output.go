@@ -55,7 +55,7 @@ var outputCases = map[string]func(*suite){
 		task := s.task(s.p.Lines(0, 50))
 		var got []driver.LogLine
 		done := make(chan error, 1)
-		follows := make(chan struct{}) // closed at the first line
+		follows := make(chan struct{}) // closed after the first line
 		go func() {
 			done <- s.d.Logs(s.ctx, task.ID.Machine, driver.LogQuery{Follow: true}, func(l driver.LogLine) error {
 				if got = append(got, l); len(got) == 1 {
@@ -76,7 +76,7 @@ var outputCases = map[string]func(*suite){
 		if err := <-done; err != nil {
 			s.Errorf("Logs gave %v after Destroy, want no error", err)
 		}
-		// What had not been read when the machine was destroyed is gone.
+		// Lines that had not been read when the machine was destroyed are lost.
 		all := texts(got, "stdout")
 		s.wantLines(all, 0, len(all))
 	},
@@ -104,7 +104,7 @@ var outputCases = map[string]func(*suite){
 			}
 			s.wantLines(got, 100-c.want, 100)
 		}
-		time.Sleep(2 * time.Millisecond) // for the clock to move on: the lines carry its time
+		time.Sleep(2 * time.Millisecond) // so that the lines have different times
 		middle := time.Now()
 		task.ID.Boot, task.Command = 2, s.p.Lines(100, 110)
 		s.run(task)
@@ -159,7 +159,7 @@ var outputCases = map[string]func(*suite){
 	},
 }
 
-// wantLines fails unless got is "line from" to "line to-1".
+// wantLines reports a test error unless got consists of "line from" to "line to-1".
 func (s *suite) wantLines(got []string, from, to int) {
 	s.Helper()
 	if len(got) != to-from {
@@ -174,15 +174,15 @@ func (s *suite) wantLines(got []string, from, to int) {
 	}
 }
 
-// writesOn waits for a line that is not in the log yet, and reports whether it
-// came before the task's end.
+// writesOn waits for a new line in the log, and reports whether it appeared before the task
+// ended.
 func (s *suite) writesOn(id driver.TaskID) bool {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = s.d.Wait(ctx, id) // its error is that of ctx
+		_, _ = s.d.Wait(ctx, id) // fails only if ctx ends
 		cancel()
 	}()
 	enough := errors.New("enough")

@@ -84,7 +84,7 @@ var recoverCases = map[string]func(*suite){
 	},
 }
 
-// retry repeats fn while it gives CodeUnavailable.
+// retry calls fn again while it returns CodeUnavailable.
 func (s *suite) retry(fn func() error) {
 	s.Helper()
 	for {

@@ -12,7 +12,7 @@ var stdinCases = map[string]func(*suite){
 	"stdin arrives exactly, and ends": func(s *suite) {
 		for _, in := range []string{
 			"one line\n", "a\n\nb\n", strings.Repeat("x", 40<<10) + "\n", strings.Repeat("a line of input\n", driver.MaxStdin/16),
-			"no end of a line", "\n", "\x00\x01\xff\r", strings.Repeat("y", 40<<10), strings.Repeat("z", 16<<10), // pieces of long lines
+			"no end of a line", "\n", "\x00\x01\xff\r", strings.Repeat("y", 40<<10), strings.Repeat("z", 16<<10), // also long lines without an end
 		} {
 			if got := s.fed(in); got != in {
 				s.Errorf("%d bytes came back of %d: %.40q, want %.40q", len(got), len(in), got, in)
@@ -49,7 +49,7 @@ var stdinCases = map[string]func(*suite){
 	},
 }
 
-// fed runs a program that copies its stdin, and returns its output.
+// fed runs a program that copies its stdin to stdout, and returns its output.
 func (s *suite) fed(in string) string {
 	s.Helper()
 	task := s.task(s.p.Cat)
@@ -61,7 +61,7 @@ func (s *suite) fed(in string) string {
 	return s.written(task.ID.Machine)
 }
 
-// written returns what a machine wrote to stdout, byte for byte.
+// written returns a machine's output on stdout, including line breaks.
 func (s *suite) written(machine bourse.MachineID) string {
 	s.Helper()
 	var out strings.Builder

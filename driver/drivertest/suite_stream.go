@@ -78,7 +78,7 @@ var streamCases = map[string]func(*suite){
 	},
 }
 
-// slow takes its time with the first write.
+// slow is a writer whose first write takes time.
 type slow struct {
 	bytes.Buffer
 	pause time.Duration
@@ -90,7 +90,7 @@ func (w *slow) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-// leaver takes nothing.
+// leaver is a writer that always fails.
 type leaver struct{}
 
 func (leaver) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -77,11 +77,11 @@ var terminalCases = map[string]func(*suite){
 	},
 }
 
-// terminal is a command at a terminal, and who sits there.
+// terminal is a running command with a terminal, and its user's side of the terminal.
 type terminal struct {
 	id       driver.TaskID
 	keyboard io.Writer
-	screen   chan string // its lines
+	screen   chan string // the lines of output
 	resize   chan driver.Size
 	done     chan terminalResult
 }
@@ -91,13 +91,13 @@ type terminalResult struct {
 	err error
 }
 
-// terminal executes a command beside a new task.
+// terminal executes a command in a new task.
 func (s *suite) terminal(ctx context.Context, command []string, size driver.Size) *terminal {
 	s.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	t := &terminal{
-		id: s.running(), keyboard: inW, screen: make(chan string, 1000), // more lines than any case has
+		id: s.running(), keyboard: inW, screen: make(chan string, 1000), // larger than the number of lines in any case
 		resize: make(chan driver.Size), done: make(chan terminalResult, 1),
 	}
 	go func() {
@@ -116,7 +116,7 @@ func (s *suite) terminal(ctx context.Context, command []string, size driver.Size
 	return t
 }
 
-// await waits for a line on the screen.
+// await waits until the command prints a line.
 func (t *terminal) await(s *suite, want string) {
 	s.Helper()
 	timer := time.NewTimer(deadline)

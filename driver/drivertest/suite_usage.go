@@ -24,7 +24,7 @@ var usageCases = map[string]func(*suite){
 		}
 		for u := first; u.CPU < first.CPU+50*time.Millisecond; u = s.usage(task.ID) {
 			select {
-			case <-time.After(5 * time.Millisecond): // the account grows with time only
+			case <-time.After(5 * time.Millisecond): // usage grows only as time passes
 			case <-s.ctx.Done():
 				s.Fatalf("usage is %+v, was %+v at first, want it to grow", u, first)
 			}
@@ -69,7 +69,7 @@ var usageCases = map[string]func(*suite){
 	},
 }
 
-// checkCeiling looks at what a busy task uses in a while.
+// checkCeiling checks a busy task's processor usage against its limit.
 func (s *suite) checkCeiling(task driver.Task) {
 	begun, first := time.Now(), s.usage(task.ID)
 	if first.CPU < 0 {
@@ -77,17 +77,17 @@ func (s *suite) checkCeiling(task driver.Task) {
 		return
 	}
 	select {
-	case <-time.After(1200 * time.Millisecond): // many periods
+	case <-time.After(1200 * time.Millisecond): // many periods of the limit
 	case <-s.ctx.Done():
 	}
 	used, took := s.usage(task.ID).CPU-first.CPU, time.Since(begun)
 	share := float64(used) / float64(took)
 	want := float64(task.Limits.CPUQuota) / 1000
 	s.Logf("%+v: used %.3f of a processor", task.Limits, share)
-	if share > 1.5*want+0.03 { // accounts are in steps of 10 ms, and a period may begin or end in between
+	if share > 1.5*want+0.03 { // usage is counted in steps of 10 ms, and the interval may contain parts of periods
 		s.Errorf("%+v: used %.3f of a processor, want about %.3f at most", task.Limits, share, want)
 	}
-	for s.usage(task.ID).CPU <= first.CPU { // a busy host may have had no time for it so far
+	for s.usage(task.ID).CPU <= first.CPU { // a busy host may not have run the task yet
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-s.ctx.Done():
@@ -97,7 +97,7 @@ func (s *suite) checkCeiling(task driver.Task) {
 	}
 }
 
-// usage returns what a running task uses.
+// usage returns a running task's resource usage.
 func (s *suite) usage(id driver.TaskID) driver.Usage {
 	s.Helper()
 	u, err := s.d.Usage(s.ctx, id)

@@ -14,12 +14,12 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// Time limits and backoff of connecting.
+// Timeouts, intervals and attempts of connecting.
 const (
 	connectTimeout = 30 * time.Second
 	retryFirst     = 20 * time.Millisecond
 	retryMost      = 2 * time.Second
-	callTries      = 3 // tries per call, each with another process
+	callTries      = 3 // attempts per call, each with another process
 	reapGrace      = time.Second
 )
 
@@ -27,7 +27,7 @@ func errUnreached(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "cannot reach the keeper", Err: cause}
 }
 
-// ensure creates a lease if there is none.
+// ensure connects to a keeper's process if there is no lease.
 func (k *Keeper) ensure(ctx context.Context) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -53,13 +53,14 @@ func (k *Keeper) ensure(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeInvalid:
 			return err
-		case try == callTries: // each try may have met a process that was about to exit
+		case try == callTries: // each attempt may have met a process that was about to exit
 			return errUnreached(err)
 		}
 	}
 }
 
-// connect finds or starts the process, and sends it all held sources before it can be used.
+// connect finds or starts the process. It sends all held sources to the process before others can
+// use the connection.
 func (k *Keeper) connect(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {
@@ -67,7 +68,8 @@ func (k *Keeper) connect(ctx context.Context) error {
 	}
 	conn, err := k.greet(ctx, l)
 	if errors.Is(err, errVersion) {
-		// The old process leaves everything unchanged, and one of our release continues.
+		// The old process exits without changing anything, and a process of this release
+		// continues its work.
 		k.cfg.Log.Info("replacing a keeper of another release", "err", err)
 		if err := endProcess(ctx, l); err != nil {
 			return err
@@ -99,9 +101,9 @@ func (k *Keeper) connect(ctx context.Context) error {
 	return nil
 }
 
-// mind waits for the end of the process, and starts another one if there are held sources.
+// mind waits for the process to end, and starts another one if there are held sources.
 func (k *Keeper) mind(conn *net.UnixConn) {
-	_, _ = io.Copy(io.Discard, conn) // nothing is sent
+	_, _ = io.Copy(io.Discard, conn) // the process sends nothing
 	k.drop(conn)
 	k.reap()
 	k.mu.Lock()
@@ -126,7 +128,7 @@ func (k *Keeper) mind(conn *net.UnixConn) {
 	}
 }
 
-// drop discards a lease, if it is the current one.
+// drop discards a lease if it is the current lease.
 func (k *Keeper) drop(conn *net.UnixConn) {
 	if conn == nil {
 		return
@@ -139,7 +141,7 @@ func (k *Keeper) drop(conn *net.UnixConn) {
 	}
 }
 
-// reap reaps the process that this daemon has started, if it has ended.
+// reap waits for the process that this daemon has started, if it has ended.
 func (k *Keeper) reap() {
 	ctx, cancel := context.WithTimeout(k.ctx, reapGrace)
 	defer cancel()
@@ -151,12 +153,12 @@ func (k *Keeper) reap() {
 	k.child = nil
 	k.mu.Unlock()
 	if child != nil {
-		_, _ = child.Wait() // it has released its lock and is about to exit
+		_, _ = child.Wait() // it has released its lock, so it is about to exit
 	}
 }
 
-// call sends a request to the process, and to a new one if that process dies in the meantime. All requests may be
-// repeated.
+// call sends a request to the process. If the process dies in the meantime, call repeats the
+// request with a new process; all requests may be repeated.
 func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
 	for try := 1; ; try++ {
 		if err := k.ensure(ctx); err != nil {
@@ -169,7 +171,7 @@ func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
 		k.mu.Lock()
 		lease := k.lease
 		k.mu.Unlock()
-		k.drop(lease) // whether or not its end has been noticed
+		k.drop(lease) // even if its end has not been noticed yet
 	}
 }
 
@@ -178,12 +180,12 @@ func isUnreached(err error) bool {
 	return ok
 }
 
-// unreached marks errors of the connection.
+// unreached wraps errors of the connection.
 type unreached struct{ error }
 
 func (u *unreached) Unwrap() error { return u.error }
 
-// ask sends one request on a new connection. It calls news for each frame before the last.
+// ask sends one request on a new connection. It calls news for each frame before the final one.
 func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
 	lost := func(err error) error {
 		if ctx.Err() != nil {
@@ -217,8 +219,8 @@ func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
 	}
 }
 
-// watch makes the process report new lines in a log, across restarts of the process. It returns nil when the machine
-// is destroyed.
+// watch has the process report new lines in a log by calling news. It continues when the process
+// is replaced, and returns nil when the machine is destroyed.
 func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	k.mu.Lock()
 	r := k.gone[id]
@@ -235,7 +237,7 @@ func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) er
 			delete(k.gone, id)
 		}
 	}()
-	news() // existing lines do not require a process
+	news() // existing lines can be read without a process
 	for {
 		k.mu.Lock()
 		up := k.up

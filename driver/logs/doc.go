@@ -11,9 +11,10 @@
 //
 // # The keeper
 //
-// The process that runs a machine's container is not its parent, and if a daemon read its output, the output would be
-// lost when the daemon ends. So this is done by a keeper, one small process per worker that outlives the daemon
-// ([Keep] is its main function, [Keeper] the daemon's side). It reads the FIFOs to which a container's shim writes:
+// The process that runs a machine's container is not its parent, and if a daemon read its output,
+// the output would be lost when the daemon ends. Therefore a keeper reads the output: one small
+// process per worker that outlives the daemon ([Keep] is its main function, [Keeper] the daemon's
+// side). It reads the FIFOs to which a container's shim writes:
 //
 //	container ── shim ──▶ FIFO ──▶ keeper ──▶ log      daemon reads the log
 //

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Files provides the logs of many machines in one directory, which must exist. Machine ids must be valid, because
-// they become file names.
+// Files provides the logs of many machines in one directory, which must exist. Machine ids become
+// file names, so they must be valid.
 type Files struct{ Dir string }
 
 func (f Files) dir(id bourse.MachineID) string { return filepath.Join(f.Dir, string(id)) }
@@ -51,7 +51,7 @@ func (f Files) Machines() ([]bourse.MachineID, error) {
 	return out, nil
 }
 
-// Read calls line with the current lines of a machine's log. An unknown machine has none.
+// Read calls line with the existing lines of a machine's log. An unknown machine has no lines.
 func (f Files) Read(id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	r, err := f.open(id, want)
 	if err != nil {

@@ -45,8 +45,8 @@ func numbered(from, to int) []string {
 	return out
 }
 
-// TestRotation shows what is kept, and how a reader that keeps up loses
-// nothing while files come and go.
+// TestRotation checks which lines remain after rotation, and that a reader that keeps up misses
+// none while files are created and removed.
 func TestRotation(t *testing.T) {
 	record := int64(len(appendLine(nil, noon, "stdout", false, []byte("line 0000"))))
 	m, l := newLog(t, 10*record, 3)
@@ -77,8 +77,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A position is good across rotations and readers, also where its file is gone or
-// has become shorter: then what there is begins with the next line.
+// TestPositions checks that a position is valid for every reader and after rotations. If its file
+// was removed, all remaining lines follow.
 func TestPositions(t *testing.T) {
 	m, l := newLog(t, 600, 3)
 	type told struct{ text, position string }
@@ -121,8 +121,8 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestTornLine shows what a reader makes of a record that is being written,
-// and a writer of one that a crash has cut.
+// TestTornLine checks that a reader ignores a record that is still being written, and that the
+// next writer ends a record that a crash has cut.
 func TestTornLine(t *testing.T) {
 	m, l := newLog(t, 0, 0)
 	say(m, "before")
@@ -150,10 +150,10 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
-// TestLogThatCannotBeWritten shows that lost output is told about.
+// TestLogThatCannotBeWritten checks that the log mentions lost output.
 func TestLogThatCannotBeWritten(t *testing.T) {
 	m, l := newLog(t, 0, 0)
-	if err := os.WriteFile(l.dir(someMachine), nil, 0o600); err != nil { // where a directory should be
+	if err := os.WriteFile(l.dir(someMachine), nil, 0o600); err != nil { // a file in the place of the directory
 		t.Fatal(err)
 	}
 	say(m, "lost")
@@ -167,7 +167,7 @@ func TestLogThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestForeignBytes shows that a reader survives what is none of ours.
+// TestForeignBytes checks that a reader survives files with foreign contents.
 func TestForeignBytes(t *testing.T) {
 	m, l := newLog(t, 0, 0)
 	say(m, "one")

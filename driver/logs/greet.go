@@ -15,7 +15,7 @@ import (
 
 var errVersion = errors.New("the running keeper belongs to another release")
 
-// greet sends the hello to the process, starting it if necessary.
+// greet connects to the process, starting it if necessary, and sends the hello.
 func (k *Keeper) greet(ctx context.Context, l layout) (*net.UnixConn, error) {
 	conn, err := k.dial(ctx, l)
 	if err != nil {
@@ -80,7 +80,7 @@ func (k *Keeper) spawn(ctx context.Context, l layout) error {
 		k.child = p
 		k.mu.Unlock()
 		if before != nil {
-			_, _ = before.Wait() // it failed to start, or made room for this one
+			_, _ = before.Wait() // the earlier child failed to start, or exited so that this one can start
 		}
 	}
 	if err != nil {
@@ -89,7 +89,7 @@ func (k *Keeper) spawn(ctx context.Context, l layout) error {
 	return nil
 }
 
-// endProcess ends the process that uses the directory, whatever its release.
+// endProcess ends the process that uses the directory, of whatever release.
 func endProcess(ctx context.Context, l layout) error {
 	conn, err := companion.Dial(ctx, l.run())
 	if err != nil {
@@ -99,7 +99,7 @@ func endProcess(ctx context.Context, l layout) error {
 		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) {
 			return err
 		}
-		return companion.AwaitEnd(ctx, l.lock()) // it is already exiting
+		return companion.AwaitEnd(ctx, l.lock()) // the process is already exiting
 	}
 	defer conn.Close()
 	if err := companion.WriteFrame(conn, &request{Op: opEnd}); err != nil {

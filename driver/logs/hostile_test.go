@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// TestHostileFrames sends what no daemon sends. Nothing of it may harm what is
-// kept.
+// TestHostileFrames sends frames that no daemon would send, and checks that the keeper's data
+// survives.
 func TestHostileFrames(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
@@ -39,7 +39,7 @@ func TestHostileFrames(t *testing.T) {
 		if err := conn.CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, conn) // until it is closed
+		_, _ = io.Copy(io.Discard, conn) // until the keeper closes the connection
 		_ = conn.Close()
 	}
 	s.say(t, "unharmed\n")

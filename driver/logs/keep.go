@@ -19,39 +19,40 @@ import (
 
 // KeepConfig configures Keep.
 type KeepConfig struct {
-	Dir string       // same as KeeperConfig.Dir
+	Dir string       // the same as KeeperConfig.Dir
 	Log *slog.Logger // default: discards
 	// Grace is how long an idle keeper waits before it exits; default 10 s.
 	Grace time.Duration
 }
 
-// keep is the state of the keeper's process. Its mutex guards the table of machines and is not held during blocking
-// operations.
+// keep is the state of the keeper's process. mu guards the table of machines and is not held
+// during blocking operations.
 type keep struct {
 	layout layout
 	log    *slog.Logger
-	wake   chan struct{} // has capacity 1: restart the idle timer
-	over   chan struct{} // closed to exit
+	wake   chan struct{} // has capacity 1; a value restarts the idle timer
+	over   chan struct{} // closed when the process must exit
 	work   sync.WaitGroup
 
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*kept
 	settings settings
 	reading  int  // number of sources being read
-	stopping bool // nothing new can start
+	stopping bool // no new source may start
 	ending   bool // over is closed
 }
 
-// Time limits of the keeper.
+// Timeouts of the keeper.
 const (
 	keepGrace    = 10 * time.Second
 	helloTimeout = 5 * time.Second
-	sendTimeout  = 10 * time.Second // a daemon that does not read counts as dead
+	sendTimeout  = 10 * time.Second // after this, a daemon that does not read counts as dead
 )
 
-// Keep is the main function of a keeper's process: it copies the output of containers to log files, whatever happens
-// to the daemons. It returns after it had nothing to read for Grace, at SIGTERM, when a daemon requests it, or when
-// ctx ends, and leaves everything so that another keeper can continue.
+// Keep is the main function of a keeper's process. It copies the output of containers to log
+// files, even while no daemon is running. It returns when it has had nothing to read for Grace,
+// on SIGTERM, when a daemon requests it, or when ctx ends. Another keeper can then continue its
+// work.
 func Keep(ctx context.Context, cfg KeepConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -69,7 +70,7 @@ func Keep(ctx context.Context, cfg KeepConfig) error {
 	return k.serve(ctx, cfg.Grace, listener)
 }
 
-// prepareKeep takes over the directory.
+// prepareKeep locks the directory and prepares the process.
 func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
 	l, err := newLayout(cfg.Dir)
 	if err != nil {
@@ -78,7 +79,7 @@ func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
 	if err := companion.Lock(l.lock()); err != nil {
 		return nil, nil, err
 	}
-	if err := os.Chdir("/"); err != nil { // otherwise it keeps a file system from being unmounted
+	if err := os.Chdir("/"); err != nil { // otherwise the process would prevent a file system from being unmounted
 		return nil, nil, err
 	}
 	k := &keep{
@@ -93,7 +94,7 @@ func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
 }
 
 func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.UnixListener) error {
-	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/4)) // it mostly waits
+	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/4)) // the keeper mostly waits
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -104,7 +105,7 @@ func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.Uni
 	for done := false; !done; {
 		select {
 		case sig := <-signals:
-			done = sig == syscall.SIGTERM // ignore signals from a terminal
+			done = sig == syscall.SIGTERM // ignores other signals, such as those of a terminal
 		case <-k.wake:
 			idle.Reset(grace)
 		case <-idle.C:
@@ -120,7 +121,7 @@ func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.Uni
 	k.mu.Unlock()
 	cancel()
 	err := listener.Close()
-	_ = os.Remove(filepath.Join(k.layout.run(), companion.SocketName)) // the next one removes it, too
+	_ = os.Remove(filepath.Join(k.layout.run(), companion.SocketName)) // if this fails, the next keeper removes it
 	k.work.Wait()
 	k.leave()
 	return err

@@ -18,7 +18,7 @@ type Source struct {
 	Machine bourse.MachineID `json:"machine"`
 	Boot    int              `json:"boot"`             // 1 or more
 	Stdout  string           `json:"stdout"`           // path of an existing FIFO
-	Stderr  string           `json:"stderr,omitempty"` // the same; "" with a terminal, whose output is one stream
+	Stderr  string           `json:"stderr,omitempty"` // path of another existing FIFO; "" for a terminal, whose output is one stream
 }
 
 // KeeperConfig configures a Keeper. Dir and Command are required.
@@ -29,7 +29,7 @@ type KeeperConfig struct {
 	// argument.
 	Command []string
 	Log     *slog.Logger // default: discards
-	Bytes   int64        // a machine's log file is rotated at this size in bytes; default 10 MiB
+	Bytes   int64        // size in bytes at which a machine's log file is rotated; default 10 MiB
 	Files   int          // maximum number of log files per machine; default 3
 }
 
@@ -41,23 +41,23 @@ type Keeper struct {
 	ctx    context.Context //nolint:containedctx // the life of what keeps the connection, until Close
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
-	turn   chan struct{} // has capacity 1; held while connecting
+	turn   chan struct{} // has capacity 1; full while a goroutine is connecting
 
 	mu     sync.Mutex
 	layout layout
 	held   map[sourceID]*heldSource
-	lease  *net.UnixConn // ends with the process; nil if there is none
+	lease  *net.UnixConn // connection to the process; closed when the process ends; nil if there is none
 	up     chan struct{} // closed while there is a lease
-	child  *os.Process   // the process that this daemon has started; nil if it was running
-	pid    int           // of the last process that answered
+	child  *os.Process   // the process if this daemon has started it, otherwise nil
+	pid    int           // process id of the last process that answered
 	gone   map[bourse.MachineID]*removal
 }
 
 // heldSource is a source that is sent to every new process.
 type heldSource struct {
 	Source
-	// Reading ends, from which nobody reads. They preserve the contents of the FIFO while the process is being
-	// replaced, even if its writers have ended.
+	// The reading ends of the FIFOs, from which nobody reads. They preserve the contents of the
+	// FIFOs while the process is being replaced, even if the writers have ended.
 	pipes []*os.File
 }
 
@@ -69,7 +69,7 @@ type removal struct {
 
 var errClosed = errors.New("the keeper is closed")
 
-// NewKeeper returns a keeper. It starts nothing and does not access the disk.
+// NewKeeper returns a keeper. It does not start a process or access the disk.
 func NewKeeper(cfg KeeperConfig) *Keeper {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -82,8 +82,8 @@ func NewKeeper(cfg KeeperConfig) *Keeper {
 	}
 }
 
-// Start creates the directory and connects to the process of an earlier daemon, if it is still running. Otherwise a
-// process is started only when there is output to read.
+// Start creates the directory and connects to the keeper's process of an earlier daemon, if it is
+// still running. If not, a process is started only when there is output to read.
 func (k *Keeper) Start(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {
@@ -131,7 +131,7 @@ func (k *Keeper) Keep(ctx context.Context, src Source) error {
 	return k.call(ctx, &request{Op: opKeep, Source: src}, nil)
 }
 
-// holdSource opens the existing FIFOs.
+// holdSource opens the FIFOs of a source, which must exist.
 func holdSource(src Source) (*heldSource, error) {
 	h := &heldSource{Source: src}
 	for _, path := range src.outputs() {
@@ -152,9 +152,9 @@ func (h *heldSource) release() {
 	}
 }
 
-// Done ends the logging of a boot that has ended. When it returns, the boot's output is in the log. Outputs that an
-// escaped process keeps open are read for two more seconds. Done does nothing if the source is unknown or already
-// done.
+// Done ends the logging of a boot that has ended. When it returns, the boot's output is in the
+// log. If an escaped process holds an output open, Done waits for two more seconds. It does
+// nothing if the source is unknown or already done.
 func (k *Keeper) Done(ctx context.Context, src Source) error {
 	err := k.call(ctx, &request{Op: opDone, Source: src}, nil)
 	if err == nil {
@@ -163,7 +163,7 @@ func (k *Keeper) Done(ctx context.Context, src Source) error {
 	return err
 }
 
-// forget drops held sources.
+// forget discards the held sources for which the function which returns true.
 func (k *Keeper) forget(which func(sourceID) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -212,7 +212,7 @@ func (k *Keeper) Destroy(ctx context.Context, id bourse.MachineID) error {
 	switch {
 	case err != nil:
 		return err
-	case free: // there is no writer
+	case free: // no process is writing the log
 		err = l.files().Remove(id)
 	default:
 		err = k.call(ctx, &request{Op: opDestroy, Machine: id}, nil)
@@ -229,7 +229,8 @@ func (k *Keeper) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// Close closes the keeper but leaves its process running. Calls in progress and later ones return CodeUnavailable.
+// Close closes the keeper but leaves its process running. Calls in progress and later calls
+// return CodeUnavailable.
 func (k *Keeper) Close() error {
 	k.cancel(errClosed)
 	k.mu.Lock()
@@ -237,7 +238,7 @@ func (k *Keeper) Close() error {
 		_ = k.lease.Close()
 	}
 	if k.child != nil {
-		_ = k.child.Release() // its new parent reaps it
+		_ = k.child.Release() // its new parent will reap it
 		k.child = nil
 	}
 	k.mu.Unlock()
@@ -253,6 +254,6 @@ func (k *Keeper) Shutdown(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, k.Close())
 	}
-	k.cancel(errClosed) // from here on the end of the connection is expected
+	k.cancel(errClosed) // from now on the end of the connection is expected
 	return errors.Join(endProcess(ctx, l), k.Close())
 }

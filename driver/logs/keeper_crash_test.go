@@ -16,10 +16,10 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// TestKeeperKilled kills the keeper again and again while two streams are
-// written in pieces that end anywhere. What a killed keeper had read and not
-// written is lost, and no more: lines are in their order, none comes twice, and
-// all that came after the last kill are there; who follows sees the same.
+// TestKeeperKilled kills the keeper repeatedly while two streams are written in pieces that end
+// anywhere. Only data that a killed keeper had read but not written may be lost. Lines must be in
+// order and appear once, and all lines after the last kill must exist. A follower must see the
+// same lines.
 func TestKeeperKilled(t *testing.T) {
 	k := newKeeper(t, func(c *KeeperConfig) { c.Bytes, c.Files = 100_000, 10_000 })
 	seed := rand.Uint64()
@@ -36,7 +36,7 @@ func TestKeeperKilled(t *testing.T) {
 				followed = append(followed, l.Text)
 			}
 			if strings.HasPrefix(l.Text, "last") {
-				return os.ErrDeadlineExceeded // enough
+				return os.ErrDeadlineExceeded // the follower has seen enough
 			}
 			return nil
 		})
@@ -51,7 +51,7 @@ func TestKeeperKilled(t *testing.T) {
 	}
 	const kills = 30
 	for range kills {
-		time.Sleep(time.Duration(random.IntN(20_000)) * time.Microsecond) // a moment that no one can name
+		time.Sleep(time.Duration(random.IntN(20_000)) * time.Microsecond) // kill at a random moment
 		pid := k.process()
 		kill(t, k)
 		eventually(t, "another keeper has come", func() bool { return k.process() != pid })
@@ -71,9 +71,9 @@ func TestKeeperKilled(t *testing.T) {
 	t.Logf("%d and %d lines, %d kills", written[0], written[1], kills)
 }
 
-// writeNumbered writes numbered lines until it is to stop, in pieces of any
-// size, and returns how many. A line has its number at both ends, so that no
-// part of one passes for another.
+// writeNumbered writes numbered lines in pieces of random sizes until stop is true, and returns
+// their number. Each line contains its number at both ends, so that a part of a line cannot be
+// mistaken for another line.
 func writeNumbered(t *testing.T, f *os.File, random *rand.Rand, stop *atomic.Bool) int {
 	n := 0
 	var pending []byte
@@ -89,14 +89,14 @@ func writeNumbered(t *testing.T, f *os.File, random *rand.Rand, stop *atomic.Boo
 		}
 		pending = pending[size:]
 		if random.IntN(20) == 0 {
-			time.Sleep(time.Millisecond) // or the log grows beyond reason
+			time.Sleep(time.Millisecond) // limits the size of the log
 		}
 	}
 	return n
 }
 
-// checkNumbered looks for lines in their order with at most a chunk of them
-// missing for each kill, and a broken one beside, and for all of more at the end.
+// checkNumbered checks that the lines are in order and end with all of more. For each kill, a
+// chunk of lines may be missing and two lines may be broken.
 func checkNumbered(t *testing.T, what string, got []string, n, kills int, more ...string) {
 	t.Helper()
 	if len(got) < len(more) || !slices.Equal(got[len(got)-len(more):], more) {
@@ -106,7 +106,7 @@ func checkNumbered(t *testing.T, what string, got []string, n, kills int, more .
 	for _, text := range got[:len(got)-len(more)] {
 		var i, end int
 		if _, err := fmt.Sscanf(strings.ReplaceAll(text, ".", ""), "line %d %d", &i, &end); err != nil || i != end {
-			broken++ // its beginning went with a keeper
+			broken++ // a killed keeper had read its beginning
 			continue
 		}
 		if i < next || i >= n {
@@ -121,8 +121,8 @@ func checkNumbered(t *testing.T, what string, got []string, n, kills int, more .
 	t.Logf("%s: %d of %d lines are missing, %d are broken", what, lost, n, broken)
 }
 
-// TestBothKilled: keeper and daemon die, the container writes on until its
-// FIFO is full and ends, and everything is in the log when both are back.
+// TestBothKilled kills the keeper and the daemon. The container writes until its FIFO is full,
+// and ends. Once both are running again, the log must contain everything.
 func TestBothKilled(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
@@ -147,13 +147,13 @@ func TestBothKilled(t *testing.T) {
 	checkLines(t, k, "before", "meanwhile")
 }
 
-// TestWritersEndWhileNobodyReads: the keeper dies, and the container ends with
-// its output still in the FIFO. The daemon holds it.
+// TestWritersEndWhileNobodyReads kills the keeper, and then the container ends while its output
+// is still in the FIFO, which the daemon holds open. The output must reach the log.
 func TestWritersEndWhileNobodyReads(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
 	mustKeep(t, k, s.Source)
-	k.turn <- struct{}{} // no new keeper yet
+	k.turn <- struct{}{} // prevents a new keeper from starting
 	kill(t, k)
 	eventually(t, "its end is noticed", func() bool {
 		k.mu.Lock()
@@ -175,7 +175,7 @@ func checkLines(t *testing.T, k *Keeper, want ...string) {
 	}
 }
 
-// TestManyMachines keeps many at once, and kills the keeper among them.
+// TestManyMachines logs many machines concurrently, and kills the keeper in the meantime.
 func TestManyMachines(t *testing.T) {
 	k := newKeeper(t, nil)
 	const machines = 50
@@ -186,7 +186,7 @@ func TestManyMachines(t *testing.T) {
 		mustKeep(t, k, s.Source)
 		s.say(t, fmt.Sprintf("one %d\n", i))
 		if i == machines/2 {
-			for _, s := range shims { // what it has read and not written dies with it
+			for _, s := range shims { // so that the keeper has written all that it has read before it is killed
 				eventually(t, "its line is in the log", func() bool { return len(lines(t, k, s.Machine)["stdout"]) == 1 })
 			}
 			kill(t, k)

@@ -19,8 +19,8 @@ import (
 
 var keeperCommand = []string{"/proc/self/exe", "keeper"}
 
-// newKeeper makes a keeper in a directory of its own, and looks at the end
-// that nothing of it is left.
+// newKeeper returns a keeper in a new directory. At the end of the test it checks that nothing of
+// the keeper remains.
 func newKeeper(t *testing.T, change func(*KeeperConfig)) *Keeper {
 	t.Helper()
 	cfg := KeeperConfig{Dir: t.TempDir(), Command: keeperCommand, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -51,7 +51,8 @@ func newKeeper(t *testing.T, change func(*KeeperConfig)) *Keeper {
 
 func openFiles(t *testing.T) int {
 	t.Helper()
-	// The runtime's own descriptors for waiting are there from the first pipe on.
+	// The Go runtime opens its own descriptors for polling with the first pipe, so create one
+	// before counting.
 	if r, w, err := os.Pipe(); err != nil || r.Close() != nil || w.Close() != nil {
 		t.Fatal("pipe", err)
 	}
@@ -62,8 +63,8 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// eventually waits until ok says so. What it waits for happens in another
-// process, which tells no one.
+// eventually polls until ok returns true. It is for conditions that other processes fulfill
+// without notifying anyone.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -73,14 +74,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// shim is what stands between a container and the keeper: it holds both ends
-// of the FIFOs, so that a write never fails.
+// shim acts as a container's shim. Like a real one it holds both ends of the FIFOs, so that a
+// write never fails.
 type shim struct {
 	Source
 	out, err *os.File
 }
 
-// newShim makes the FIFOs of a machine's boot.
+// newShim creates the FIFOs for a machine's boot.
 func newShim(t *testing.T, id bourse.MachineID, boot int) *shim {
 	t.Helper()
 	dir := t.TempDir()
@@ -102,7 +103,7 @@ func fifo(t *testing.T, path string) *os.File {
 	return f
 }
 
-// end is the end of a container: its shim closes what it holds.
+// end ends a container: the shim closes its descriptors.
 func (s *shim) end(t *testing.T) {
 	t.Helper()
 	if s.out.Close() != nil || s.err.Close() != nil {
@@ -131,8 +132,7 @@ func mustDone(t *testing.T, k *Keeper, src Source) {
 	}
 }
 
-// lines returns what the log of a machine holds, the pieces of long lines put
-// together, by stream.
+// lines returns the lines in a machine's log by stream. Pieces of long lines are joined.
 func lines(t *testing.T, k *Keeper, id bourse.MachineID) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -152,7 +152,7 @@ func lines(t *testing.T, k *Keeper, id bourse.MachineID) map[string][]string {
 	return out
 }
 
-// awaitLine follows a machine's log until it has a line.
+// awaitLine follows a machine's log until it contains a line.
 func awaitLine(t *testing.T, k *Keeper, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -170,7 +170,7 @@ func awaitLine(t *testing.T, k *Keeper, text string) {
 	}
 }
 
-// process returns the process that has answered last.
+// process returns the id of the last process that answered.
 func (k *Keeper) process() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -185,8 +185,8 @@ func kill(t *testing.T, k *Keeper) {
 	}
 }
 
-// foreignKeeper is a keeper of another release: it says another version, and
-// understands only that it is to end.
+// foreignKeeper acts as a keeper of another release. It reports another version, and understands
+// only the request to exit.
 func foreignKeeper(dir string) error {
 	tell := companion.Readiness()
 	l, err := newLayout(dir)

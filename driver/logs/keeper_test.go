@@ -16,12 +16,12 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// TestKeep shows a boot's whole output in the log, both streams, with a last
-// line that has no end.
+// TestKeep checks that the log contains a boot's whole output, on both streams, including a last
+// line without a newline.
 func TestKeep(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
-	for range 2 { // said again it is no error
+	for range 2 { // a repeated call is no error
 		mustKeep(t, k, s.Source)
 	}
 	s.say(t, "one\ntwo\n"+strings.Repeat("x", 3*maxLine)+"\nhalf")
@@ -38,7 +38,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepRefuses shows what is no source.
+// TestKeepRefuses checks the errors for invalid sources.
 func TestKeepRefuses(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
@@ -68,7 +68,7 @@ func TestKeepRefuses(t *testing.T) {
 	}
 }
 
-// TestTerminal: its output is one stream.
+// TestTerminal checks that the output of a terminal is a single stream.
 func TestTerminal(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
@@ -82,7 +82,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestDoneIsBounded: somebody keeps an output open, and goes on writing.
+// TestDoneIsBounded checks that Done returns although a process holds an output open and
+// continues to write.
 func TestDoneIsBounded(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
@@ -93,7 +94,7 @@ func TestDoneIsBounded(t *testing.T) {
 	if err := k.Done(ctx, s.Source); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Done gave %v, want that it gives up with its context", err)
 	}
-	s.say(t, "meanwhile\n") // given up is not done
+	s.say(t, "meanwhile\n") // a canceled Done must not end the logging
 	begun := time.Now()
 	mustDone(t, k, s.Source)
 	if took := time.Since(begun); took > doneGrace+5*time.Second {
@@ -104,8 +105,8 @@ func TestDoneIsBounded(t *testing.T) {
 	}
 }
 
-// TestDaemonReplaced: following goes on with the next daemon, and what was
-// written in between is there.
+// TestDaemonReplaced checks that the next daemon can follow a log from where the previous one
+// stopped, including lines written in between.
 func TestDaemonReplaced(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
@@ -141,7 +142,8 @@ func TestDaemonReplaced(t *testing.T) {
 	}
 }
 
-// TestDestroy ends who follows, with a process and without one.
+// TestDestroy checks that Destroy ends the followers of a log, whether or not a process is
+// running.
 func TestDestroy(t *testing.T) {
 	for name, kept := range map[string]bool{"read": true, "never read": false} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +191,7 @@ func TestDestroy(t *testing.T) {
 					t.Errorf("%s is still there: %v", dir, err)
 				}
 			}
-			mustKeep(t, k, newShim(t, someMachine, 1).Source) // its second life has no memory of the first
+			mustKeep(t, k, newShim(t, someMachine, 1).Source) // the new log does not contain lines of the destroyed one
 			if got := lines(t, k, someMachine); len(got) > 0 {
 				t.Errorf("a new machine has %v", got)
 			}
@@ -197,10 +199,10 @@ func TestDestroy(t *testing.T) {
 	}
 }
 
-// TestIdleKeeperEnds: nothing runs that no one needs, and what is needed again
-// is started again.
+// TestIdleKeeperEnds checks that an idle process exits and that a new one starts when it is
+// needed.
 func TestIdleKeeperEnds(t *testing.T) {
-	t.Setenv("KEEPER_GRACE", "250ms") // long enough for a busy host to connect
+	t.Setenv("KEEPER_GRACE", "250ms") // long enough to connect on a busy host
 	k := newKeeper(t, nil)
 	if err := k.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -224,8 +226,8 @@ func TestIdleKeeperEnds(t *testing.T) {
 	}
 }
 
-// TestForeignKeeperIsReplaced: another release's keeper makes room, and
-// nothing of what it read is lost.
+// TestForeignKeeperIsReplaced checks that a keeper of another release is replaced without losing
+// the output that it read.
 func TestForeignKeeperIsReplaced(t *testing.T) {
 	k := newKeeper(t, nil)
 	l, err := k.prepare()
@@ -247,7 +249,7 @@ func TestForeignKeeperIsReplaced(t *testing.T) {
 	awaitLine(t, k, "hello")
 }
 
-// TestKeeperThatCannotStart shows what the operator is told.
+// TestKeeperThatCannotStart checks the errors when the process cannot be started.
 func TestKeeperThatCannotStart(t *testing.T) {
 	k := newKeeper(t, func(c *KeeperConfig) { c.Command = []string{"no-such-program-anywhere"} })
 	if err := k.Keep(t.Context(), newShim(t, someMachine, 1).Source); bourse.CodeOf(err) != bourse.CodeInvalid {

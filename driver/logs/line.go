@@ -14,10 +14,10 @@ import (
 //
 // See kubernetes/cri-api: docs/logging, "container runtime logging".
 
-// maxLine is the maximum length of an unsplit line in bytes.
+// maxLine is the maximum length in bytes of a line that is not split.
 const maxLine = 16 << 10
 
-// recordOverhead exceeds the size of a record without its text.
+// recordOverhead is larger than any record without its text.
 const recordOverhead = 64
 
 // appendLine appends one record to b.
@@ -34,8 +34,8 @@ func appendLine(b []byte, at time.Time, stream string, partial bool, text []byte
 	return append(b, '\n')
 }
 
-// parseLine parses one record without its newline. It returns false for anything else, such as the rest of a record
-// after a crash.
+// parseLine parses a record without its newline. It returns false if b is not a record, for
+// example the rest of one after a crash.
 func parseLine(b []byte) (driver.LogLine, bool) {
 	stamp, rest, ok := bytes.Cut(b, []byte(" "))
 	if !ok {
@@ -55,8 +55,9 @@ func parseLine(b []byte) (driver.LogLine, bool) {
 	return driver.LogLine{At: at, Stream: string(stream), Partial: rest[0] == 'P', Text: string(rest[2:])}, true
 }
 
-// piece returns the first line of data without its newline, or the first piece of a long one, and its size in data: 0
-// if data contains only the beginning of a line.
+// piece returns the first line of data without its newline, or the first piece of a long line,
+// and the number of bytes that it takes in data. The number is 0 if data contains only the
+// beginning of a line.
 func piece(data []byte) (text []byte, size int, partial bool) {
 	i := bytes.IndexByte(data[:min(len(data), maxLine+1)], '\n')
 	switch {

@@ -54,7 +54,7 @@ func FuzzParseLine(f *testing.F) {
 			return
 		}
 		if l.At.UTC().Year() < 0 || l.At.UTC().Year() > 9999 {
-			return // RFC 3339 has no other years; a zone can lead there
+			return // RFC 3339 does not allow other years, which a time zone can lead to
 		}
 		again, ok := parseLine(bytes.TrimSuffix(appendLine(nil, l.At, l.Stream, l.Partial, []byte(l.Text)), []byte("\n")))
 		if !ok || !again.At.Equal(l.At) || again.Text != l.Text || again.Stream != l.Stream || again.Partial != l.Partial {
@@ -63,7 +63,8 @@ func FuzzParseLine(f *testing.F) {
 	})
 }
 
-// FuzzSplitLines cuts bytes at any place and puts the pieces together again.
+// FuzzSplitLines splits data into two parts at any position, and checks that the lines can be
+// joined to the same data again.
 func FuzzSplitLines(f *testing.F) {
 	f.Add([]byte("one\ntwo\n\nthree"), 5)
 	f.Add([]byte(strings.Repeat("x", maxLine)+"\n"+strings.Repeat("y", maxLine+1)+"\n"), 100)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary be the keeper.
+// TestMain makes the test binary run as a keeper if its first argument says so.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "keeper" {
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, foreignKeeper(os.Args[2]))
 		os.Exit(1)
 	}
-	// The race detector's own pause at exit would be taken for ours.
+	// The race detector pauses when the program exits, which would look like a pause of the
+	// keeper.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}

@@ -20,10 +20,10 @@ type reader struct {
 	files  Files
 	id     bourse.MachineID
 	want   driver.LogQuery
-	skip   int // records still to be skipped
-	number int // of the current file; 0 before the first
+	skip   int // number of records to skip
+	number int // number of the current file; 0 before the first file
 	file   *os.File
-	offset int64 // in file, after the last complete record
+	offset int64 // position in file after the last complete record
 }
 
 // open returns a reader positioned according to want.
@@ -57,7 +57,7 @@ func (r *reader) seekTail(n int) error {
 		count, size, err := countLines(r.files.path(r.id, number))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // removed by rotation: the next one was the oldest
+			return nil // rotation removed the file, so the next file was the oldest
 		case err != nil:
 			return err
 		}
@@ -90,7 +90,8 @@ func parsePosition(s string) (number int, end int64, err error) {
 	return int(n), int64(o), nil
 }
 
-// countLines returns the number of complete lines in a file and the end of the last one.
+// countLines returns the number of complete lines in a file, and the offset at which the last of
+// them ends.
 func countLines(path string) (lines int, end int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -115,7 +116,7 @@ func countLines(path string) (lines int, end int64, err error) {
 	}
 }
 
-// read calls line with every complete record that has not been read yet.
+// read calls line with every complete record that has not been read.
 func (r *reader) read(line func(driver.LogLine) error) error {
 	for {
 		if r.file == nil {
@@ -142,8 +143,8 @@ func (r *reader) read(line func(driver.LogLine) error) error {
 	}
 }
 
-// open opens the next file to read: the one with r.number, or the oldest one after it. It returns false if there is
-// none.
+// open opens the next file to read: the file r.number or the oldest file after it. It returns
+// false if there is no such file.
 func (r *reader) open() (bool, error) {
 	for {
 		files, err := r.files.numbers(r.id)
@@ -162,7 +163,7 @@ func (r *reader) open() (bool, error) {
 		}
 		f, err := os.Open(r.files.path(r.id, next))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed by rotation since it was listed
+			continue // rotation has removed it since it was listed
 		}
 		if err != nil {
 			return false, err
@@ -170,7 +171,7 @@ func (r *reader) open() (bool, error) {
 		if next != r.number {
 			r.offset, r.skip, r.number = 0, 0, next
 		} else if info, err := f.Stat(); err == nil && info.Size() < r.offset {
-			r.offset = info.Size() // part of the file was lost; the next line starts here
+			r.offset = info.Size() // the file's end was lost; the next line starts at its current end
 		}
 		r.file = f
 		return true, nil
@@ -185,7 +186,7 @@ func (r *reader) readFile(line func(driver.LogLine) error) error {
 	for {
 		b, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			// Not written by us, since no record is that long. Skip it.
+			// A log writes no records of this length, so skip it.
 			r.offset += int64(len(b))
 			continue
 		}

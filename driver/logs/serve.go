@@ -24,7 +24,7 @@ func (k *keep) accept(ctx context.Context, l *net.UnixListener) {
 				return
 			}
 			k.log.Warn("accept connection failed", "err", err)
-			time.Sleep(10 * time.Millisecond) // most likely out of descriptors
+			time.Sleep(10 * time.Millisecond) // probably there are no free descriptors
 			continue
 		}
 		k.work.Go(func() {
@@ -58,7 +58,7 @@ func (k *keep) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k.work.Go(func() {
-		_, _ = io.Copy(io.Discard, in) // nothing more is sent, so this waits for the end
+		_, _ = io.Copy(io.Discard, in) // the client sends nothing more, so this returns when it disconnects
 		cancel()
 	})
 	send := func(r *reply) error {

@@ -19,10 +19,10 @@ type openSource struct {
 	copies sync.WaitGroup
 }
 
-// input is one output of a machine, as read by the keeper.
+// input is one output of a machine, which the keeper reads.
 type input struct {
 	stream *Stream
-	guard  *os.File // our own writing end: until it is closed, reads do not return EOF
+	guard  *os.File // the keeper's own writing end: until it is closed, reads do not return EOF
 }
 
 // openInput opens a FIFO. It returns CodeNotFound if it does not exist, and CodeInvalid if the file is not a FIFO.
@@ -47,7 +47,7 @@ func openInput(path, stream string, log *Log) (*input, error) {
 	return &input{stream: &Stream{Name: stream, Pipe: pipe, Log: log}, guard: guard}, nil
 }
 
-// newSource opens the FIFOs of src.
+// newSource opens the FIFOs of src without reading from them.
 func newSource(src Source, log *Log) (*openSource, error) {
 	s := &openSource{Source: src}
 	for stream, path := range src.outputs() {
@@ -61,18 +61,19 @@ func newSource(src Source, log *Log) (*openSource, error) {
 	return s, nil
 }
 
-// run starts reading.
+// run starts reading the outputs.
 func (s *openSource) run() {
 	for _, in := range s.inputs {
 		s.copies.Go(in.stream.Copy)
 	}
 }
 
-// stop stops reading when there are no other writers, or after grace. Everything that could be read is then in the
-// log. If ctx ends first, reading continues, and stop may be called again.
+// stop stops reading when no other process holds the FIFOs open for writing, or after grace.
+// Everything that could be read is then in the log. If ctx ends first, reading continues, and
+// stop may be called again.
 func (s *openSource) stop(ctx context.Context, grace time.Duration) error {
 	for _, in := range s.inputs {
-		_ = in.guard.Close() // may be closed already
+		_ = in.guard.Close() // stop may have been called before
 	}
 	done := make(chan struct{})
 	go func() { s.copies.Wait(); close(done) }()
@@ -95,6 +96,6 @@ func (s *openSource) stop(ctx context.Context, grace time.Duration) error {
 // release closes the FIFOs.
 func (s *openSource) release() {
 	for _, in := range s.inputs {
-		_, _ = in.guard.Close(), in.stream.Pipe.Close() // may be closed already
+		_, _ = in.guard.Close(), in.stream.Pipe.Close() // the files may already be closed
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// chunk is the size of a read from a pipe. Buffers are taken from a pool when there is data and returned before
-// waiting for more, so that a quiet machine holds none.
+// chunk is the size of a read from a pipe. Buffers are taken from a pool when there is data and
+// returned before waiting for more, so that a machine without output holds no buffer.
 const chunk = 2 * maxLine
 
 type ioBuffers struct {
@@ -27,7 +27,7 @@ type Stream struct {
 	Name string   // "stdout" or "stderr"
 	Pipe *os.File // non-blocking; closed by Copy
 	Log  *Log
-	rest []byte // of an incomplete line; usually empty
+	rest []byte // the beginning of an incomplete line; usually empty
 }
 
 // Copy reads until all writers have closed the pipe, or its read deadline has passed and the available data has been
@@ -78,11 +78,11 @@ func (s *Stream) take(fd int) (again bool, err error) {
 	}
 }
 
-// pipeMost is the maximum capacity of a pipe by the kernel's defaults.
+// pipeMost is the kernel's default for the maximum capacity of a pipe.
 const pipeMost = 1 << 20
 
-// drain reads the remaining data of a pipe that other processes keep open: at most a pipe's capacity, since they may
-// continue to write.
+// drain reads the remaining data of a pipe that other processes hold open. It reads at most a
+// pipe's capacity, because those processes may continue to write.
 func (s *Stream) drain(raw syscall.RawConn) {
 	_ = raw.Control(func(fd uintptr) {
 		for range pipeMost / chunk {

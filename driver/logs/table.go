@@ -13,13 +13,13 @@ import (
 type kept struct {
 	log  *Log
 	refs int           // number of users; guarded by the table's mutex
-	turn chan struct{} // has capacity 1; held to change sources
+	turn chan struct{} // has capacity 1; full while a goroutine is changing sources
 
-	sources map[int]*openSource // by boot; guarded by turn
+	sources map[int]*openSource // by boot; the holder of turn may access it
 }
 
-// doneGrace is how long an output may continue after its program has ended: the process that copies it may need a
-// moment, and an escaped process keeps it open.
+// doneGrace is how long an output may continue after its program has ended: the process that
+// copies the output may need a moment, or an escaped process may hold it open.
 const doneGrace = 2 * time.Second
 
 // hold returns a machine's entry, which the caller must pass to release.
@@ -70,8 +70,8 @@ func (k *keep) change(ctx context.Context, id bourse.MachineID, fn func(m *kept)
 	}
 }
 
-// inTurn is one try of change. again is true if the machine was destroyed while waiting for the turn, and another
-// entry may have taken its place.
+// inTurn is one attempt of change. again is true if the machine was destroyed while inTurn
+// waited, because another entry may have taken the machine's place.
 func (k *keep) inTurn(ctx context.Context, id bourse.MachineID, m *kept, fn func(m *kept) error) (again bool, err error) {
 	select {
 	case m.turn <- struct{}{}:
@@ -113,7 +113,8 @@ func (k *keep) keep(ctx context.Context, src Source) error {
 	})
 }
 
-// begin adds a source, which holds its machine until it is passed to end.
+// begin adds a source. The source counts as a user of its machine's entry until it is passed to
+// end.
 func (k *keep) begin(m *kept, s *openSource) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,14 +131,14 @@ func (k *keep) end(m *kept, s *openSource) {
 	s.release()
 	delete(m.sources, s.Boot)
 	k.mu.Lock()
-	m.refs-- // whoever has the turn also holds it
+	m.refs-- // the caller has the turn, so it also holds the entry
 	k.reading--
 	k.mu.Unlock()
 	k.wakeUp()
 }
 
-// done ends a source whose task has ended; its output is then in the log. A source that is not being read is read
-// first, if it exists.
+// done ends a source whose task has ended. When it returns, the source's output is in the log. If
+// the source exists but is not being read, done reads it first.
 func (k *keep) done(ctx context.Context, src Source) error {
 	if err := k.keep(ctx, src); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err
@@ -167,7 +168,7 @@ func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
 		if err := m.log.Destroy(); err != nil {
 			return err
 		}
-		// Later users get a new log, and watchers of this one are notified of its end.
+		// Later users get a new log; the watchers of the old one are notified.
 		k.mu.Lock()
 		if k.machines[id] == m {
 			delete(k.machines, id)
@@ -197,9 +198,9 @@ func (k *keep) leave() {
 	machines := slices.Collect(maps.Values(k.machines))
 	k.mu.Unlock()
 	for _, m := range machines {
-		m.turn <- struct{}{} // never released, so that nothing changes it any more
+		m.turn <- struct{}{} // never released, so that no one can change the entry's sources any more
 		for _, s := range m.sources {
-			_ = s.stop(context.Background(), 0) // cannot fail
+			_ = s.stop(context.Background(), 0) // fails only if its context ends
 			s.release()
 		}
 		m.log.Close()
@@ -210,7 +211,7 @@ func (k *keep) leave() {
 func (k *keep) retire() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.reading > 0 || k.stopping { // whoever stopped it signals its end
+	if k.reading > 0 || k.stopping { // the caller of stop ends the process
 		return false
 	}
 	k.stopping = true

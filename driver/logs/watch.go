@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// watchPause is the minimum time between two notifications about one log, so that the output of a machine that writes
-// continuously is read in larger pieces.
+// watchPause is the minimum time between two notifications about a log, so that the output of a
+// machine that writes continuously is read in larger pieces.
 const watchPause = 5 * time.Millisecond
 
 // Watch calls news at once and whenever there are new lines in the log. It returns nil when the log is destroyed.
@@ -26,7 +26,7 @@ func (m *Log) Watch(ctx context.Context, news func()) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		gone, more := m.state() // before news, so that later writes cause another notification
+		gone, more := m.state() // read before calling news, so that later writes cause another notification
 		if gone {
 			return nil
 		}
@@ -40,9 +40,10 @@ func (m *Log) Watch(ctx context.Context, news func()) error {
 	}
 }
 
-// Follow calls line with a machine's lines until ctx ends, or until the machine is destroyed, when it returns nil.
-// watch must call news at once and whenever there may be new lines in the files, until ctx ends. It must return nil
-// when the machine has been destroyed; any error ends Follow.
+// Follow calls line with a machine's lines until ctx ends. It returns nil if the machine is
+// destroyed. watch must call news at once, and again whenever there may be new lines in the
+// files, until ctx ends or the machine is destroyed. It must return nil if the machine was
+// destroyed; any error ends Follow.
 func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQuery,
 	watch func(ctx context.Context, news func()) error, line func(driver.LogLine) error,
 ) error {
@@ -50,7 +51,7 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	more := make(chan struct{}, 1) // capacity 1: notifications coalesce
+	more := make(chan struct{}, 1) // capacity 1, so that notifications coalesce
 	over := make(chan error, 1)
 	wg.Go(func() {
 		over <- watch(watching, func() {
@@ -68,11 +69,11 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 			if err != nil {
 				return err
 			}
-			destroyed = true // open files can still be read
+			destroyed = true // the open files can still be read
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if r == nil { // only after watch has called news, so that no line is missed
+		if r == nil { // opened only after watch has called news, so that no line is missed
 			var err error
 			if r, err = f.open(id, want); err != nil {
 				return err
@@ -88,7 +89,7 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}
 }
 
-// vanished reports whether a log that existed has been removed by a Destroy of which watch was not notified.
+// vanished reports whether a log that existed was removed without a notification to watch.
 func (r *reader) vanished() bool {
 	if r.number == 0 {
 		return false

@@ -13,12 +13,12 @@ const protocolVersion = 1
 type op string
 
 const (
-	opHello   op = "hello"   // one answer; the connection remains open until the keeper ends
+	opHello   op = "hello"   // get one answer; the connection remains open until the keeper ends
 	opKeep    op = "keep"    //
 	opDone    op = "done"    //
-	opWatch   op = "watch"   // a frame at once and whenever there are new lines in a log, until the machine is destroyed
+	opWatch   op = "watch"   // get a frame at once and whenever there are new lines in a log, until the machine is destroyed
 	opDestroy op = "destroy" //
-	opEnd     op = "end"     // exit and leave everything unchanged
+	opEnd     op = "end"     // exit without changing anything
 )
 
 // request is a frame from the daemon. The fields in use depend on Op.
@@ -30,7 +30,7 @@ type request struct {
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 }
 
-// settings apply to all logs from a hello on.
+// settings are a daemon's settings, which apply to all logs after its hello.
 type settings struct {
 	Bytes int64 `json:"bytes"`
 	Files int   `json:"files"`
@@ -41,10 +41,10 @@ type reply struct {
 	Error   *companion.Error `json:"error,omitempty"`
 	Version int              `json:"version,omitempty"` // answer to opHello
 	PID     int              `json:"pid,omitempty"`     // answer to opHello
-	More    bool             `json:"more,omitempty"`    // another frame of this answer follows
+	More    bool             `json:"more,omitempty"`    // whether another frame of this answer follows
 }
 
-// sourceID identifies a source: there is one per boot.
+// sourceID identifies a source. There is one source per boot.
 type sourceID struct {
 	machine bourse.MachineID
 	boot    int
@@ -52,7 +52,7 @@ type sourceID struct {
 
 func (s Source) id() sourceID { return sourceID{s.Machine, s.Boot} }
 
-// outputs returns the FIFOs by stream name.
+// outputs returns the paths of the FIFOs by stream name.
 func (s Source) outputs() map[string]string {
 	out := map[string]string{"stdout": s.Stdout}
 	if s.Stderr != "" {

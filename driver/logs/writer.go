@@ -12,43 +12,45 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// flushSize is how much formatted output is collected for one write.
+// flushSize is the number of bytes of formatted records that are collected for one write.
 const flushSize = 32 << 10
 
-// Log writes a machine's log files. It writes to the file with the highest number and creates the next one when that
-// file is full. Files are never renamed, so a reader who has read a file to its end only has to check whether there
-// is a next one. Nothing is opened before the first byte arrives. Files.Log returns a Log. It is safe for concurrent
-// use.
+// Log writes a machine's log files. It writes to the file with the highest number and creates the
+// next one when that file is full. Files are never renamed, so a reader who has read a file to
+// its end only has to check whether there is a next one. It opens no file before it has something
+// to write. Files.Log returns a Log. It is safe for concurrent use.
 type Log struct {
 	files Files
 	id    bourse.MachineID
 
 	mu      sync.Mutex
-	maximum int64 // bytes of one file
-	keep    int   // files
+	maximum int64 // maximum size of a file in bytes
+	keep    int   // maximum number of files
 	file    *os.File
 	number  int
 	size    int64
-	more    chan struct{} // closed at the next write; nil if nobody waits
-	dropped int64         // bytes that could not be written, to be reported in the log
-	gone    bool          // the machine was destroyed
+	more    chan struct{} // closed at the next write; nil if nobody waits for one
+	dropped int64         // number of bytes that could not be written, to be reported in the log
+	gone    bool          // whether the machine was destroyed
 }
 
-// Log returns the writer of a machine's log. There must be only one at a time.
+// Log returns the writer of a machine's log. A log must have only one writer at a time.
 func (f Files) Log(id bourse.MachineID) *Log {
 	l := &Log{files: f, id: id}
 	l.Configure(0, 0)
 	return l
 }
 
-// Configure sets the maximum size and number of files; 0 means the default.
+// Configure sets the maximum size of a file in bytes and the maximum number of files; 0 means the
+// default.
 func (m *Log) Configure(bytes int64, files int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.maximum, m.keep = Defaults(bytes, files)
 }
 
-// Defaults returns the size and number of files, with 10 MiB and 3 for values that are not set.
+// Defaults returns its arguments, replacing values that are not positive with the defaults: 10
+// MiB and 3 files.
 func Defaults(bytes int64, files int) (int64, int) {
 	if bytes <= 0 {
 		bytes = 10 << 20
@@ -115,8 +117,8 @@ func (m *Log) writeLocked(b []byte) error {
 	return err
 }
 
-// openLocked opens the newest file, or creates the first. An incomplete record of a killed supervisor gets a newline,
-// so that the next record starts on a new line.
+// openLocked opens the newest file, or creates the first one. If a killed process has left an
+// incomplete record, openLocked adds a newline, so that the next record starts on a new line.
 func (m *Log) openLocked() error {
 	files, err := m.files.numbers(m.id)
 	if err != nil {
@@ -155,19 +157,20 @@ func (m *Log) rotateLocked() error {
 	if err != nil {
 		return err
 	}
-	_ = m.file.Close() // nothing is buffered
+	_ = m.file.Close() // its data has been written
 	m.file, m.size = next, 0
 	m.number++
 	files, err := m.files.numbers(m.id)
 	for i := 0; err == nil && i < len(files)-m.keep; i++ {
 		if err := os.Remove(m.files.path(m.id, files[i])); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil // an extra old file does no harm, and the next rotation tries again
+			return nil // an additional old file does no harm, and the next rotation tries again
 		}
 	}
 	return nil
 }
 
-// Close closes the file when no task of the machine is running. The log may be written again.
+// Close closes the file. It is called when no task of the machine is running. The log may be
+// written to again.
 func (m *Log) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,7 +184,7 @@ func (m *Log) closeLocked() {
 	}
 }
 
-// Destroy ends the log permanently, notifies its watchers and removes its files.
+// Destroy ends the log permanently. It notifies the log's watchers and removes its files.
 func (m *Log) Destroy() error {
 	m.end()
 	return m.files.Remove(m.id)
@@ -195,8 +198,8 @@ func (m *Log) end() {
 	m.tellLocked()
 }
 
-// state reports whether the machine is gone, and returns a channel that is closed at the next write or when it is
-// gone.
+// state reports whether the log was destroyed. It also returns a channel that is closed at the
+// next write or when the log is destroyed.
 func (m *Log) state() (gone bool, more <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

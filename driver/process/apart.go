@@ -13,26 +13,26 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// apart describes how a task's view differs from the host's: its network, and directories and name servers that
-// replace the host's. Most tasks have no differences.
+// apart describes the differences between what a task and its host see: another network, and
+// directories and name servers that replace the host's. Most tasks have none.
 //
 // A child is created in the namespaces of the thread that forks it. Such a task is therefore forked by a new thread,
 // which enters the namespaces first and ends afterwards, because no other goroutine may run on it.
 type apart struct {
-	namespace string // path of a network namespace, "" for the host's
-	resolver  []byte // content of /etc/resolv.conf; nil for the host's
+	namespace string // path of a network namespace, or "" for the host's
+	resolver  []byte // contents of /etc/resolv.conf; nil for the host's
 	mounts    []driver.Mount
 
-	// The task's own namespaces, for commands executed in it. They are nil before the fork and for namespaces of the
-	// host.
+	// The task's own namespaces, which commands executed in the task enter. Each is nil before
+	// the fork, and if the task uses the host's namespace.
 	network, mount *os.File
 }
 
-// places contains the directories that matter for a task's mounts.
+// places contains directories that setting up a task's mounts needs.
 type places struct {
-	data    string // the worker's; machines' directories are mounted below it
-	scratch string // for temporary files
-	dir     string // the task's
+	data    string // the worker's data directory; machines' directories are mounted below it
+	scratch string // directory for temporary files
+	dir     string // the task's working directory
 }
 
 // apartOf returns the differences for a task, or nil if there are none. It returns CodeInvalid for invalid settings.
@@ -58,8 +58,8 @@ func apartOf(network *driver.Network, mounts []driver.Mount) (*apart, error) {
 	return a, err
 }
 
-// resolvConf returns the content of /etc/resolv.conf, or nil if the network configures nothing in it. See
-// resolv.conf(5).
+// resolvConf returns the contents of /etc/resolv.conf, or nil if the network configures no name
+// resolution. See resolv.conf(5).
 func resolvConf(n *driver.Network) ([]byte, error) {
 	var b strings.Builder
 	for _, address := range n.Resolver {
@@ -87,17 +87,17 @@ func resolvConf(n *driver.Network) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// ownFiles reports whether the task sees other files than the host.
+// ownFiles reports whether the task sees files that differ from the host's.
 func (a *apart) ownFiles() bool { return a.resolver != nil || len(a.mounts) > 0 }
 
-// close closes the namespaces, which disappear with their last process.
+// close closes the namespaces, which disappear when their last process ends.
 func (a *apart) close() {
 	if a != nil {
-		_, _ = a.network.Close(), a.mount.Close() // nil files return an error and do nothing
+		_, _ = a.network.Close(), a.mount.Close() // Close on a nil file only returns an error
 	}
 }
 
-// errApart returns the error of a failed setup step, with a code that depends on err.
+// errApart returns the error of a failed setup step. Its code depends on err.
 func errApart(what string, err error) error {
 	code := bourse.CodeUnavailable
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) {

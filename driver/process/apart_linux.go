@@ -18,8 +18,8 @@ import (
 // resolvPath is the file that lists a program's name servers.
 const resolvPath = "/etc/resolv.conf"
 
-// enter makes the calling thread, which will end soon, enter the task's namespaces. For the task's program it creates
-// them and keeps them for later calls.
+// enter makes the calling thread, which must end soon, enter the task's namespaces. The first
+// call, for the task's program, creates the namespaces; later calls use the same ones.
 func (a *apart) enter(in places) error {
 	if a.network == nil && a.mount == nil {
 		return a.make(in)
@@ -95,7 +95,7 @@ func (a *apart) dropOthers(in places) error {
 			continue
 		}
 		err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		gone := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) // gone with a mount above it, or the worker has removed its directory
+		gone := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) // unmounted with its parent mount, or its directory was removed
 		if err != nil && !gone {
 			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
 		}
@@ -111,10 +111,11 @@ func resolved(path string) string {
 	return path
 }
 
-// within reports whether path is dir or below it.
+// within reports whether path is dir or is below dir.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// mountResolver mounts the task's resolv.conf over the host's. The file needs no name once it is mounted.
+// mountResolver mounts the task's resolv.conf over the host's. The file's name is removed once it
+// is mounted.
 func (a *apart) mountResolver(scratch string) error {
 	f, err := os.CreateTemp(scratch, "resolv-")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/drivertest"
 )
 
-// namespaces returns the namespaces that the threads of a process are in, and
-// how many files it has open.
+// namespaces returns the namespaces that the threads of a process are in, and the number of files
+// that the process has open.
 func namespaces(t *testing.T, pid int) (seen map[string]bool, files int) {
 	t.Helper()
 	seen = map[string]bool{}
@@ -26,7 +26,7 @@ func namespaces(t *testing.T, pid int) (seen map[string]bool, files int) {
 		t.Fatal(err)
 	}
 	for _, link := range links {
-		if ns, err := os.Readlink(link); err == nil { // else the thread has ended
+		if ns, err := os.Readlink(link); err == nil { // fails if the thread has ended
 			seen[ns] = true
 		}
 	}
@@ -37,9 +37,10 @@ func namespaces(t *testing.T, pid int) (seen map[string]bool, files int) {
 	return seen, len(entries)
 }
 
-// TestApartLeavesNothing starts many tasks with a network and mounts of their
-// own between others without, at once, and execs into them. Each sees its own;
-// the supervisor's threads and files are what they were.
+// TestApartLeavesNothing concurrently starts tasks with a network and mounts of their own and
+// tasks without, and executes commands in them. Each task must see its own network and mounts.
+// Afterwards the supervisor's threads must be in the same namespaces as before, and it must not
+// have more files open.
 func TestApartLeavesNothing(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -91,8 +92,8 @@ func TestApartLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestHostUnmountsPropagate shows that a task with mounts of its own does not
-// keep the host's earlier mounts busy.
+// TestHostUnmountsPropagate checks that a task with mounts of its own does not hold a mount that
+// the host unmounts.
 func TestHostUnmountsPropagate(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
@@ -137,7 +138,8 @@ func TestHostUnmountsPropagate(t *testing.T) {
 	}
 }
 
-// What is mounted for other machines is not held by a task, however the host's mounts are shared.
+// TestOthersMountsAreNotHeld checks that a task does not hold the mounts of other machines, even
+// if the host's mounts do not propagate.
 func TestOthersMountsAreNotHeld(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
@@ -178,8 +180,8 @@ func TestOthersMountsAreNotHeld(t *testing.T) {
 	}
 }
 
-// TestReadOnlyKeepsTheRest: what else holds for a mount holds for it when it
-// is put into a task for reading only.
+// TestReadOnlyKeepsTheRest checks that a read-only mount in a task keeps the other flags of the
+// mount, such as nosuid.
 func TestReadOnlyKeepsTheRest(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")

@@ -29,7 +29,7 @@ func TestResolvConf(t *testing.T) {
 	}
 }
 
-// TestSpec shows what image host does not have.
+// TestSpec checks which settings are invalid for image host.
 func TestSpec(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*driver.Task)

@@ -14,10 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// BenchmarkKernel tells which part of a start is the kernel's alone: programs
-// that one process forks and executes, 16 at once, in directories and groups
-// of their own, with no supervisor, worker or market around, over the same
-// without directory and group.
+// BenchmarkKernel measures the kernel's part of a start. One process forks and executes programs,
+// 16 at once, in directories and groups of their own, without a supervisor, worker or market. The
+// ratio is that rate divided by the rate without directories and groups.
 func BenchmarkKernel(b *testing.B) {
 	groups := cgroup.Open("kernel", slog.New(slog.DiscardHandler))
 	b.Cleanup(groups.Close)
@@ -39,17 +38,16 @@ func BenchmarkKernel(b *testing.B) {
 	}
 }
 
-// starter starts programs and gives each what it is to have of its own.
+// starter starts programs, optionally with their own directory and group.
 type starter struct {
 	name   string
-	home   string        // where directories are made
-	dirs   bool          // whether each has a directory
-	groups cgroup.Groups // that each has one of
+	home   string        // parent of the directories
+	dirs   bool          // whether each program has its own directory
+	groups cgroup.Groups // creates a group for each program
 	made   atomic.Int64
 }
 
-// round returns how many programs start in a second. They are ended outside of
-// the measured time.
+// round returns the number of programs started per second. Ending them is not measured.
 func (s *starter) round(b *testing.B) float64 {
 	const n = 500
 	ends := make(chan func() error, n)

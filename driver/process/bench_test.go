@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// BenchmarkStart compares Start with fork and exec of the same program by
-// os/exec, taken turn by turn in one run, and reports their ratio: of the
-// medians for one client, of the rates for 16.
+// BenchmarkStart compares Start with os/exec's fork and exec of the same program. It runs them
+// alternately and reports their ratio: that of the median times for one client, and that of the
+// rates for 16 clients.
 func BenchmarkStart(b *testing.B) {
 	for _, mode := range []LimitMode{LimitsAuto, LimitsOff} {
 		b.Run(fmt.Sprintf("limits=%s/clients=1", mode), func(b *testing.B) { benchOne(b, mode) })
@@ -44,7 +44,8 @@ func benchOne(b *testing.B, mode LimitMode) {
 	d := benchHost(b, mode)
 	var ours, floor []time.Duration
 	for b.Loop() {
-		// Random pauses: fixed ones lock onto timers and lie.
+		// Use random pauses, because fixed ones would synchronize with timers and distort the
+		// result.
 		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 		floor = append(floor, bareStart(b))
 		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
@@ -68,7 +69,7 @@ func benchOne(b *testing.B, mode LimitMode) {
 
 func bareStart(b *testing.B) time.Duration {
 	cmd, took := bare(b)
-	time.Sleep(time.Millisecond) // let it run, as ours does
+	time.Sleep(time.Millisecond) // let it run, as in the measurement of Start
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	return took
@@ -84,8 +85,7 @@ func bare(b *testing.B) (*exec.Cmd, time.Duration) {
 	return cmd, time.Since(begun)
 }
 
-// benchMany counts how many starts there are in a second. What was started is
-// ended outside of the measured time.
+// benchMany measures the number of starts per second. Ending the programs is not measured.
 func benchMany(b *testing.B, mode LimitMode) {
 	d := benchHost(b, mode)
 	var ours, floor, turns float64
@@ -118,7 +118,7 @@ func benchMany(b *testing.B, mode LimitMode) {
 	b.ReportMetric(ours/floor, "ratio")
 }
 
-// rate returns how often per second 16 clients get fn done.
+// rate returns how often per second 16 clients complete fn.
 func rate(n int64, fn func()) float64 {
 	var wg sync.WaitGroup
 	var done atomic.Int64
@@ -134,7 +134,7 @@ func rate(n int64, fn func()) float64 {
 	return float64(n) / time.Since(begun).Seconds()
 }
 
-// BenchmarkMemory reports what one more running machine costs the supervisor.
+// BenchmarkMemory reports the supervisor's memory use for each additional running machine.
 func BenchmarkMemory(b *testing.B) {
 	d := benchHost(b, LimitsAuto)
 	const n = 200

@@ -50,8 +50,8 @@ func lookup(name, path, dir string) (string, error) {
 	return "", bourse.Errorf(bourse.CodeInvalid, "command %s was not found in PATH %s", bourse.Quoted(name), bourse.Quoted(path))
 }
 
-// executable reports whether a file exists, and returns CodeInvalid unless anyone may execute it. exec itself checks
-// this user's permission.
+// executable reports whether a file exists. It returns CodeInvalid if nobody may execute the
+// file. exec itself checks this user's permission.
 func executable(name, full string) (exists bool, err error) {
 	info, err := os.Stat(full)
 	switch {
@@ -67,7 +67,7 @@ func executable(name, full string) (exists bool, err error) {
 	return true, err
 }
 
-// startError converts the error of a failed fork or exec into one with a code.
+// startError adds a code to the error of a failed fork or exec.
 func startError(name string, with *surroundings, err error) error {
 	code := bourse.CodeInvalid
 	switch {
@@ -78,13 +78,14 @@ func startError(name string, with *surroundings, err error) error {
 		return bourse.Errorf(code, "command %s cannot be executed in %s by user %s: %w", bourse.Quoted(name), bourse.Quoted(with.dir), bourse.Quoted(with.user.Name), err)
 	case errors.Is(err, syscall.ENOENT):
 		return bourse.Errorf(code, "command %s cannot be executed: its interpreter or loader does not exist", bourse.Quoted(name))
-	case errors.Is(err, syscall.EINVAL): // a NUL byte
+	case errors.Is(err, syscall.EINVAL): // an argument contains a NUL byte
 		return bourse.Errorf(code, "command %s or its environment contains a NUL byte", bourse.Quoted(name))
 	}
 	return bourse.Errorf(code, "command %s cannot be executed: %w", bourse.Quoted(name), err)
 }
 
-// variable returns the last value of a variable in env, like most programs' own lookup, and whether it is set.
+// variable returns the value of a variable in env, and whether it is set. Like most programs, it
+// uses the variable's last entry.
 func variable(env []string, name string) (string, bool) {
 	for _, kv := range slices.Backward(env) {
 		if value, ok := strings.CutPrefix(kv, name+"="); ok {

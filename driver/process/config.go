@@ -12,14 +12,14 @@ type LimitMode string
 
 // The modes of limits.
 const (
-	LimitsAuto LimitMode = "auto" // as far as the host supports them; the default
-	LimitsOff  LimitMode = "off"  // never
+	LimitsAuto LimitMode = "auto" // enforce the limits that the host supports; the default
+	LimitsOff  LimitMode = "off"  // enforce no limits
 )
 
 // Config configures a Driver. Dir and Supervisor are required.
 type Config struct {
-	// Dir is the driver's directory, created if missing. A task that runs as another user in the machine's own
-	// directory requires that this user can traverse all parent directories.
+	// Dir is the driver's directory, created if missing. If a task runs as another user in the
+	// machine's own directory, that user must be able to traverse all parent directories.
 	Dir string
 	// Supervisor is the command that runs Supervise, for example {"/proc/self/exe", "supervisor"}. Dir is appended as
 	// its last argument.
@@ -43,19 +43,19 @@ func (c Config) withDefaults() Config {
 
 // SupervisorConfig configures Supervise.
 type SupervisorConfig struct {
-	Dir string       // same as Config.Dir
+	Dir string       // the same as Config.Dir
 	Log *slog.Logger // default: discards
 	// Grace is how long a supervisor without tasks waits for a daemon before it exits; default 2 s, and 10 s for the
 	// first daemon.
 	Grace time.Duration
 }
 
-// Time limits of the supervisor.
+// Timeouts of the supervisor.
 const (
-	drainGrace   = Grace                  // for output that an escaped process keeps open
-	killGrace    = 5 * time.Second        // for processes that SIGKILL does not end (because of a dead disk)
-	shutdownTerm = time.Second            // between SIGTERM and SIGKILL during a shutdown
-	hangupGrace  = 200 * time.Millisecond // between SIGHUP and SIGKILL when a terminal's user has left
-	firstGrace   = 10 * time.Second       // until the daemon that started the supervisor connects
+	drainGrace   = Grace                  // for output that an escaped process holds open
+	killGrace    = 5 * time.Second        // for processes that survive SIGKILL, for example because of a failed disk
+	shutdownTerm = time.Second            // time between SIGTERM and SIGKILL during a shutdown
+	hangupGrace  = 200 * time.Millisecond // time between SIGHUP and SIGKILL when a terminal's user has left
+	firstGrace   = 10 * time.Second       // time until the daemon that started the supervisor connects
 	idleGrace    = 2 * time.Second
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// Time limits and backoff of connecting.
+// Timeouts and intervals of connecting.
 const (
 	recoverTimeout = 30 * time.Second
 	retryFirst     = 20 * time.Millisecond
@@ -42,8 +42,8 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	return d.mirror.all(), nil
 }
 
-// connect retries until it has a link, ctx ends, or retrying is useless. The link's reader runs from then on, and
-// creates a new link when this one ends.
+// connect retries until it has a link, ctx ends, or retrying is useless. From then on a goroutine
+// reads the link, and creates a new link when it ends.
 func (d *Driver) connect(ctx context.Context) error {
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
 		err := d.tryConnect(ctx)
@@ -86,7 +86,8 @@ func (d *Driver) tryConnect(ctx context.Context) error {
 	return nil
 }
 
-// greet sends the hello on a new link and updates the mirror. Only then may others use the link.
+// greet sends the hello on a new link and updates the mirror. Others may use the link only after
+// that.
 func (d *Driver) greet(ctx context.Context, l *link) error {
 	own := settings{LogBytes: d.cfg.LogBytes, LogFiles: d.cfg.LogFiles, NoLimits: d.cfg.Limits == LimitsOff}
 	r, err := l.call(ctx, &request{Op: opHello, Hello: &hello{Version: protocolVersion, Settings: own}}, nil)
@@ -117,7 +118,7 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 		return errLinkEnded(context.Cause(d.ctx))
 	}
 	if err := l.ended(); err != nil {
-		return errLinkEnded(err) // its reader has ended before the link was in use
+		return errLinkEnded(err) // the link ended before it was in use
 	}
 	d.link, d.labels, d.pid = l, r.Hello.Labels, r.Hello.PID
 	close(d.up)

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/drivertest"
 )
 
-// crashDaemon is a daemon that is to be killed.
+// crashDaemon runs a daemon until the test kills it. first is the number of its first machine.
 func crashDaemon(dir, first string) error {
 	n, err := strconv.Atoi(first)
 	if err != nil {
@@ -48,8 +48,8 @@ func TestDaemonKilled(t *testing.T) {
 	}.Run(t)
 }
 
-// TestSupervisorKilled kills the supervisor at random moments under load.
-// Every task must end for the driver, and for the host.
+// TestSupervisorKilled kills the supervisor at random moments under load. Every task must end,
+// both according to the driver and on the host.
 func TestSupervisorKilled(t *testing.T) {
 	for _, mode := range []LimitMode{LimitsAuto, LimitsOff} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -110,7 +110,7 @@ func killUnderLoad(t *testing.T, h *host, d *Driver) {
 		switch {
 		case err != nil:
 			t.Errorf("Inspect: %v", err)
-		case status.Exit == nil: // started after the new supervisor came
+		case status.Exit == nil: // started after the new supervisor
 			survivors++
 		case status.Exit.Code != -1 || status.Exit.Error == "":
 			t.Errorf("exit %+v of a lost task, want code -1 and why", status.Exit)

@@ -57,7 +57,7 @@ func (s *supervisor) killTasks(ctx context.Context, tasks []*task) error {
 	return all
 }
 
-// shutdown stops and removes everything. Nothing can be started any more.
+// shutdown stops all tasks and removes everything. Nothing can be started after that.
 func (s *supervisor) shutdown(ctx context.Context) error {
 	tasks := s.tasks()
 	for _, t := range tasks {
@@ -83,7 +83,7 @@ func (s *supervisor) shutdown(ctx context.Context) error {
 	return all
 }
 
-// known returns every machine with an entry or a directory.
+// known returns every machine with an entry in the table or a directory.
 func (s *supervisor) known() []bourse.MachineID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *supervisor) known() []bourse.MachineID {
 	for id := range s.machines {
 		ids[id] = true
 	}
-	logged, _ := s.layout.logs().Machines() // both directories are readable, since they are our own
+	logged, _ := s.layout.logs().Machines() // reading cannot fail, because the directories are our own
 	homes, _ := os.ReadDir(s.layout.home(""))
 	for _, id := range logged {
 		ids[id] = true

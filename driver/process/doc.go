@@ -3,10 +3,11 @@
 //
 // # Two processes
 //
-// A Driver lives in the worker's daemon and may be killed at any moment. Everything that must survive is in a
-// supervisor, one small process per directory, which Driver.Recover finds or starts in a new session. The supervisor
-// is the parent of the tasks: it copies their output to log files, reaps them, and keeps their exits until they are
-// forgotten. It does not know the machines' records, and the daemon does not handle pipes and signals.
+// A Driver lives in the worker's daemon and may be killed at any moment. Everything that must
+// survive is in a supervisor, one small process per directory, which Driver.Recover finds or
+// starts in a new session. The supervisor is the parent of the tasks: it copies their output to
+// log files, reaps them, and keeps their exits until they are discarded. The supervisor does not
+// know the machines' records, and the daemon does not handle pipes and signals.
 //
 //	daemon: Driver ── link ──▶ socket ──▶ session : supervisor ── fork ──▶ tasks
 //	          mirror ◀── exits ──┘            table, logs ◀── output ──┘
@@ -14,7 +15,7 @@
 //
 // # Guarantees
 //
-//   - The end of a daemon has no effect: tasks, exits and log lines continue. Before
+//   - If the daemon ends, tasks continue, and no exit or log line is lost. Before
 //     a new daemon lists the tasks, the old one's pending requests are canceled.
 //   - There is one supervisor per directory (a file lock) and one daemon per
 //     supervisor (the newest; the previous one is notified and does not reconnect).

@@ -27,9 +27,9 @@ type Driver struct {
 	mu     sync.Mutex
 	link   *link         // nil while no supervisor is connected
 	up     chan struct{} // closed while there is a link
-	child  *os.Process   // the supervisor that this process has started; nil if it was running
+	child  *os.Process   // the supervisor if this process has started it, otherwise nil
 	labels map[string]string
-	pid    int // of the supervisor
+	pid    int // the supervisor's process id
 	begun  bool
 }
 
@@ -37,7 +37,7 @@ var _ driver.Driver = (*Driver)(nil)
 
 var errClosed = errors.New("the driver is closed")
 
-// New returns a driver. It starts nothing and does not access the disk.
+// New returns a driver. It does not start a process or access the disk.
 func New(cfg Config) *Driver {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Driver{
@@ -46,7 +46,8 @@ func New(cfg Config) *Driver {
 	}
 }
 
-// Close closes the connection and leaves the tasks running. Calls in progress and later ones return CodeUnavailable.
+// Close closes the connection and leaves the tasks running. Calls in progress and later calls
+// return CodeUnavailable.
 func (d *Driver) Close() error {
 	d.cancel(errClosed)
 	d.mu.Lock()
@@ -54,7 +55,7 @@ func (d *Driver) Close() error {
 		_ = d.link.conn.Close()
 	}
 	if d.child != nil {
-		_ = d.child.Release() // it continues to run, and its new parent reaps it
+		_ = d.child.Release() // the supervisor continues to run, and its new parent will reap it
 		d.child = nil
 	}
 	d.mu.Unlock()
@@ -62,7 +63,7 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// current returns the link, or CodeUnavailable.
+// current returns the link. It returns CodeUnavailable if there is none.
 func (d *Driver) current() (*link, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +115,7 @@ func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, er
 		return driver.Status{}, err
 	}
 	status, _, ok := d.mirror.get(task.ID)
-	if !ok { // destroyed at the same moment
+	if !ok { // destroyed in the meantime
 		return driver.Status{}, errNoTask(task.ID)
 	}
 	return status, nil
@@ -208,7 +209,7 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// From here on the end of the connection is expected.
+	// From now on the end of the connection is expected.
 	d.cancel(errClosed)
 	if _, err := l.call(ctx, &request{Op: opShutdown}, nil); err != nil {
 		return errors.Join(err, d.Close())
@@ -216,12 +217,12 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	return errors.Join(companion.AwaitEnd(ctx, d.layout.lock()), d.Close())
 }
 
-// hostSignal returns this system's number for a signal.
+// hostSignal returns the number of a signal on this system.
 func hostSignal(s bourse.Signal) int {
 	return int(signalNumbers[s])
 }
 
-// signalNumbers lists the numbers, which differ between systems.
+// signalNumbers contains the numbers of signals, which differ between systems.
 var signalNumbers = map[bourse.Signal]syscall.Signal{
 	"SIGHUP": syscall.SIGHUP, "SIGINT": syscall.SIGINT, "SIGQUIT": syscall.SIGQUIT, "SIGABRT": syscall.SIGABRT,
 	"SIGKILL": syscall.SIGKILL, "SIGUSR1": syscall.SIGUSR1, "SIGUSR2": syscall.SIGUSR2, "SIGALRM": syscall.SIGALRM,

@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse/driver/drivertest"
 )
 
-// TestDriver runs the contract's suite with all that the host lets us use.
+// TestDriver runs the test suite for drivers with everything that the host supports.
 func TestDriver(t *testing.T) { runSuite(t, nil) }
 
-// TestDriverUngrouped runs it as on a host without cgroups.
+// TestDriverUngrouped runs the suite as on a host without cgroups.
 func TestDriverUngrouped(t *testing.T) {
 	runSuite(t, func(c *Config) { c.Limits = LimitsOff })
 }

@@ -50,7 +50,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	if with.frozen {
 		return none, errFrozen(req.Task)
 	}
-	end := make(chan ended, 1) // there is only one child
+	end := make(chan ended, 1) // has room for the end of the only child
 	p := child{
 		command: stringsOf(req.Command), env: with.env, terminal: req.Terminal,
 		files: [3]uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
@@ -59,7 +59,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	if p.terminal {
 		p.env = withTerm(p.env, req.Term)
 		if u := with.user; u != nil {
-			_ = syscall.Fchown(files[0], int(u.UID), -1) // so that the command can open it by name
+			_ = syscall.Fchown(files[0], int(u.UID), -1) // so that the command can open the terminal by name
 		}
 	}
 	pid, err := s.run(with, p)
@@ -72,7 +72,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	s.work.Go(func() {
 		defer close(gone)
 		var b [1]byte
-		_, _ = conn.Read(b[:]) // nothing more is sent, so this waits for the end
+		_, _ = conn.Read(b[:]) // the client sends nothing more, so this returns when it disconnects
 	})
 	e, ok := s.awaitExec(ctx, t, running{pid: pid, terminal: p.terminal, end: end}, gone)
 	if p.terminal {
@@ -85,14 +85,14 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	return exitOf(e), nil
 }
 
-// withTerm returns an environment with TERM set.
+// withTerm returns env with TERM set to term, or to xterm if term is empty.
 func withTerm(env []string, term string) []string {
 	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "TERM=") })
 	return append(out, "TERM="+cmp.Or(term, "xterm"))
 }
 
-// join returns the surroundings of a running task, or nil if it has ended. The caller must call forks.Done after
-// forking.
+// join returns the surroundings of a running task, or nil if the task has ended. The caller must
+// call forks.Done after forking.
 func (s *supervisor) join(t *task) *surroundings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,14 +102,15 @@ func (s *supervisor) join(t *task) *surroundings {
 	return t.with
 }
 
-// running is a command running in a task.
+// running is a command that runs in a task.
 type running struct {
 	pid      int
 	terminal bool
 	end      <-chan ended
 }
 
-// awaitExec waits for a command's end. It kills the command if the caller disconnects or its task ends.
+// awaitExec waits until a command ends. It kills the command if the client disconnects or the
+// task ends. It returns false if the client has disconnected.
 func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-chan struct{}) (ended, bool) {
 	select {
 	case e := <-r.end:
@@ -131,13 +132,14 @@ func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-c
 	}
 }
 
-// hangUp sends SIGHUP to a command whose terminal's user has disconnected, and returns its end if it ends soon.
+// hangUp sends SIGHUP to a command whose terminal's user has disconnected. It returns the
+// command's end, and true, if the command ends within hangupGrace.
 func (r running) hangUp() (ended, bool) {
 	if !r.terminal {
 		return ended{}, false
 	}
 	killGroup(r.pid, syscall.SIGHUP)
-	killGroup(r.pid, syscall.SIGCONT) // a stopped process could not react
+	killGroup(r.pid, syscall.SIGCONT) // a stopped process cannot react
 	timer := time.NewTimer(hangupGrace)
 	defer timer.Stop()
 	select {

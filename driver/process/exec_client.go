@@ -18,8 +18,9 @@ import (
 // Exec implements driver.Driver. When ctx ends, it returns the output so far together with ctx's error. It does not
 // wait for a Stdin that blocks in Read, but does wait for a Stdout that blocks in Write.
 //
-// With a terminal the command leads its own session. When ctx ends, it receives SIGHUP and is killed soon after. All
-// other processes in the session are killed when the command has ended. The end of Stdin has the effect of ^D.
+// With a terminal, the command leads its own session. When ctx ends, the command receives SIGHUP
+// and is killed soon after. All other processes in the session are killed when the command has
+// ended. The end of Stdin has the effect of ^D.
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	if err := checkExec(exec); err != nil {
@@ -36,7 +37,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 		return result, errLinkEnded(err)
 	}
 	defer conn.Close()
-	// Closing the connection kills the command.
+	// The supervisor kills the command when the connection is closed.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	stopToo := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
@@ -87,7 +88,7 @@ func askExec(conn *net.UnixConn, req *request, files Files) (*reply, error) {
 	return r, companion.ReadFrame(bufio.NewReader(conn), r)
 }
 
-// sendWithFiles writes one frame. The first bytes carry the descriptors.
+// sendWithFiles writes a frame and passes the descriptors with its first bytes.
 func sendWithFiles(conn *net.UnixConn, req *request, files []*os.File) error {
 	var b bytes.Buffer
 	if err := companion.WriteFrame(&b, req); err != nil {
@@ -96,7 +97,7 @@ func sendWithFiles(conn *net.UnixConn, req *request, files []*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
-		// The command expects blocking files.
+		// Commands expect blocking files.
 		if err := unix.SetNonblock(fds[i], false); err != nil {
 			return err
 		}

@@ -7,22 +7,24 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Grace is how long an output may remain open after its command has ended, because an escaped process keeps it open.
+// Grace is how long an output is still read after its command has ended, if an escaped process
+// holds it open.
 const Grace = 500 * time.Millisecond
 
-// Files holds the daemon's ends of a command's input and outputs.
+// Files contains the daemon's ends of a command's input and outputs.
 type Files interface {
-	// Theirs returns the files for the command's stdin, stdout and stderr. They may be the same.
+	// Theirs returns the files for the command's stdin, stdout and stderr. They may be the same
+	// file.
 	Theirs() [3]*os.File
-	// Sent closes our copies of Theirs, without which the outputs would never end.
+	// Sent closes the daemon's copies of Theirs. Otherwise the outputs would never end.
 	Sent() error
-	// Finish returns the retained output. It must be called when the command has ended. If escaped processes keep the
-	// outputs open, it returns what was received so far.
+	// Finish returns the stored output. It must be called after the command has ended. If escaped
+	// processes hold the outputs open, Finish returns what has been received so far.
 	Finish() (stdout, stderr []byte)
 }
 
-// Open creates the files of a command and starts copying. It does not wait for a Stdin that blocks in Read, but does
-// wait for a Stdout that blocks in Write.
+// Open creates a command's files and starts copying. Finish does not wait for a Stdin that blocks
+// in Read, but does wait for a Stdout that blocks in Write.
 func Open(exec driver.Exec) (Files, error) {
 	if exec.Terminal == nil {
 		return newPipes(exec)

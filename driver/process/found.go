@@ -11,8 +11,9 @@ import (
 
 var _ driver.Finder = (*Driver)(nil)
 
-// Found implements driver.Finder: it looks for processes with the directory's mark, whatever their parent. The
-// directory, its socket and its lock may be missing, because the mark is derived from its path.
+// Found implements driver.Finder. It looks for processes with the directory's mark, whatever
+// their parent. The mark is derived from the directory's path, so the directory and the files in
+// it need not exist.
 func (d *Driver) Found(context.Context) ([]driver.TaskID, error) {
 	l, err := newLayout(d.cfg.Dir)
 	if err != nil {

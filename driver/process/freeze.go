@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// freezeLimit is the maximum time for freezing a task's processes. A process that waits for a dead disk cannot be
-// frozen.
+// freezeLimit is the maximum time for freezing a task's processes. A process that waits for a
+// failed disk cannot be frozen.
 const freezeLimit = 10 * time.Second
 
 // Freeze implements driver.Driver.
@@ -26,8 +26,8 @@ func errFrozen(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
 }
 
-// freeze is the supervisor's part of Freeze. Nothing may fork in the group in the meantime: a child that is frozen
-// before it executes its program would block every other fork.
+// freeze is the supervisor's part of Freeze. It prevents forks in the group in the meantime: a
+// child that is frozen before it executes its program would block every other fork.
 func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) error {
 	t, err := s.find(id)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// TestGroupsAreTheHosts shows that a task which has files of its own in the
-// place of the host's cgroups is limited all the same, and what is executed
-// beside it too: groups are entered before anything of the task is seen.
+// TestGroupsAreTheHosts checks that a task is limited even if it sees other files in the place of
+// the host's cgroups, and so is a command executed in it: a process enters its groups before it
+// enters the task's namespaces.
 func TestGroupsAreTheHosts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")

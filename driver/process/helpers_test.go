@@ -19,14 +19,14 @@ import (
 
 var supervisorCommand = []string{"/proc/self/exe", "supervisor"}
 
-// host is a directory on which drivers run, one at a time.
+// host is a directory on which one driver runs at a time.
 type host struct {
 	cfg   Config
 	d     *Driver
 	began baseline
 }
 
-// baseline is what the test process has, before and after.
+// baseline counts the goroutines and open files of the test process.
 type baseline struct{ goroutines, files int }
 
 func newHost(t testing.TB, change func(*Config)) *host {
@@ -58,7 +58,7 @@ func (h *host) open(t testing.TB) *Driver {
 	return h.d
 }
 
-// recovered returns a driver that has been recovered.
+// recovered opens a new driver and returns it after its Recover.
 func (h *host) recovered(t testing.TB) (*Driver, []driver.Status) {
 	t.Helper()
 	d := h.open(t)
@@ -69,7 +69,7 @@ func (h *host) recovered(t testing.TB) (*Driver, []driver.Status) {
 	return d, got
 }
 
-// clear shuts the host down and looks that nothing has been left behind.
+// clear shuts the host down and checks that nothing is left behind.
 func (h *host) clear(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
@@ -93,7 +93,7 @@ func (h *host) clear(t testing.TB) {
 	}
 	now := measure(t)
 	for deadline := time.Now().Add(5 * time.Second); (now.goroutines > h.began.goroutines || now.files > h.began.files) && time.Now().Before(deadline); {
-		runtime.Gosched() // what has been told to end may need a moment
+		runtime.Gosched() // goroutines that are ending may need a moment
 		now = measure(t)
 	}
 	if now.goroutines > h.began.goroutines || now.files > h.began.files {
@@ -104,7 +104,8 @@ func (h *host) clear(t testing.TB) {
 
 func measure(t testing.TB) baseline {
 	t.Helper()
-	// The runtime's own descriptors for waiting are there from the first pipe on.
+	// The Go runtime opens its own descriptors for polling with the first pipe, so create one
+	// before counting.
 	if r, w, err := os.Pipe(); err != nil || r.Close() != nil || w.Close() != nil {
 		t.Fatal("pipe", err)
 	}
@@ -118,8 +119,8 @@ func measure(t testing.TB) baseline {
 // Processes implements drivertest.Lister.
 func (h *host) Processes(*testing.T) int { return len(marked(h.d.layout.mark())) }
 
-// marked returns the processes of a directory's tasks. It finds them by their
-// environment, without help of the driver.
+// marked returns the processes of a directory's tasks. It finds them by their environment,
+// without using the driver.
 func marked(mark string) []int {
 	var out []int
 	entries, _ := os.ReadDir("/proc")
@@ -145,7 +146,7 @@ func (h *host) KillMachinery(t *testing.T) {
 	}
 }
 
-// supervisor returns the process that holds the directory's lock.
+// supervisor returns the process id of the supervisor to which the driver is connected.
 func (h *host) supervisor(t testing.TB) int {
 	t.Helper()
 	h.d.mu.Lock()
@@ -156,7 +157,7 @@ func (h *host) supervisor(t testing.TB) int {
 	return h.d.pid
 }
 
-// program gives the first boot of a new machine.
+// someMachine is the id of a machine for tests that need only one.
 const someMachine = bourse.MachineID("00000100000001")
 
 func program(command ...string) driver.Task {

@@ -22,8 +22,8 @@ func dial(t *testing.T, d *Driver) *net.UnixConn {
 	return conn
 }
 
-// TestHostileFrames sends what no driver sends. Nothing of it may harm the
-// daemon that is connected, or the supervisor.
+// TestHostileFrames sends frames that no driver sends, and checks that they harm neither the
+// connected daemon nor the supervisor.
 func TestHostileFrames(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -64,8 +64,7 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// TestHostileRequests sends requests that are well formed and wrong, as a
-// newer daemon.
+// TestHostileRequests sends well-formed requests with invalid contents, as a newer daemon might.
 func TestHostileRequests(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -114,8 +113,8 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestOtherVersion shows that releases which do not understand each other say
-// so, and leave the tasks alone.
+// TestOtherVersion checks that a daemon and a supervisor of incompatible releases report the
+// mismatch and leave the tasks alone.
 func TestOtherVersion(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -132,7 +131,8 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// TestNewerDaemonRefusesOlderSupervisor plays an older supervisor.
+// TestNewerDaemonRefusesOlderSupervisor connects a driver to an older supervisor, which the test
+// imitates.
 func TestNewerDaemonRefusesOlderSupervisor(t *testing.T) {
 	dir := t.TempDir()
 	l, err := newLayout(dir)
@@ -155,7 +155,7 @@ func TestNewerDaemonRefusesOlderSupervisor(t *testing.T) {
 		if companion.ReadFrame(in, req) == nil {
 			_ = companion.WriteFrame(conn, &reply{ID: req.ID, Hello: &helloReply{Version: 0, PID: 4711}})
 		}
-		_ = companion.ReadFrame(in, req) // until the other side leaves
+		_ = companion.ReadFrame(in, req) // until the driver disconnects
 	}()
 	d := New(Config{Dir: dir, Supervisor: supervisorCommand})
 	defer d.Close()

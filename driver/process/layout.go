@@ -26,7 +26,7 @@ func newLayout(dir string) (layout, error) {
 	if err != nil {
 		return layout{}, fmt.Errorf("directory %s: %w", dir, err)
 	}
-	// 0711: a task's user must be able to reach its working directory.
+	// The mode is 0711, because a task's user must be able to reach its working directory.
 	if err := os.MkdirAll(filepath.Join(abs, "machines"), 0o711); err != nil {
 		return layout{}, err
 	}
@@ -45,7 +45,7 @@ func (l layout) run() string  { return filepath.Join(l.dir, "run") }
 func (l layout) lock() string { return filepath.Join(l.dir, "run", "supervisor.lock") }
 func (l layout) log() string  { return filepath.Join(l.dir, "run", "supervisor.log") }
 
-// home returns a machine's own directory. The id has been validated: it is hex.
+// home returns a machine's own directory. The id is valid: it consists of hex digits.
 func (l layout) home(id bourse.MachineID) string {
 	return filepath.Join(l.dir, "machines", string(id))
 }

@@ -36,7 +36,7 @@ func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	return func(yield func(driver.TaskID) bool) {
 		for _, pid := range numbers("/proc") {
 			environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			if err != nil { // gone, or another user's
+			if err != nil { // the process has ended or belongs to another user
 				continue
 			}
 			if id, ok := markedAs(environ, mark); ok && !yield(id) {
@@ -46,13 +46,13 @@ func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	}
 }
 
-// killMarked kills those of the processes that have the directory's mark and for whose task doomed returns true. It
-// returns their number.
+// killMarked kills those of the processes pids that have the directory's mark and for whose task
+// doomed returns true. It returns the number of processes that it killed.
 func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int {
 	killed := 0
 	for _, pid := range pids {
 		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if err != nil { // gone, or another user's
+		if err != nil { // the process has ended or belongs to another user
 			continue
 		}
 		if id, ok := markedAs(environ, s.mark); ok && doomed(id) && syscall.Kill(pid, syscall.SIGKILL) == nil {
@@ -62,8 +62,8 @@ func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int
 	return killed
 }
 
-// killLeftovers kills every process on the host with the directory's mark that belongs to no running task. It repeats
-// the search until it finds none, since the processes may fork.
+// killLeftovers kills every process on the host that has the directory's mark and belongs to no
+// running task. It searches until it finds none, because the processes may fork.
 func (s *supervisor) killLeftovers() {
 	all := 0
 	for range 10 {
@@ -78,8 +78,8 @@ func (s *supervisor) killLeftovers() {
 	}
 }
 
-// killStrays kills the processes that a task without a group has left outside its process group. Its orphans are our
-// children.
+// killStrays kills the processes that a task without a group has left outside its process group.
+// The task's orphans are children of this process.
 func (s *supervisor) killStrays(id driver.TaskID) {
 	deadline := time.Now().Add(killGrace)
 	for time.Now().Before(deadline) {
@@ -92,7 +92,7 @@ func (s *supervisor) killStrays(id driver.TaskID) {
 		if s.killMarked(strays, func(of driver.TaskID) bool { return of == id }) == 0 {
 			return
 		}
-		time.Sleep(time.Millisecond) // until the orphans of killed processes become our children
+		time.Sleep(time.Millisecond) // the orphans of killed processes become children of this process only after a moment
 	}
 }
 
@@ -116,7 +116,7 @@ func childrenOf(pid string) []int {
 	return out
 }
 
-// numbers returns the numeric entries of a directory.
+// numbers returns the names in a directory that are numbers.
 func numbers(dir string) []int {
 	d, err := os.Open(dir)
 	if err != nil {

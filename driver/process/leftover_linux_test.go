@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// TestSweepAtStart shows that what an earlier supervisor has left in cgroups
-// is killed, though it carries no mark.
+// TestSweepAtStart checks that a new supervisor kills the processes that an earlier one has left
+// in cgroups, even if they have no mark.
 func TestSweepAtStart(t *testing.T) {
 	h := newHost(t, nil)
 	l, err := newLayout(h.cfg.Dir)

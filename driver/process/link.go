@@ -21,13 +21,13 @@ type link struct {
 	mu    sync.Mutex
 	last  uint64
 	calls map[uint64]*pending
-	err   error // set once the connection has ended
+	err   error // set when the connection has ended
 }
 
-// pending is a request without an answer.
+// pending is a request that has not been answered.
 type pending struct {
 	done  chan *reply  // has capacity 1; closed without a value when the link ends
-	apply func(*reply) // called by the reader with each frame of the answer, before done
+	apply func(*reply) // called by the reader with each frame of the answer, before done receives the last frame; may be nil
 }
 
 func newLink(conn *net.UnixConn) *link {
@@ -75,9 +75,9 @@ func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*rep
 		}
 		return r, r.Error.Err()
 	case <-ctx.Done():
-		// The answer still reaches apply when it arrives.
+		// When the answer arrives, it is still passed to apply.
 		if req.Op == opWatch || req.Op == opStop || req.Op == opFreeze || req.Op == opDestroy {
-			_ = l.write(&request{ID: req.ID, Op: opCancel}) // if this fails, the link ends anyway
+			_ = l.write(&request{ID: req.ID, Op: opCancel}) // if it fails, the link is ending anyway
 		}
 		return nil, ctx.Err()
 	}
@@ -101,7 +101,7 @@ func (l *link) ended() error {
 	return l.err
 }
 
-// errReplaced is the error of a link after another daemon has connected to the supervisor.
+// errReplaced is a link's error if another daemon has connected to the supervisor.
 var errReplaced = errors.New("another daemon has taken the supervisor over")
 
 // read reads answers and events until the connection ends.

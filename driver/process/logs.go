@@ -28,8 +28,8 @@ func (d *Driver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}, give)
 }
 
-// watch makes the supervisor notify the daemon of new lines in a log, across restarts of the supervisor. It returns
-// nil when the machine is destroyed.
+// watch has the supervisor notify the daemon of new lines in a log, by calling news. It continues
+// when the supervisor is replaced, and returns nil when the machine is destroyed.
 func (d *Driver) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	tell := func(r *reply) {
 		if r.More {
@@ -60,8 +60,8 @@ func (d *Driver) watch(ctx context.Context, id bourse.MachineID, news func()) er
 	}
 }
 
-// watch is the supervisor's part: it calls news at once and whenever there are new lines in a machine's log. It
-// returns nil when the machine is destroyed.
+// watch is the supervisor's part of Driver.watch: it calls news at once, and whenever there are
+// new lines in a machine's log. It returns nil when the machine is destroyed.
 func (s *supervisor) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	if err := id.Validate(); err != nil {
 		return err

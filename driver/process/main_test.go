@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMain lets the test binary be what it tests: with a first argument of
-// ours it is a supervisor, a daemon to be killed, or a program to be run.
+// TestMain makes the test binary act as the programs under test: depending on its first argument
+// it is a supervisor, a daemon to be killed, or a machine's program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "supervisor" {
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, crashDaemon(os.Args[2], os.Args[3]))
 		os.Exit(1)
 	}
-	// The race detector's own pause at exit would be taken for ours.
+	// The race detector pauses when the program exits, which would look like a pause of ours.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}

@@ -20,8 +20,8 @@ type mirrored struct {
 	done   chan struct{} // closed once status.Exit is set
 }
 
-// put stores a status. It never overwrites an exit, because the answer to a Start may arrive after the event of the
-// task's end.
+// put stores a status. It never overwrites an exit, because the answer to a Start may arrive
+// after the event that reports the task's end.
 func (m *mirror) put(status driver.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,8 +75,9 @@ func (m *mirror) all() []driver.Status {
 	return out
 }
 
-// replace updates the mirror from list, the tasks of a supervisor. Tasks that are missing from it and had not ended
-// get the exit lost. It returns the ended tasks that are missing from list.
+// replace updates the mirror from list, the tasks of a supervisor. A task that is missing from
+// list and had not ended gets the exit lost. replace returns the ended tasks that are missing
+// from list.
 func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []driver.Status) {
 	for _, status := range list {
 		m.put(status)
@@ -98,8 +99,8 @@ func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []drive
 	return slices.Clip(unheld)
 }
 
-// exit returns the exit of a task whose done was closed. It returns an error if the task was forgotten in the
-// meantime.
+// exit returns the exit of a task whose done channel was closed. It returns an error if the task
+// was discarded in the meantime.
 func (m *mirror) exit(id driver.TaskID) (bourse.Exit, error) {
 	status, _, ok := m.get(id)
 	if !ok || status.Exit == nil {

@@ -15,8 +15,8 @@ type output struct {
 	wg     sync.WaitGroup
 }
 
-// newOutput starts copying from the two pipes, which it owns. It does nothing in the caller's goroutine, which has to
-// answer a start.
+// newOutput starts copying from two pipes and takes ownership of them. It does all work in
+// another goroutine, because its caller must answer a start.
 func newOutput(stdout, stderr int, log *logs.Log) *output {
 	o := &output{opened: make(chan struct{})}
 	o.wg.Go(func() {
@@ -30,8 +30,8 @@ func newOutput(stdout, stderr int, log *logs.Log) *output {
 	return o
 }
 
-// finish waits for the end of both streams. If a process that no longer belongs to the task keeps them open, it
-// copies what is available after grace.
+// finish waits for the end of both streams. If a process that no longer belongs to the task holds
+// them open, finish copies what is available after grace.
 func (o *output) finish(grace time.Duration) {
 	done := make(chan struct{})
 	go func() { o.wg.Wait(); close(done) }()

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// TestLongAndBinaryOutput sends what is no neat text through a real program,
-// with files so small that every line rotates.
+// TestLongAndBinaryOutput prints long lines and arbitrary bytes with a real program. The log's
+// files are so small that every line causes a rotation.
 func TestLongAndBinaryOutput(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.LogBytes, c.LogFiles = 4096, 1000 })
 	d, _ := h.recovered(t)

@@ -20,5 +20,6 @@ func pipe() (r, w int, err error) {
 	return p[0], p[1], nil
 }
 
-// adoptOrphans makes orphaned descendants children of this process, so that they can be found and reaped.
+// adoptOrphans makes this process the parent of its descendants' orphans, so that it can find and
+// reap them.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

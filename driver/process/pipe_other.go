@@ -10,7 +10,8 @@ import (
 
 func pipe() (r, w int, err error) {
 	var p [2]int
-	// Without pipe2, a fork between the two calls would inherit the pipe.
+	// There is no pipe2 here: a concurrent fork would inherit the pipe before it is marked
+	// close-on-exec.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := syscall.Pipe(p[:]); err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// execLimit is the default limit of each returned output.
+// execLimit is the default limit in bytes of each returned output.
 const execLimit = 1 << 20
 
 // pipes holds the files of a command without a terminal.
 type pipes struct {
 	ours  [2]*os.File // stdout and stderr
 	given [3]*os.File
-	kept  [2]limited // outputs without a writer
+	kept  [2]limited // stores the beginning of outputs without a writer
 	work  sync.WaitGroup
 }
 
@@ -41,14 +41,14 @@ func newPipes(exec driver.Exec) (*pipes, error) {
 	}
 	if err := errors.Join(err1, err2, err3); err != nil {
 		for _, f := range all {
-			_ = f.Close() // nil files return an error and do nothing
+			_ = f.Close() // Close on a nil file only returns an error
 		}
 		return nil, err
 	}
 	e.ours, e.given = [2]*os.File{outR, errR}, [3]*os.File{inR, outW, errW}
 	streams := [2]io.Writer{exec.Stdout, exec.Stderr}
 	if exec.Stdout != nil && exec.Stderr == nil {
-		streams[1] = io.Discard // nothing is returned if one output is streamed
+		streams[1] = io.Discard // no output is returned if either is streamed
 	}
 	for i, to := range streams {
 		if to == nil {
@@ -83,14 +83,15 @@ func (e *pipes) Finish() (stdout, stderr []byte) {
 	return e.kept[0].b, e.kept[1].b
 }
 
-// feed copies stdin until either side ends. A blocking Read cannot be interrupted, so nobody waits for feed.
+// feed copies stdin to w until either side ends. Nobody waits for feed, because a blocking Read
+// cannot be interrupted.
 func feed(w *os.File, r io.Reader) {
-	_, _ = io.Copy(w, r) // the command sees the end of its input and handles the rest
+	_, _ = io.Copy(w, r) // if copying fails, the command sees the end of its input
 	_ = w.Close()
 }
 
-// copyOutput copies until the output ends, or until its read deadline has passed and the available data has been
-// read.
+// copyOutput copies until the output ends, or until its read deadline has passed and the
+// available data has been read.
 func copyOutput(to io.Writer, from *os.File) {
 	w := &patient{w: to}
 	_, err := io.Copy(w, from)
@@ -103,7 +104,7 @@ func copyOutput(to io.Writer, from *os.File) {
 	}
 	_ = raw.Control(func(fd uintptr) {
 		b := make([]byte, 32<<10)
-		for range (1 << 20) / len(b) { // more than a pipe's buffer has arrived since
+		for range (1 << 20) / len(b) { // a pipe's capacity; what follows arrived after the deadline
 			n, err := syscall.Read(int(fd), b)
 			if n <= 0 || err != nil {
 				return
@@ -113,8 +114,8 @@ func copyOutput(to io.Writer, from *os.File) {
 	})
 }
 
-// patient accepts all data, even after a write has failed, so that a command is not blocked because the reader of its
-// output has left.
+// patient accepts all data, even if a write has failed, so that a command is not blocked because
+// the reader of its output has left.
 type patient struct {
 	w    io.Writer
 	left bool
@@ -128,7 +129,8 @@ func (p *patient) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// limited retains the first bytes written to it and discards the rest, so that the writer is never blocked.
+// limited stores the first bytes written to it, up to its limit, and discards the rest, so that
+// the writer is never blocked.
 type limited struct {
 	b     []byte
 	limit int

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// children delivers the ends of processes to those who started them. No thread or goroutine waits for a child:
-// SIGCHLD wakes one reaper for all.
+// children reports the ends of processes to those who started them. No thread or goroutine waits
+// for a single child: at each SIGCHLD, one goroutine reaps all children that have ended.
 //
-// Lock order: forking is taken before mu, and never together with another lock.
+// Lock order: forking is locked before mu, and never together with another lock.
 type children struct {
-	// forking is held for reading from before a fork until the child is in byPID. The reaper takes it for writing
-	// after reaping an unknown pid: afterwards the pid is either known, or belongs to an orphan.
+	// forking is locked for reading from before a fork until the child is in byPID. After reaping
+	// an unknown pid, the reaper locks it for writing; then the pid is either in byPID or belongs
+	// to an orphan.
 	forking sync.RWMutex
 
 	mu    sync.Mutex
@@ -26,8 +27,8 @@ type ended struct {
 	at     time.Time
 }
 
-// start calls fork, which returns the child and a function to call when it has ended. The function is called once, in
-// the reaper's goroutine, and must not block.
+// start calls fork, which returns the child's pid and a function to call when the child has
+// ended. That function is called once, in the reaper's goroutine, and must not block.
 func (c *children) start(fork func() (pid int, onEnd func(ended), err error)) (int, error) {
 	c.forking.RLock()
 	defer c.forking.RUnlock()
@@ -52,8 +53,8 @@ func (c *children) reap() {
 		if err != nil || pid <= 0 {
 			return
 		}
-		// Kill the rest of the process group at once. Its number cannot have been reused yet, because numbers are
-		// assigned cyclically.
+		// Kill the rest of the process group at once. The group's number cannot have been reused
+		// yet, because the kernel assigns numbers cyclically.
 		onEnd := c.take(pid)
 		if onEnd != nil {
 			killGroup(pid, syscall.SIGKILL)
@@ -66,7 +67,7 @@ func (c *children) take(pid int) func(ended) {
 	if f := c.remove(pid); f != nil {
 		return f
 	}
-	// When the lock is acquired, forks in progress have been registered.
+	// Once the lock is acquired, all forks in progress have been registered.
 	c.forking.Lock()
 	defer c.forking.Unlock()
 	return c.remove(pid)
@@ -93,11 +94,12 @@ func killGroup(pgid int, s syscall.Signal) bool {
 	return pgid > 1 && syscall.Kill(-pgid, s) != syscall.ESRCH
 }
 
-// awaitGroup waits until a killed group is empty, for at most grace, because a process may hang in the kernel.
+// awaitGroup waits until a killed process group is empty. It waits for at most grace, because a
+// process may hang in the kernel.
 func awaitGroup(pgid int, grace time.Duration) {
 	deadline := time.Now().Add(grace)
-	// Almost always the group is empty at once. The kernel does not report the ends of other processes' children, so
-	// poll.
+	// The group is almost always empty at once. Otherwise poll, because the kernel does not
+	// report the ends of other processes' children.
 	for pause := 100 * time.Microsecond; killGroup(pgid, 0) && time.Now().Before(deadline); pause = min(2*pause, 20*time.Millisecond) {
 		time.Sleep(pause)
 	}

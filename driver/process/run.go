@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// enterDir determines the working directory. If none is set, it creates the machine's own directory.
+// enterDir determines the working directory of a machine's program. If none is ordered, it
+// creates the machine's own directory.
 func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
 	if with.dir == "" {
 		with.dir = s.layout.home(id)
@@ -25,12 +26,12 @@ func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
 		return nil
 	}
 	if with.apart != nil {
-		return nil // only its own thread sees it
+		return nil // only the task's own thread can see the directory
 	}
 	return checkDir(with)
 }
 
-// checkDir returns CodeInvalid unless the directory exists.
+// checkDir returns CodeInvalid unless the working directory exists.
 func checkDir(with *surroundings) error {
 	info, err := os.Stat(with.dir)
 	switch {
@@ -44,23 +45,23 @@ func checkDir(with *surroundings) error {
 	return nil
 }
 
-// child describes a program to run in some surroundings.
+// child describes a program to run.
 type child struct {
 	command  []string
 	env      []string
 	files    [3]uintptr // stdin, stdout and stderr
-	terminal bool       // files are a terminal, which becomes its controlling terminal
-	// born is called as soon as the child exists, before its end can be handled. The function that it returns is
-	// called at the end.
+	terminal bool       // whether files are a terminal, which becomes the program's controlling terminal
+	// born is called as soon as the child exists, before its end can be handled. The function
+	// that it returns is called when the child has ended.
 	born func(pid int) func(ended)
 }
 
-// ownThreads is the maximum number of threads used for concurrent forks. Forks themselves are serialized in a Go
-// program (syscall.ForkLock).
+// ownThreads is the maximum number of threads for concurrent forks. The forks themselves are
+// serialized in a Go program (syscall.ForkLock).
 const ownThreads = 4
 
-// run looks up a program and forks it in the given surroundings. It enters the groups first, because in the task's
-// namespaces other files may be at their paths.
+// run looks up a program and forks it in the given surroundings. It enters the task's groups
+// first, because in the task's namespaces other files may be at the groups' paths.
 func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
 	inGroup := func() { pid, err = s.runApart(with, p, &syscall.SysProcAttr{}) }
 	if g := with.group; g != nil {
@@ -78,7 +79,7 @@ func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
 	return pid, err
 }
 
-// runApart is run for a thread that is already in the task's groups.
+// runApart is like run on a thread that is already in the task's groups.
 func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
 	if with.apart != nil {
 		if err := with.apart.enter(places{data: filepath.Dir(s.layout.dir), scratch: s.layout.run(), dir: with.dir}); err != nil {
@@ -91,7 +92,7 @@ func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcA
 	return s.runHere(with, p, sys)
 }
 
-// runHere is run for a thread that is already in the task's groups and namespaces.
+// runHere is like run on a thread that is already in the task's groups and namespaces.
 func (s *supervisor) runHere(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
 	path, err := lookup(p.command[0], searchPath(p.env), with.dir)
 	if err != nil {

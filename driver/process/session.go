@@ -19,27 +19,27 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// session is a daemon's connection. There is one at a time: a new daemon disconnects the previous one and waits until
-// all its requests have been handled, so that a late request of a dead daemon cannot undo something that its
-// successor has seen.
+// session is a daemon's connection. There is one at a time: a new daemon's session disconnects
+// the previous one and waits until all requests of the previous one have been handled, so that a
+// late request of a dead daemon cannot undo something that its successor has seen.
 type session struct {
 	conn   *net.UnixConn
 	cancel context.CancelFunc
 	work   sync.WaitGroup // requests in progress
-	slots  chan struct{}  // limits work
-	read   chan struct{}  // closed when nothing more is read
+	slots  chan struct{}  // limits the number of requests in progress
+	read   chan struct{}  // closed when the session reads no more requests
 
 	writing sync.Mutex
 
 	mu      sync.Mutex
-	cancels map[uint64]context.CancelFunc // of the requests in progress
+	cancels map[uint64]context.CancelFunc // functions that cancel the requests in progress, by request id
 }
 
 // Limits of a connection.
 const (
 	helloTimeout = 5 * time.Second
-	readTimeout  = time.Second      // for reading what a replaced daemon has written
-	sendTimeout  = 10 * time.Second // a daemon that does not read counts as dead
+	readTimeout  = time.Second      // for reading the remaining requests of a replaced daemon
+	sendTimeout  = 10 * time.Second // after this, a daemon that does not read counts as dead
 	maxRequests  = 16384            // including followed logs and stops in progress
 )
 
@@ -52,12 +52,12 @@ func (s *supervisor) accept(ctx context.Context, l *net.UnixListener) {
 				return
 			}
 			s.log.Warn("accept connection failed", "err", err)
-			time.Sleep(10 * time.Millisecond) // most likely out of descriptors
+			time.Sleep(10 * time.Millisecond) // probably there are no free descriptors
 			continue
 		}
 		s.work.Go(func() {
 			defer conn.Close()
-			// Connected clients must not delay the supervisor's end.
+			// Connected clients must not delay the supervisor's exit.
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			defer stop()
 			if err := s.serveConn(ctx, conn); err != nil && ctx.Err() == nil {
@@ -99,8 +99,8 @@ func (s *supervisor) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid first frame %s", bourse.Quoted(string(first.Op)))
 }
 
-// readHead reads the length of the first frame and the descriptors sent with it. The caller must close them, also
-// after an error.
+// readHead reads the length of the first frame and the descriptors sent with it. The caller must
+// close the descriptors, also after an error.
 func readHead(conn *net.UnixConn) (length uint32, files []int, err error) {
 	var head [4]byte
 	oob := make([]byte, unix.CmsgSpace(4*4))
@@ -144,17 +144,18 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), read: make(chan struct{}), cancels: map[uint64]context.CancelFunc{}}
 	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, PID: os.Getpid()}}
 	if first.Hello.Version != protocolVersion {
-		// The supervisor keeps its tasks and its daemon. The other side reports the mismatch.
+		// The supervisor keeps its tasks and the connected daemon. The new daemon reports the
+		// mismatch.
 		me.send(answer)
 		return nil
 	}
 	if !s.takeOver(me, first.Hello.Settings) {
-		return nil // the daemon tries again, and finds or starts the next supervisor
+		return nil // the daemon will try again and find or start the next supervisor
 	}
 	defer s.leave(me)
 	defer close(me.read)
-	// Leftovers of the previous supervisor are found by their mark. Since running tasks are known, this only costs
-	// time if something went wrong.
+	// Kill leftovers of the previous supervisor, which are found by their mark. Processes of running
+	// tasks are known and are not killed.
 	me.work.Go(s.killLeftovers)
 	answer.Hello.Labels = s.grouping().Labels()
 	me.send(answer)
@@ -212,7 +213,7 @@ func (me *session) giveUp(id uint64) {
 	}
 }
 
-// takeOver makes me the daemon's session. It returns false if the supervisor is ending.
+// takeOver makes me the current session. It returns false if the supervisor is ending.
 func (s *supervisor) takeOver(me *session, settings settings) bool {
 	for {
 		s.mu.Lock()
@@ -229,19 +230,19 @@ func (s *supervisor) takeOver(me *session, settings settings) bool {
 		s.session = nil
 		s.mu.Unlock()
 		before.send(&reply{Replaced: true})
-		// Requests that the previous daemon has written count, because it may have reported already that a task runs.
-		// It cannot write any more.
+		// Requests that the previous daemon has already written are still handled, because it may
+		// have reported that a task runs. It cannot write more.
 		_ = before.conn.CloseRead()
 		select {
 		case <-before.read:
-		case <-time.After(readTimeout): // it was blocked in a write that nobody read
+		case <-time.After(readTimeout): // its reader was blocked by a write to a daemon that does not read
 		}
 		before.close()
 		before.work.Wait()
 	}
 }
 
-// leave ends me, unless another session has replaced it.
+// leave removes the session me, unless another session has replaced it.
 func (s *supervisor) leave(me *session) {
 	me.close()
 	me.work.Wait()
@@ -268,7 +269,7 @@ func (me *session) send(r *reply) {
 	}
 }
 
-// handle handles one request and answers it.
+// handle executes a request and sends the answer.
 func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 	answer := &reply{ID: req.ID}
 	var err error
@@ -298,7 +299,7 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 		s.sendList(me, req.ID)
 		return
 	case opShutdown:
-		// All other open requests are answered by the end of the connection.
+		// For all other open requests, the end of the connection is the answer.
 		me.send(answer)
 		s.work.Go(func() { s.endAll(context.WithoutCancel(ctx)) })
 		return

@@ -25,13 +25,14 @@ func (d *Driver) spawn(ctx context.Context) error {
 	return nil
 }
 
-// reap makes p our child supervisor, and reaps the previous one, which is ending. Before that nothing waits for a
-// supervisor, because it has to outlive this process.
+// reap stores p as the supervisor that this process has started, and waits for the previous one,
+// which is ending. Until then nothing waits for a supervisor, because it has to outlive this
+// process.
 func (d *Driver) reap(p *os.Process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if before := d.child; before != nil {
-		go func() { _, _ = before.Wait() }() // it has closed its socket and is about to exit
+		go func() { _, _ = before.Wait() }() // the previous supervisor has closed its socket and is about to exit
 	}
 	d.child = p
 }

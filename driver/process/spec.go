@@ -5,8 +5,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// specOf returns the supervisor's description of a task, and CodeInvalid for settings that image host does not
-// support. Devices need nothing, since the host's are available.
+// specOf returns a task's description for the supervisor. It returns CodeInvalid for settings
+// that image host does not support. It ignores devices, because the host's devices are available
+// anyway.
 func specOf(task driver.Task) (*spec, error) {
 	if err := task.ID.Machine.Validate(); err != nil {
 		return nil, err

@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// stdin returns the file for a task's stdin. It has no name, so that no process has to feed it, whatever happens to
-// daemon and supervisor, and it disappears when the program has ended. For an empty text it is the null device.
+// stdin returns an open file with the contents of a task's stdin. The program therefore receives
+// its input even if the daemon and the supervisor die. The file has no name, so it disappears
+// when the program has ended. For an empty text, stdin returns the null device.
 func (s *supervisor) stdin(text []byte) (*os.File, error) {
 	if len(text) == 0 {
 		return s.null, nil

@@ -20,8 +20,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// supervisor manages the tasks of one directory. Its mutex guards the table of machines, the session and the
-// settings, and is not held during blocking system calls. A machine's log has its own mutex, taken after it.
+// supervisor manages the tasks of one directory. mu guards the table of machines, the session and
+// the settings, and is not held during blocking system calls. A machine's log has its own mutex,
+// which is locked after mu.
 type supervisor struct {
 	layout   layout
 	mark     string
@@ -30,22 +31,23 @@ type supervisor struct {
 	null     *os.File // default stdin of tasks
 	nice     int
 	children children
-	threads  chan struct{}  // limits the threads of run
+	threads  chan struct{}  // limits the number of threads that run uses
 	work     sync.WaitGroup // everything that must end before Supervise returns
-	wake     chan struct{}  // has capacity 1: check whether the supervisor is idle
+	wake     chan struct{}  // has capacity 1; a value makes the main loop check whether the supervisor is idle
 	over     chan struct{}  // closed when a shutdown is complete
 
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*machine
-	session  *session // the daemon's; nil if none is connected
+	session  *session // the daemon's session; nil if no daemon is connected
 	settings settings
 	stopping bool
 }
 
-// Supervise is the main function of a supervisor process. It manages the tasks of one directory, whatever happens to
-// the daemons that use them. It returns when it is told to shut down (by Driver.Shutdown, SIGTERM, or ctx), or when
-// it has no task and no daemon is connected. It changes the process's working directory, signal handling and
-// scheduling, and reaps every child, so the process cannot do anything else.
+// Supervise is the main function of a supervisor process. It manages the tasks of one directory,
+// even while no daemon is running. It returns when it is told to shut down (by Driver.Shutdown,
+// SIGTERM, or the end of ctx), or when it has no task and no daemon is connected. It changes the
+// process's working directory, signal handling and scheduling, and reaps every child, so the
+// process cannot do anything else.
 func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -60,8 +62,8 @@ func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 	return s.serve(ctx, cfg, listener)
 }
 
-// prepare takes over the directory. Once it holds the lock, processes left by an earlier supervisor belong to nobody
-// and are killed.
+// prepare locks the directory. Once it holds the lock, processes that an earlier supervisor has
+// left belong to nobody, and prepare kills them.
 func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	layout, err := newLayout(cfg.Dir)
 	if err != nil {
@@ -70,7 +72,7 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	if err := companion.Lock(layout.lock()); err != nil {
 		return nil, nil, err
 	}
-	// The working directory must not keep a file system from being unmounted.
+	// Otherwise the process would prevent a file system from being unmounted.
 	if err := os.Chdir("/"); err != nil {
 		return nil, nil, err
 	}
@@ -99,11 +101,11 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 
 // serve runs until the supervisor is no longer needed.
 func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *net.UnixListener) error {
-	// A fork occupies a processor of the Go runtime until the child has executed its program. More processors would
-	// only keep threads looking for work.
+	// A fork occupies a processor of the Go runtime until the child has executed its program.
+	// More processors would only make threads search for work.
 	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/4))
-	// Tasks do not inherit signals with a handler as ignored, whatever our parent ignores. Signals from a terminal do
-	// not end this process.
+	// Handle these signals. An executed program gets the default for a handled signal, even if the
+	// supervisor's parent ignores the signal. Signals from a terminal do not end this process.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -141,19 +143,19 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 	}
 	cancel()
 	err := listener.Close()
-	_ = os.Remove(filepath.Join(s.layout.run(), companion.SocketName)) // the next one removes it, too
+	_ = os.Remove(filepath.Join(s.layout.run(), companion.SocketName)) // if this fails, the next supervisor removes it
 	s.windUp(signals)
 	s.groups.Close()
 	return err
 }
 
-// windUp waits for the work in progress. That may include waiting for a killed command, so windUp continues to reap
-// children.
+// windUp waits for the work in progress. The work may include waiting for a killed command, so
+// windUp continues to reap children.
 func (s *supervisor) windUp(signals <-chan os.Signal) {
 	done := make(chan struct{})
 	go func() { s.work.Wait(); close(done) }()
 	for {
-		s.children.reap() // including those that ended when the loop did
+		s.children.reap() // some children may have ended at the same time as the loop
 		select {
 		case <-signals:
 		case <-done:
@@ -162,7 +164,7 @@ func (s *supervisor) windUp(signals <-chan os.Signal) {
 	}
 }
 
-// endAll shuts everything down once.
+// endAll stops all tasks and removes everything. Only the first call has an effect.
 func (s *supervisor) endAll(ctx context.Context) {
 	s.mu.Lock()
 	first := !s.stopping

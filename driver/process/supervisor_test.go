@@ -21,8 +21,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// eventually waits until ok says so. What it waits for happens in another
-// process, which tells no one.
+// eventually polls ok until it returns true. It is for conditions that other processes fulfill
+// without notifying anyone.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -32,7 +32,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// TestLongDirectory shows that a path longer than a socket's name may be works.
+// TestLongDirectory checks that the path of the driver's directory may be longer than the maximum
+// length of a socket's path.
 func TestLongDirectory(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.Dir = filepath.Join(c.Dir, strings.Repeat("long/", 50)) })
 	d, _ := h.recovered(t)
@@ -44,8 +45,8 @@ func TestLongDirectory(t *testing.T) {
 	}
 }
 
-// TestTwoSupervisors shows that the second on a directory gives up, and that
-// drivers which start at the same moment end up with one.
+// TestTwoSupervisors checks that a second supervisor in a directory exits, and that drivers that
+// start concurrently use the same supervisor.
 func TestTwoSupervisors(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -85,8 +86,8 @@ func TestRacingDrivers(t *testing.T) {
 	}
 }
 
-// TestReplacedDaemon shows that the newer daemon wins, and that the older does
-// not fight back.
+// TestReplacedDaemon checks that a newer daemon replaces an older one, and that the older one
+// does not reconnect.
 func TestReplacedDaemon(t *testing.T) {
 	h := newHost(t, nil)
 	old, _ := h.recovered(t)
@@ -112,7 +113,7 @@ func TestReplacedDaemon(t *testing.T) {
 	}
 }
 
-// TestIdleSupervisorEnds shows when a supervisor is not needed any more.
+// TestIdleSupervisorEnds checks when a supervisor exits because it is not needed any more.
 func TestIdleSupervisorEnds(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -142,8 +143,8 @@ func TestIdleSupervisorEnds(t *testing.T) {
 	}
 }
 
-// TestTerminatedSupervisor shows that SIGTERM is a shutdown, and that what a
-// terminal sends is none.
+// TestTerminatedSupervisor checks that SIGTERM shuts a supervisor down, and that signals from a
+// terminal do not.
 func TestTerminatedSupervisor(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -165,9 +166,10 @@ func TestTerminatedSupervisor(t *testing.T) {
 	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Code != 5 {
 		t.Errorf("exit %+v, %v, want that it could end well, with code 5", exit, err)
 	}
-	// The driver starts another, which would outlive a driver that is closed meanwhile.
+	// The driver starts another supervisor. If the driver were closed in the meantime, that
+	// supervisor would outlive it.
 	_, err := d.Start(t.Context(), program("true"))
-	for bourse.CodeOf(err) == bourse.CodeUnavailable { // the one that ends may still have taken it
+	for bourse.CodeOf(err) == bourse.CodeUnavailable { // the supervisor that is ending may have received the request
 		_, err = d.Start(t.Context(), program("true"))
 	}
 	if err != nil {
@@ -175,8 +177,8 @@ func TestTerminatedSupervisor(t *testing.T) {
 	}
 }
 
-// TestIgnoredSignalsAreNotInherited: a shell starts what runs in its
-// background with SIGINT ignored; a machine must not inherit that.
+// TestIgnoredSignalsAreNotInherited checks that a machine does not inherit ignored signals. A
+// shell, for example, ignores SIGINT in the programs that it starts in the background.
 func TestIgnoredSignalsAreNotInherited(t *testing.T) {
 	h := newHost(t, func(c *Config) {
 		c.Supervisor = []string{"sh", "-c", `trap '' INT QUIT HUP TERM USR1; exec "$0" supervisor "$1"`, "/proc/" + itoa(os.Getpid()) + "/exe"}
@@ -194,7 +196,7 @@ func TestIgnoredSignalsAreNotInherited(t *testing.T) {
 	}
 }
 
-// TestSupervisorThatCannotStart shows what the operator is told.
+// TestSupervisorThatCannotStart checks the errors when a supervisor cannot be started.
 func TestSupervisorThatCannotStart(t *testing.T) {
 	for name, command := range map[string][]string{"missing": {"no-such-program-anywhere"}, "none": nil} {
 		d := New(Config{Dir: t.TempDir(), Supervisor: command})
@@ -217,8 +219,8 @@ func TestSupervisorThatCannotStart(t *testing.T) {
 	}
 }
 
-// TestInheritedFilesAreClosed: a pipe that leaked into the daemon must reach
-// neither the supervisor, which would keep it open for ever, nor a task.
+// TestInheritedFilesAreClosed checks that a pipe that leaked into the daemon reaches neither the
+// supervisor, which would hold it open permanently, nor a task.
 func TestInheritedFilesAreClosed(t *testing.T) {
 	h := newHost(t, func(c *Config) {
 		c.Supervisor = []string{"sh", "-c", `exec 9>/dev/null; exec "$0" supervisor "$1"`, "/proc/" + itoa(os.Getpid()) + "/exe"}
@@ -226,7 +228,7 @@ func TestInheritedFilesAreClosed(t *testing.T) {
 	d, _ := h.recovered(t)
 	if target, err := os.Readlink("/proc/" + itoa(d.pid) + "/fd/9"); err == nil && target == "/dev/null" {
 		flags, err := os.ReadFile("/proc/" + itoa(d.pid) + "/fdinfo/9")
-		if err != nil || !strings.Contains(string(flags), "02") { // O_CLOEXEC: one of its own
+		if err != nil || !strings.Contains(string(flags), "02") { // with O_CLOEXEC it is one of the supervisor's own files
 			t.Errorf("the supervisor holds descriptor 9: %s", flags)
 		}
 	}
@@ -241,15 +243,15 @@ func TestInheritedFilesAreClosed(t *testing.T) {
 	if err := d.Logs(t.Context(), task.ID.Machine, driver.LogQuery{}, func(l driver.LogLine) error { got = append(got, l.Text); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"0", "1", "2", "3"}; !slices.Equal(got, want) { // 3 is the directory that ls reads
+	if want := []string{"0", "1", "2", "3"}; !slices.Equal(got, want) { // 3 is the directory that ls has opened
 		t.Errorf("a task has descriptors %v, want %v", got, want)
 	}
 }
 
-// TestShutdownReapsExecs shows that a supervisor which ends still collects a command
-// that outlives its task, and waits for its end.
+// TestShutdownReapsExecs checks that a supervisor that is shutting down waits for a command that
+// outlives its task, and reaps it.
 func TestShutdownReapsExecs(t *testing.T) {
-	h := newHost(t, func(c *Config) { c.Limits = LimitsOff }) // a control group would be emptied at once
+	h := newHost(t, func(c *Config) { c.Limits = LimitsOff }) // with cgroups, the command would be killed at once
 	d, _ := h.recovered(t)
 	task := program("sleep", "1000")
 	if _, err := d.Start(t.Context(), task); err != nil {

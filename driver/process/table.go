@@ -13,9 +13,9 @@ import (
 
 // machine is the supervisor's entry for a machine until it is destroyed.
 type machine struct {
-	tasks      map[int]*task // by boot; without forgotten ones
-	newest     int           // the highest boot ever started
-	destroying int           // calls of destroy in progress
+	tasks      map[int]*task // by boot; discarded tasks are removed
+	newest     int           // the highest boot that was ever started
+	destroying int           // number of calls of destroy in progress
 	watchers   int
 	log        *logs.Log
 }
@@ -30,7 +30,7 @@ func (s *supervisor) machineLocked(id bourse.MachineID) *machine {
 	return m
 }
 
-// dropLocked removes an entry without information.
+// dropLocked removes a machine's entry if the entry contains no information.
 func (s *supervisor) dropLocked(id bourse.MachineID) {
 	if m := s.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.watchers == 0 && m.destroying == 0 {
 		delete(s.machines, id)
@@ -56,7 +56,8 @@ func (s *supervisor) start(sp *spec) (driver.Status, error) {
 	return t.status, nil
 }
 
-// reserve enters a task in the table. If mine is true, the task is new and the caller must launch and settle it.
+// reserve enters a task in the table, or returns the existing one with that id. If mine is true,
+// the task is new, and the caller must launch and settle it.
 func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	if err := id.Machine.Validate(); err != nil {
 		return nil, false, err
@@ -94,7 +95,8 @@ func (s *supervisor) newTaskLocked(m *machine, id driver.TaskID) (*task, error) 
 	return &task{id: id, started: make(chan struct{}), done: make(chan struct{}), log: m.log}, nil
 }
 
-// settle records the result of a launch. A failed launch leaves nothing behind.
+// settle records the result of a launch. If the launch failed, settle removes the task and its
+// machine's empty directory.
 func (s *supervisor) settle(t *task) {
 	defer close(t.started)
 	s.mu.Lock()
@@ -102,20 +104,20 @@ func (s *supervisor) settle(t *task) {
 	m := s.machines[t.id.Machine]
 	if t.err == nil {
 		m.newest = max(m.newest, t.id.Boot)
-		if t.status.Exit == nil { // it may have ended already
+		if t.status.Exit == nil { // the program may have ended already
 			t.status = driver.Status{ID: t.id, PID: t.pid, StartedAt: t.at}
 		}
 		return
 	}
 	delete(m.tasks, t.id.Boot)
 	if m.newest == 0 {
-		_ = os.Remove(s.layout.home(t.id.Machine)) // fails if the directory existed and is not empty
+		_ = os.Remove(s.layout.home(t.id.Machine)) // fails if the directory is in use and therefore not empty
 	}
 	s.dropLocked(t.id.Machine)
 }
 
-// end records a task's end and notifies the daemon. The event is sent before done is closed, so that no answer that
-// depends on it overtakes it.
+// end records a task's end and notifies the daemon. It sends the event before it closes done, so
+// that no answer that depends on the end can overtake the event.
 func (s *supervisor) end(t *task, exit bourse.Exit) {
 	s.mu.Lock()
 	t.status = driver.Status{ID: t.id, StartedAt: t.at, Exit: &exit}
@@ -138,7 +140,7 @@ func (s *supervisor) find(id driver.TaskID) (*task, error) {
 	}
 	s.mu.Unlock()
 	if t != nil {
-		<-t.started // soon, because a launch does not wait for others
+		<-t.started // returns soon, because a launch does not wait for others
 	}
 	if t == nil || t.err != nil {
 		return nil, errNoTask(id)
@@ -166,7 +168,7 @@ func (s *supervisor) signal(id driver.TaskID, signal syscall.Signal) error {
 	return nil
 }
 
-// forget implements driver.Driver's Forget.
+// forget implements driver.Driver's DiscardExit.
 func (s *supervisor) forget(id driver.TaskID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +180,7 @@ func (s *supervisor) forget(id driver.TaskID) {
 	}
 }
 
-// hold stores the exits of tasks of an earlier supervisor.
+// hold stores exits of an earlier supervisor's tasks.
 func (s *supervisor) hold(list []driver.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +230,7 @@ func (s *supervisor) tasks() []*task {
 	return out
 }
 
-// idle reports whether this supervisor is unused.
+// idle reports whether the supervisor has no daemon and no tasks.
 func (s *supervisor) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,12 +249,12 @@ func (s *supervisor) idleLocked() bool {
 	return true
 }
 
-// retire ends an idle supervisor; from then on no daemon can use it. It returns false if the supervisor is in use
-// after all.
+// retire prepares the end of an idle supervisor: from then on no daemon can connect. It returns
+// false if the supervisor is not idle any more.
 func (s *supervisor) retire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || !s.idleLocked() { // a shutdown in progress signals its end itself
+	if s.stopping || !s.idleLocked() { // a shutdown in progress ends the supervisor itself
 		return false
 	}
 	s.stopping = true

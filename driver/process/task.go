@@ -15,32 +15,32 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// task is a task in the supervisor. The table's mutex guards its status. The other fields are fixed before started is
-// closed.
+// task is a task in the supervisor. The mutex of the table guards status and with. The other
+// fields do not change after started is closed.
 type task struct {
 	id      driver.TaskID
 	status  driver.Status
 	started chan struct{} // closed when the start has succeeded or failed
-	err     error         // of the start; read after started is closed
+	err     error         // why the start failed; read only after started is closed
 	done    chan struct{} // closed when status.Exit is set
 
 	pid    int
-	at     time.Time     // of its start
-	with   *surroundings // nil once it has ended
+	at     time.Time     // time of the start
+	with   *surroundings // nil once the task has ended
 	output *output
 	log    *logs.Log
 }
 
-// surroundings is shared by a task's program and the commands executed in it.
+// surroundings contains what a task's program has in common with the commands executed in it.
 type surroundings struct {
 	env   []string
 	dir   string
 	user  *identity
-	group cgroup.Group   // nil: not supported by the host
-	apart *apart         // nil: the same view as the host's
-	forks sync.WaitGroup // operations on the group; incremented before a fork, later under the table's mutex
+	group cgroup.Group   // nil if the host has no usable cgroups
+	apart *apart         // nil if the task sees the same as the host
+	forks sync.WaitGroup // operations on the group in progress; incremented before the first fork, later under the table's mutex
 
-	still  sync.RWMutex // held to freeze and thaw the group, and for reading by an exec's fork
+	still  sync.RWMutex // locked to freeze and thaw the group; locked for reading while an exec forks
 	frozen bool         // guarded by still
 }
 
@@ -58,8 +58,8 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 	return append(out, fmt.Sprintf("%s=%s/%s/%d", markVariable, s.mark, id.Machine, id.Boot))
 }
 
-// launch starts the program of a task that is in the table: it creates what the program needs and executes it. The
-// handling of the program's end waits for launch.
+// launch starts the program of a task that is in the table, after creating what the program
+// needs. The program's end is handled only after launch has returned.
 func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	with := &surroundings{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User}
 	if with.apart, err = apartOf(sp.Network, sp.Mounts); err != nil {
@@ -78,7 +78,7 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	}
 	defer func() {
 		if stdin != s.null {
-			_ = stdin.Close() // the program has its own copy
+			_ = stdin.Close() // the program has its own copy of the descriptor
 		}
 	}()
 	stdout, outEnd, err := pipe()
@@ -121,7 +121,7 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 func (s *supervisor) finish(t *task, e ended) {
 	s.mu.Lock()
 	with := t.with
-	t.with = nil // no new exec can start
+	t.with = nil // prevents new execs
 	s.mu.Unlock()
 	with.forks.Wait()
 	with.apart.close()
@@ -154,7 +154,8 @@ func exitOf(e ended) bourse.Exit {
 	return exit
 }
 
-// ended reports whether the task's end is known. The task must have started.
+// ended reports whether the task has ended and its end has been recorded. The task must have
+// started.
 func (t *task) ended() bool {
 	select {
 	case <-t.done:
@@ -171,7 +172,7 @@ func (s *supervisor) stop(ctx context.Context, t *task, signal syscall.Signal, t
 	}
 	killGroup(t.pid, signal)
 	if signal != syscall.SIGSTOP && signal != syscall.SIGTSTP {
-		killGroup(t.pid, syscall.SIGCONT) // a stopped process could not react
+		killGroup(t.pid, syscall.SIGCONT) // a stopped process cannot react
 	}
 	s.thaw(t, signal == syscall.SIGKILL)
 	timer := time.NewTimer(timeout)

@@ -13,13 +13,13 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// terminal is a command's terminal. The daemon has the master side. When the daemon dies, the command receives
-// SIGHUP.
+// terminal is the terminal of a command. The daemon holds the master side, so the command
+// receives SIGHUP if the daemon dies.
 type terminal struct {
 	screen *os.File
-	given  *os.File // the command's side, for all three files
+	given  *os.File // the command's side, which is its stdin, stdout and stderr
 	work   sync.WaitGroup
-	over   chan struct{} // closed when the size can no longer change
+	over   chan struct{} // closed when the size cannot change any more
 }
 
 func newTerminal(exec driver.Exec) (*terminal, error) {
@@ -49,7 +49,8 @@ func newTerminal(exec driver.Exec) (*terminal, error) {
 	return e, nil
 }
 
-// openTerminal opens a terminal whose master side supports deadlines. pty.Open returns a blocking file.
+// openTerminal opens a terminal whose master side supports deadlines. The file that pty.Open
+// returns does not, because it is blocking.
 func openTerminal() (screen, given *os.File, err error) {
 	blocking, given, err := pty.Open()
 	if err != nil {
@@ -70,7 +71,7 @@ func openTerminal() (screen, given *os.File, err error) {
 func (e *terminal) resize(size driver.Size) {
 	raw, err := e.screen.SyscallConn()
 	if err != nil {
-		return // it is closed
+		return // the terminal is closed
 	}
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
@@ -89,10 +90,12 @@ func (e *terminal) Finish() (stdout, stderr []byte) {
 	return nil, nil
 }
 
-// endOfInput means the end of input at the beginning of a line. Elsewhere it only passes on what has been typed.
+// endOfInput is the character ^D. At the beginning of a line it ends the input; elsewhere it only
+// passes the typed part of the line on.
 const endOfInput = 4
 
-// feed types stdin and its end. As with a pipe, nobody waits for it.
+// feed types the data of stdin, and then ^D. Nobody waits for feed, because a blocking Read
+// cannot be interrupted.
 func (e *terminal) feed(stdin io.Reader) {
 	w := &typist{w: e.screen}
 	if stdin != nil {
@@ -106,7 +109,7 @@ func (e *terminal) feed(stdin io.Reader) {
 	_, _ = w.Write([]byte{endOfInput})
 }
 
-// typist tracks whether the last line is incomplete.
+// typist writes to a terminal and remembers whether the last line is incomplete.
 type typist struct {
 	w      io.Writer
 	inLine bool

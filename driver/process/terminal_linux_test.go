@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// TestJobsOfATerminal: a shell's jobs are in process groups of their own. They
-// end with the terminal all the same.
+// TestJobsOfATerminal checks that a shell's jobs end with their terminal, although they are in
+// separate process groups.
 func TestJobsOfATerminal(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -30,8 +30,8 @@ func TestJobsOfATerminal(t *testing.T) {
 	eventually(t, "the jobs are gone", func() bool { return h.Processes(t) == 1 })
 }
 
-// TestTerminalWithoutItsDaemon: the daemon dies, and the user at its
-// terminals is hung up on.
+// TestTerminalWithoutItsDaemon checks that the commands with terminals receive SIGHUP when the
+// daemon dies.
 func TestTerminalWithoutItsDaemon(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -62,8 +62,8 @@ func TestTerminalWithoutItsDaemon(t *testing.T) {
 	eventually(t, "the command is gone", func() bool { return h.Processes(t) == 1 })
 }
 
-// TestEscapeFromATerminal: a process that has left the session holds the
-// terminal open. No one waits for it.
+// TestEscapeFromATerminal checks that Exec does not wait for a process that has left the session
+// and holds the terminal open.
 func TestEscapeFromATerminal(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Usage implements driver.Driver. Values that a task's cgroups do not provide are summed over its running processes.
-// This omits the usage of ended processes for which no process has waited.
+// Usage implements driver.Driver. Values that a task's cgroups do not provide are summed over its
+// running processes. The sum lacks the usage of ended processes that nobody has waited for.
 func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
 	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
 		return driver.Usage{}, errEnded(id)
@@ -47,7 +47,7 @@ func (s *supervisor) usage(id driver.TaskID) (*driver.Usage, error) {
 	return &u, nil
 }
 
-// completed returns u with missing values taken from more.
+// completed returns u with its negative values replaced by those of more.
 func completed(u, more driver.Usage) driver.Usage {
 	if u.CPU < 0 {
 		u.CPU = more.CPU

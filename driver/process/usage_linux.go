@@ -12,10 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// tick is the unit of times in /proc: USER_HZ, which is 100 on all systems that Go supports.
+// tick is the unit of times in /proc. It is called USER_HZ and is 100 Hz on all systems that Go
+// supports.
 const tick = 10 * time.Millisecond
 
-// account returns the total usage of processes according to /proc. Ended processes do not count.
+// account returns the total usage of running processes according to /proc.
 func account(pids []int) driver.Usage {
 	u := driver.Usage{}
 	for _, pid := range pids {
@@ -39,7 +40,7 @@ func account(pids []int) driver.Usage {
 // procStat contains some fields of /proc/<pid>/stat.
 type procStat struct {
 	session int
-	cpu     time.Duration // includes children for which it has waited
+	cpu     time.Duration // includes children for which the process has waited
 }
 
 // parseStat parses /proc/<pid>/stat; see proc_pid_stat(5). The program's name, in parentheses, may contain any bytes.
@@ -48,7 +49,7 @@ func parseStat(b []byte) (procStat, bool) {
 	if i < 0 {
 		return procStat{}, false
 	}
-	f := strings.Fields(string(b[i+1:])) // starts with the third field
+	f := strings.Fields(string(b[i+1:])) // f starts with the file's third field
 	if len(f) < 15 {
 		return procStat{}, false
 	}
@@ -93,7 +94,8 @@ func processTree(pid int) []int {
 	return all
 }
 
-// killSession kills the remaining processes of a session, because a shell puts its jobs into separate process groups.
+// killSession kills the remaining processes of a session, because a shell's jobs are in separate
+// process groups.
 func killSession(sid int) {
 	for _, pid := range numbers("/proc") {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -101,7 +103,7 @@ func killSession(sid int) {
 			continue
 		}
 		if ps, ok := parseStat(stat); ok && ps.session == sid {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have ended
 		}
 	}
 }

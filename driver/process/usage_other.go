@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Without /proc nothing is measured.
+// Without /proc, usage cannot be measured.
 
 func account([]int) driver.Usage {
 	return driver.Usage{CPU: -1, Memory: -1, PIDs: -1, ReadByte: -1, WriteByte: -1, Throttled: -1}

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// identityOf looks up "user[:group]". It returns nil for the daemon's own user, and CodeInvalid if the user does not
-// exist or the daemon cannot switch to it.
+// identityOf looks up "user[:group]". It returns nil for the daemon's own user. It returns
+// CodeInvalid if the user does not exist or the daemon cannot switch to it.
 func identityOf(name string) (*identity, error) {
 	if name == "" {
 		return nil, nil
@@ -44,7 +44,7 @@ type foundUser struct {
 	groups   []uint32
 }
 
-// findUser looks up a user by name or number. A number need not exist.
+// findUser looks up a user by name or number. A user with that number need not exist.
 func findUser(name string) (foundUser, error) {
 	u, err := user.Lookup(name)
 	if n, numErr := number(name); err != nil && numErr == nil {
@@ -64,7 +64,7 @@ func findUser(name string) (foundUser, error) {
 		return foundUser{}, bourse.Errorf(bourse.CodeInvalid, "user %s: %w", bourse.Quoted(name), err)
 	}
 	found := foundUser{uid: uid, gid: gid}
-	groups, _ := u.GroupIds() // without them the user still has its own group
+	groups, _ := u.GroupIds() // if this fails, the user still has its own group
 	for _, g := range groups {
 		if n, err := number(g); err == nil {
 			found.groups = append(found.groups, n)

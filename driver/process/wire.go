@@ -19,10 +19,10 @@ const listChunk = 500
 type op string
 
 const (
-	opHello    op = "hello"    // first on the daemon's connection; replaces the previous session
+	opHello    op = "hello"    // first request on the daemon's connection; replaces the previous session
 	opExec     op = "exec"     // first and only request on a separate connection
-	opList     op = "list"     // every known task; several frames
-	opHold     op = "hold"     // store these exits, which an earlier supervisor had
+	opList     op = "list"     // list all known tasks; answered by several frames
+	opHold     op = "hold"     // store these exits of an earlier supervisor's tasks
 	opStart    op = "start"    //
 	opSignal   op = "signal"   //
 	opStop     op = "stop"     //
@@ -30,9 +30,9 @@ const (
 	opDestroy  op = "destroy"  //
 	opFreeze   op = "freeze"   //
 	opUsage    op = "usage"    //
-	opWatch    op = "watch"    // a frame at once and whenever there are new lines in a log, until the machine is destroyed
-	opCancel   op = "cancel"   // cancel the request with this ID; has no answer
-	opShutdown op = "shutdown" // stop and remove everything, then exit
+	opWatch    op = "watch"    // get a frame at once and whenever there are new lines in a log, until the machine is destroyed
+	opCancel   op = "cancel"   // cancel the request with this id; not answered
+	opShutdown op = "shutdown" // stop all tasks, remove everything, and exit
 )
 
 // request is a frame from the daemon. The fields in use depend on Op.
@@ -47,13 +47,13 @@ type request struct {
 	Timeout  time.Duration    `json:"timeout,omitempty"`
 	Frozen   bool             `json:"frozen,omitempty"`   // for opFreeze: the desired state
 	Command  [][]byte         `json:"command,omitempty"`  // for opExec
-	Terminal bool             `json:"terminal,omitempty"` // for opExec: its files are a terminal
-	Term     string           `json:"term,omitempty"`     // $TERM with a terminal
+	Terminal bool             `json:"terminal,omitempty"` // for opExec: whether the command's files are a terminal
+	Term     string           `json:"term,omitempty"`     // for opExec with a terminal: $TERM
 	Hold     []driver.Status  `json:"hold,omitempty"`
 }
 
-// reply is a frame from the supervisor: the answer to the request with its ID, or with ID 0 the event of a task's
-// end.
+// reply is a frame from the supervisor. It answers the request with the same ID, or with ID 0 it
+// reports the end of a task.
 type reply struct {
 	ID       uint64           `json:"id,omitempty"`
 	Error    *companion.Error `json:"error,omitempty"`
@@ -61,19 +61,19 @@ type reply struct {
 	Status   *driver.Status   `json:"status,omitempty"`
 	List     []driver.Status  `json:"list,omitempty"`
 	Usage    *driver.Usage    `json:"usage,omitempty"`
-	More     bool             `json:"more,omitempty"`     // another frame of this answer follows
+	More     bool             `json:"more,omitempty"`     // whether another frame of this answer follows
 	Exit     *bourse.Exit     `json:"exit,omitempty"`     // for opExec
-	Replaced bool             `json:"replaced,omitempty"` // another daemon has connected; do not reconnect
+	Replaced bool             `json:"replaced,omitempty"` // another daemon has connected, so this one must not reconnect
 }
 
-// hello opens a daemon's connection.
+// hello is the first frame on a daemon's connection.
 type hello struct {
 	Version  int      `json:"version"`
 	Settings settings `json:"settings"`
 }
 
-// settings are part of each hello, so that a restarted daemon can change them for a running supervisor. They apply to
-// tasks started from then on.
+// settings are a daemon's settings. Each hello contains them, so that a restarted daemon can
+// change the settings of a running supervisor. They apply to tasks that are started later.
 type settings struct {
 	LogBytes int64 `json:"log_bytes"`
 	LogFiles int   `json:"log_files"`
@@ -86,7 +86,8 @@ type helloReply struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
-// spec describes a task for the supervisor. Strings are byte slices, because JSON would alter invalid UTF-8.
+// spec describes a task for the supervisor. Strings are encoded as byte slices, because JSON
+// would alter invalid UTF-8.
 type spec struct {
 	ID      driver.TaskID   `json:"id"`
 	Command [][]byte        `json:"command"`
@@ -99,7 +100,7 @@ type spec struct {
 	Stdin   []byte          `json:"stdin,omitempty"`
 }
 
-// identity is the user of a task.
+// identity is the user that a task runs as.
 type identity struct {
 	Name   string   `json:"name"`
 	UID    uint32   `json:"uid"`

@@ -6,17 +6,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Claimer identifies the poller that claims a job.
+// Claimer identifies the poller that claims a job. A poller may repeat a claim with the same
+// ticket.
 type Claimer struct {
-	By     string // display name
-	Host   string // its registered host, or ""
-	Ticket Ticket // its own; a repeated claim with the same ticket succeeds. For a host, the ticket of its registration
+	By     string // display name, such as the poller's name
+	Host   string // name of its registered host, or ""
+	Ticket Ticket // the poller's ticket; for a host, that of its registration
 }
 
-// Claim assigns an offered job to the first caller. When it returns nil, the claim is on disk. Errors: not_found if
-// the job or the host does not exist (any more); conflict if another poller has claimed the job, or the host has no
-// room for it; forbidden if the host belongs to another ticket; unavailable if the claim could not be written, in
-// which case the job is still offered.
+// Claim assigns an offered job to the first caller. When it returns nil, the claim is on disk.
+// Errors: not_found if the job or the host does not exist; conflict if another poller has claimed
+// the job, or the host has no room for it; forbidden if the host belongs to another ticket;
+// unavailable if the claim could not be written, in which case the job is still offered.
 func (d *Driver) Claim(name string, who Claimer) error {
 	d.mu.Lock()
 	j, err := d.claimable(name, who)
@@ -47,11 +48,11 @@ func (d *Driver) Claim(name string, who Claimer) error {
 	d.take(j)
 	j.heard = time.Now()
 	j.enter(running)
-	d.tell() // wakes followers of its log
+	d.tell() // wakes the followers of its log
 	return nil
 }
 
-// claimable returns the job if who may claim it or has claimed it. mu is held.
+// claimable returns the job if who has claimed it or may claim it. mu must be held.
 func (d *Driver) claimable(name string, who Claimer) (*job, error) {
 	h, err := d.hostNamed(who.Host, who.Ticket)
 	if err != nil {
@@ -77,10 +78,10 @@ func errNoJob(name string) error {
 
 // Report is a poller's report about the end of a job.
 type Report struct {
-	Code   int    // 0 to 255; -1 with Error
-	Error  string // why there is no code: the job was returned
+	Code   int    // exit code from 0 to 255, or -1 if Error is set
+	Error  string // why there is no exit code: the poller has returned the job
 	Output []byte // only the last MaxOutput bytes are stored
-	Ticket Ticket // with which the job was claimed
+	Ticket Ticket // the ticket with which the job was claimed
 }
 
 // End records the end of a job. When it returns nil, the end is on disk. A repeated End returns nil, and the first
@@ -103,13 +104,13 @@ func (d *Driver) End(name string, r Report) error {
 	return d.finish(j, bourse.Exit{Code: r.Code, Error: r.Error}, r.Output, false)
 }
 
-// finish ends a claimed job once.
+// finish records the end of a claimed job, unless it has already ended.
 func (d *Driver) finish(j *job, exit bourse.Exit, output []byte, givenUp bool) error {
 	d.mu.Lock()
-	for j.phase == ending { // two concurrent calls: the first one counts
+	for j.phase == ending { // of two concurrent calls, the first one counts
 		changed := j.changed
 		d.mu.Unlock()
-		<-changed // a write to disk
+		<-changed // closed after a write to disk
 		d.mu.Lock()
 	}
 	switch j.phase {

@@ -14,8 +14,8 @@
 //     returns it; or it is given up, with code -1 and a reason. It is given up if
 //     its poller does not report its end in time after a cancellation, or if the
 //     poller shows no sign of life for Config.Lost. Later reports of the poller are
-//     refused. The program may then still be running at the poller, which cannot be
-//     determined here.
+//     refused. The driver cannot determine whether the program is still running at
+//     the poller.
 //   - A job that is claimed but never started, because the answer to the claim was
 //     lost, is given up in the same way. The driver does not run it again.
 //

@@ -16,8 +16,8 @@ import (
 // Config configures a Driver.
 type Config struct {
 	Dir   string        // the driver's directory, created if missing; required
-	Offer time.Duration // how long a poller has to claim its offer before another poller gets it, too; default 2 s
-	Lost  time.Duration // how long the poller of a claimed job may show no sign of life; default 1 min
+	Offer time.Duration // how long a poller may take to claim its offer before another poller gets the offer, too; default 2 s
+	Lost  time.Duration // how long a claimed job's poller may show no sign of life; default 1 min
 	Log   *slog.Logger  // default: discards
 }
 
@@ -38,22 +38,22 @@ func (c Config) withDefaults() Config {
 type Driver struct {
 	cfg   Config
 	root  *os.Root
-	fault func(stage string) error // for tests: a write fails at this stage
+	fault func(stage string) error // set by tests: makes a write fail at a stage
 
 	mu      sync.Mutex
-	offers  map[bourse.MachineID]*job // not claimed yet
+	offers  map[bourse.MachineID]*job // jobs that are not claimed yet
 	jobs    map[bourse.MachineID]*job // the latest claimed boot of each machine
-	names   map[string]*job           // all of them, by the names that pollers use
+	names   map[string]*job           // all jobs by the names that pollers use
 	pollers []*poller                 // waiting pollers, longest first
 	hosts   map[string]*host
-	used    map[string]Size // by host: total size of its claimed jobs that have not ended
+	used    map[string]Size // total size of each host's claimed jobs that have not ended
 	cancels uint64          // number of the last cancellation
 	news    chan struct{}   // closed and replaced when there is something to cancel
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
-// Open returns a driver. It starts nothing.
+// Open returns a driver. It does not start anything.
 func Open(cfg Config) (*Driver, error) {
 	cfg = cfg.withDefaults()
 	dir := filepath.Join(cfg.Dir, jobsDir)
@@ -73,7 +73,7 @@ func Open(cfg Config) (*Driver, error) {
 // Close closes the directory. Claimed jobs continue at their pollers.
 func (d *Driver) Close() error { return d.root.Close() }
 
-// Recover implements driver.Driver. For jobs of an earlier daemon, it counts as a sign of life.
+// Recover implements driver.Driver. It counts as a sign of life of all jobs of an earlier daemon.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -130,7 +130,8 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	return *j.Exit, nil
 }
 
-// DiscardExit implements driver.Driver. It is not stored: after a restart, the worker calls it again.
+// DiscardExit implements driver.Driver. It changes nothing on disk: after a restart, the worker
+// calls it again.
 func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -143,7 +144,7 @@ func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	return nil
 }
 
-// claimed returns the job of a claimed task. mu is held.
+// claimed returns the claimed job of a task. mu must be held.
 func (d *Driver) claimed(id driver.TaskID) (*job, error) {
 	j := d.jobs[id.Machine]
 	if j == nil || j.ID != id || j.forgotten {
@@ -152,7 +153,7 @@ func (d *Driver) claimed(id driver.TaskID) (*job, error) {
 	return j, nil
 }
 
-// until waits until j has reached a phase.
+// until waits until j has reached the phase want.
 func (d *Driver) until(ctx context.Context, j *job, want phase) error {
 	for {
 		d.mu.Lock()
@@ -169,7 +170,7 @@ func (d *Driver) until(ctx context.Context, j *job, want phase) error {
 	}
 }
 
-// errElsewhere is the error of operations that are impossible here.
+// errElsewhere is the error of operations that this driver cannot perform.
 var errElsewhere = bourse.Errorf(bourse.CodeFailedPrecondition, "the machine runs where its poller is: it has no signals, exec or usage here")
 
 // Signal implements driver.Driver.

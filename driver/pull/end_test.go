@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// watchIn runs Run until the test ends.
+// watchIn calls Run in the background until ctx ends.
 func (r *rig) watchIn(ctx context.Context) { go func() { _ = r.Run(ctx) }() }
 
-// A poller that is not heard of any more has lost its job; one that watches for
-// cancellations has not, however long the job takes.
+// TestLost checks that a job is given up if its poller shows no sign of life, and that a job is
+// never given up while its poller waits for cancellations.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -72,7 +72,8 @@ func TestStopTellsThePoller(t *testing.T) {
 		if !cmp.Equal(got.names, []string{"a"}) {
 			t.Errorf("who asked for all was told %v, want a", got.names)
 		}
-		// Asked again, the poller hears it again, who has heard it does not.
+		// A poller that asks about a job again is told again. A caller that passes the last
+		// number is not.
 		if names, _ := r.Cancellations(t.Context(), "me", []string{"a"}, 0); len(names) != 1 {
 			t.Errorf("told again: %v, want a", names)
 		}
@@ -92,7 +93,8 @@ func TestStopTellsThePoller(t *testing.T) {
 	})
 }
 
-// A poller that does not listen: the job ends here in time, and it is told so.
+// TestStopGivesUp checks that a canceled job is given up in time if its poller does not react,
+// and that the poller is then told to end it.
 func TestStopGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -135,7 +137,7 @@ func TestInvalidClaimsAndEnds(t *testing.T) {
 		r.wantCode("the end of what no one has claimed", r.End("a", Report{Ticket: "me"}), bourse.CodeConflict)
 		r.wantCode("the claim of a host that is not known", r.Claim("a", Claimer{By: "h", Ticket: "h", Host: "h"}), bourse.CodeNotFound)
 		me := Claimer{By: "me", Ticket: "me"}
-		for range 2 { // the answer was lost
+		for range 2 { // as if the first answer was lost
 			r.wantCode("Claim", r.Claim("a", me), "")
 		}
 		r.wantCode("another's claim", r.Claim("a", Claimer{By: "you", Ticket: "you"}), bourse.CodeConflict)
@@ -152,7 +154,7 @@ func TestInvalidClaimsAndEnds(t *testing.T) {
 	})
 }
 
-// A job that is given back has failed: what follows is its machine's policy.
+// TestGivenBack checks that a job that its poller returns has failed.
 func TestGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -13,25 +13,28 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// The directory has a file for each machine with a claimed job until the machine is destroyed: jobs/<machine>.json,
-// containing one record. It is replaced as a whole (a new file is written, synced and renamed, and the directory is
-// synced), so that a crash leaves either the old or the new record.
+// The directory contains a file jobs/<machine>.json for each machine with a claimed job, until
+// the machine is destroyed. The file contains one record and is replaced as a whole: a new file
+// is written, synced and renamed, and the directory is synced. A crash therefore leaves either
+// the old record or the new one.
 const (
 	jobsDir    = "jobs"
 	suffix     = ".json"
 	halfDone   = ".tmp"
 	maxRecord  = 8 << 20 // maximum size of a file in bytes
-	recordForm = 1       // version of the format
+	recordForm = 1       // version of the file format
 )
 
-// The stages of a write at which a test's daemon ends. It leaves either the old or the new record.
+// The stages of a write at which tests end the daemon. At each, the file contains either the old
+// record or the new one.
 const (
-	stageWritten = "written" // to the new file
+	stageWritten = "written" // written to the new file
 	stageRenamed = "renamed"
-	stageSynced  = "synced" // but not reported yet
+	stageSynced  = "synced" // durable but not reported yet
 )
 
-// MaxOutput is the maximum size of a job's stored output in bytes. Only the end of a longer output is stored.
+// MaxOutput is the maximum size in bytes of the output stored for a job. If the output is longer,
+// only its end is stored.
 const MaxOutput = 1 << 20
 
 // record contains the durable data of a job.
@@ -41,15 +44,15 @@ type record struct {
 	Name      string        `json:"name"`
 	By        string        `json:"by"`
 	Host      string        `json:"host,omitempty"`
-	Ticket    []byte        `json:"ticket"` // hash of the ticket
+	Ticket    []byte        `json:"ticket"` // hash of the job's ticket
 	Size      Size          `json:"size"`
 	StartedAt time.Time     `json:"started_at"`
 	Exit      *bourse.Exit  `json:"exit,omitempty"`
-	GivenUp   bool          `json:"given_up,omitempty"` // by this driver: later reports of the poller are refused
+	GivenUp   bool          `json:"given_up,omitempty"` // the driver has given the job up and refuses later reports
 	Output    []byte        `json:"output,omitempty"`
 }
 
-// decodeRecord decodes a file of the directory.
+// decodeRecord decodes the contents of a job's file.
 func decodeRecord(text []byte) (record, error) {
 	var r record
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -103,8 +106,8 @@ func (d *Driver) syncDir() error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readAll reads all records and removes the remains of interrupted writes. It logs records that cannot be read; their
-// jobs are lost.
+// readAll reads all records and removes the remains of interrupted writes. It logs files that it
+// cannot read; their jobs are lost.
 func (d *Driver) readAll() ([]record, error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {

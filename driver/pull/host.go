@@ -11,18 +11,19 @@ import (
 // host is a registered host. Its fields are guarded by Driver.mu.
 type host struct {
 	name  string
-	own   []byte // hash of its ticket
+	own   []byte // hash of the host's ticket
 	size  Size
-	polls int       // open calls of Next
-	heard time.Time // when the last call ended, or the host registered
+	polls int       // number of open calls of Next
+	heard time.Time // when the last call of Next ended, or when the host registered
 }
 
 // MaxHosts is the maximum number of registered hosts.
 const MaxHosts = 10_000
 
-// Register adds a host or changes its size. If running is not nil, it lists the jobs that the host still has, and its
-// other jobs are given up. Errors: invalid for an invalid name or size; forbidden if the host, or its jobs, belong to
-// another ticket; rate_limited if there are too many hosts; unavailable if the end of a job could not be written.
+// Register adds a host or changes its size. If running is not nil, it lists the jobs that the
+// host still has; the host's other jobs are given up. Errors: invalid for an invalid name or
+// size; forbidden if the host, or its jobs, belong to another ticket; rate_limited if there are
+// too many hosts; unavailable if the end of a job could not be written.
 func (d *Driver) Register(name string, ticket Ticket, size Size, running []string) error {
 	if err := d.enlist(name, ticket, size); err != nil || running == nil {
 		return err
@@ -34,7 +35,7 @@ func (d *Driver) Register(name string, ticket Ticket, size Size, running []strin
 	return errors.Join(errs...)
 }
 
-// missing returns the claimed jobs of a host that are not in has.
+// missing returns the claimed jobs of a host whose names are not in has.
 func (d *Driver) missing(name string, has []string) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,8 +72,8 @@ func (d *Driver) enlist(name string, ticket Ticket, size Size) error {
 	return nil
 }
 
-// anothers reports whether a host's name belongs to another ticket: that of its registration or, after a restart,
-// that of its jobs. mu is held.
+// anothers reports whether a host belongs to another ticket: the ticket of its registration, or
+// after a restart, that of its jobs. mu must be held.
 func (d *Driver) anothers(name string, ticket Ticket) bool {
 	if h := d.hosts[name]; h != nil {
 		return !ticket.isOf(h.own)
@@ -89,7 +90,7 @@ func errNotThisHost(name string) error {
 	return bourse.Errorf(bourse.CodeForbidden, "host %s was registered with another ticket", bourse.Quoted(name))
 }
 
-// hostNamed returns a registered host, or nil for "". mu is held.
+// hostNamed returns a registered host, or nil if name is empty. mu must be held.
 func (d *Driver) hostNamed(name string, ticket Ticket) (*host, error) {
 	if name == "" {
 		return nil, nil
@@ -104,7 +105,8 @@ func (d *Driver) hostNamed(name string, ticket Ticket) (*host, error) {
 	return h, nil
 }
 
-// free returns the unused capacity of a host: its size minus its jobs and the jobs being offered to it. mu is held.
+// free returns the unused capacity of a host: its size minus the sizes of its jobs and of the
+// jobs being offered to it. mu must be held.
 func (d *Driver) free(h *host) Size {
 	left := h.size.less(d.used[h.name])
 	for _, j := range d.offers {
@@ -115,7 +117,8 @@ func (d *Driver) free(h *host) Size {
 	return left
 }
 
-// take adds the size of j to the used capacity of the host that claimed it, and giveBack subtracts it. mu is held.
+// take adds the size of j to the used capacity of the host that has claimed it. giveBack subtracts
+// it. mu must be held.
 func (d *Driver) take(j *job) {
 	if j.Host != "" {
 		d.used[j.Host] = d.used[j.Host].plus(j.Size)

@@ -16,8 +16,8 @@ func sized(n int, name string, cpu bourse.MilliCPU, memory bourse.MiB) driver.Ta
 	return t
 }
 
-// A job goes to the host that it fills best, less what that has, and to none
-// that it is too large for.
+// TestBestFit checks that a job is offered to the host whose unused capacity it fits best, and
+// never to a host that has too little.
 func TestBestFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -58,7 +58,7 @@ func TestBestFit(t *testing.T) {
 			if host != want {
 				t.Errorf("%s went to %s, want %q", task.Name, host, want)
 			}
-			for range 2 { // told again, it is a sign of life
+			for range 2 { // registering again is a sign of life
 				if err := r.Claim(task.Name, Claimer{By: host, Ticket: Ticket(host), Host: host}); err != nil {
 					t.Errorf("%s: %v", task.Name, err)
 				}
@@ -70,12 +70,12 @@ func TestBestFit(t *testing.T) {
 		give(sized(1, "a", 1000, 512), "small")
 		give(sized(2, "b", 4000, 512), "large")
 		give(sized(3, "c", 1000, 512), "small")
-		give(sized(4, "d", 1000, 256), "large") // small is full
-		give(sized(5, "e", 12000, 256), "")     // and large has 11 cpus left
+		give(sized(4, "d", 1000, 256), "large") // the host small is full
+		give(sized(5, "e", 12000, 256), "")     // the host large has only 11 CPUs left
 		if err := r.End("a", Report{Ticket: "small"}); err != nil {
 			t.Fatal(err)
 		}
-		give(sized(6, "f", 1000, 256), "small") // what ended is free again
+		give(sized(6, "f", 1000, 256), "small") // an ended job frees its capacity
 		for _, h := range []string{"small", "large"} {
 			r.mu.Lock()
 			free := r.free(r.hosts[h])
@@ -84,13 +84,13 @@ func TestBestFit(t *testing.T) {
 				t.Errorf("%s has %+v free", h, free)
 			}
 		}
-		for _, p := range r.pollersNow() { // end the calls that still wait
+		for _, p := range r.pollersNow() { // end the calls that are still waiting
 			p.got <- &job{}
 		}
 	})
 }
 
-// pollersNow takes all who wait from the list.
+// pollersNow removes all waiting pollers from the list and returns them.
 func (r *rig) pollersNow() []*poller {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,8 +99,9 @@ func (r *rig) pollersNow() []*poller {
 	return out
 }
 
-// A host is heard of while it asks; when it has gone it is forgotten, and its
-// jobs are lost. One that comes back says what it still has.
+// TestHostsComeAndGo checks that a waiting host counts as alive, and that a host that has
+// disappeared is forgotten and its jobs given up. A host that registers again lists the jobs that
+// it still has.
 func TestHostsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

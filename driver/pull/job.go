@@ -9,7 +9,7 @@ import (
 
 // Job is the description of a job for pollers.
 type Job struct {
-	Name    string           `json:"name"` // the machine's name, or its id if another job has that name
+	Name    string           `json:"name"` // the machine's name, or the machine's id if another job has that name
 	Machine bourse.MachineID `json:"machine"`
 	Command []string         `json:"command"`
 	Env     []string         `json:"env,omitempty"` // "NAME=value"
@@ -17,7 +17,7 @@ type Job struct {
 	Size    Size             `json:"size"`
 }
 
-// Size is the size of a job or the capacity of a host.
+// Size is the size of a job or of a host.
 type Size struct {
 	CPU    bourse.MilliCPU `json:"cpu"`    // thousandths of a core
 	Memory bourse.MiB      `json:"memory"` // MiB
@@ -39,8 +39,8 @@ func (s Size) holds(need Size) bool {
 	return need.CPU <= s.CPU && need.Memory <= s.Memory && need.Disk <= s.Disk
 }
 
-// waste returns the sum of the parts of s relative to total. A job fits best into the host for which the remaining
-// capacity wastes least.
+// waste returns the sum of the parts of s, each divided by the same part of total. s is what
+// remains of a host of size total; a job fits best into the host with the least waste.
 func (s Size) waste(total Size) float64 {
 	part := func(left, of int64) float64 {
 		if of <= 0 {
@@ -51,7 +51,8 @@ func (s Size) waste(total Size) float64 {
 	return part(int64(s.CPU), int64(total.CPU)) + part(int64(s.Memory), int64(total.Memory)) + part(int64(s.Disk), int64(total.Disk))
 }
 
-// phase is the progress of a job. It only increases, unless a claim could not be written.
+// phase is the progress of a job. It never goes back, except that a claim that cannot be written
+// makes the job an offer again.
 type phase int
 
 const (
@@ -60,22 +61,22 @@ const (
 	running
 	ending // the end is being written
 	ended
-	withdrawn // never claimed, and cannot be claimed any more
+	withdrawn // was never claimed and cannot be claimed any more
 )
 
-// job is one boot of one machine. Driver.mu guards all fields. In the phases claiming and ending, only the writer
-// changes them.
+// job is one boot of a machine. Driver.mu guards all fields. In the phases claiming and ending,
+// only the writer of the record changes them.
 type job struct {
 	record
-	task  driver.Task // dropped once the job is claimed
+	task  driver.Task // cleared once the job is claimed
 	phase phase
 
-	to        *host     // the host of the latest offer; nil for a poller without a host
+	to        *host     // host of the latest offer; nil if the poller has no host
 	at        time.Time // time of the latest offer
-	due       bool      // to be offered to the next poller
-	forgotten bool      // the worker has recorded its end
+	due       bool      // whether the job must be offered to the next poller
+	forgotten bool      // whether the worker has recorded the job's end
 	cancel    uint64
-	watchers  int       // open calls that are signs of life
+	watchers  int       // number of open calls that are signs of life
 	heard     time.Time // time of the latest other sign of life
 	changed   chan struct{}
 }
@@ -88,7 +89,7 @@ func jobOf(r *record) *job {
 	return j
 }
 
-// claimed reports whether j is or was claimed. Driver.mu is held.
+// claimed reports whether j has been claimed; it may have ended. Driver.mu must be held.
 func (j *job) claimed() bool { return j.phase == running || j.phase == ending || j.phase == ended }
 
 // enter sets j's phase and wakes the goroutines that wait for a change.
@@ -113,11 +114,11 @@ func (j *job) told() Job {
 // Held describes a claimed job.
 type Held struct {
 	By     string // the poller that claimed it
-	Host   string // the poller's registered host, if any
-	Output []byte // reported with the job's end
+	Host   string // the registered host of the poller, or ""
+	Output []byte // output reported with the job's end
 }
 
-// Held returns the claimed job of a machine, and false if there is none.
+// Held returns a machine's claimed job. It returns false if there is none.
 func (d *Driver) Held(id bourse.MachineID) (Held, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

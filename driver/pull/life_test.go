@@ -45,7 +45,7 @@ func TestLifeOfAJob(t *testing.T) {
 		}()
 		synctest.Wait()
 		long := strings.Repeat("x", maxLine+1)
-		for range 2 { // told again: the first one stands
+		for range 2 { // a repeated End has no effect
 			if err := r.End("a", Report{Ticket: "me", Code: 3, Output: []byte("one\n" + long + "\nlast")}); err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func TestLifeOfAJob(t *testing.T) {
 		if exit := <-waited; exit.Code != 3 || exit.Error != "" || exit.At.IsZero() {
 			t.Errorf("exit %+v, want code 3", exit)
 		}
-		synctest.Wait() // the log has been read: what has not is gone with the machine
+		synctest.Wait() // wait until the log has been read, because its unread part is lost with the machine
 		r.wantCode("Forget", r.DiscardExit(t.Context(), task.ID), "")
 		_, err := r.Inspect(t.Context(), task.ID)
 		r.wantCode("Inspect after Forget", err, bourse.CodeNotFound)
@@ -68,7 +68,7 @@ func TestLifeOfAJob(t *testing.T) {
 	})
 }
 
-// Without a waiting poller, the order is refused at once.
+// An order is refused at once if no poller is waiting.
 func TestNoPollerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -91,8 +91,8 @@ func TestNoPollerWaits(t *testing.T) {
 	})
 }
 
-// A poller that does not claim what it was offered costs time only, and may
-// still be the first.
+// TestAnOfferGoesToTheNext checks that a job is offered to another poller if the first one does
+// not claim it, and that the first one may still claim it.
 func TestAnOfferGoesToTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -105,7 +105,7 @@ func TestAnOfferGoesToTheNext(t *testing.T) {
 		if j := <-eager; j.Name != "a" || time.Since(begin) != r.cfg.Offer {
 			t.Errorf("job %q after %s, want a after %s", j.Name, time.Since(begin), r.cfg.Offer)
 		}
-		time.Sleep(r.cfg.Offer) // no one waits now: the next who comes gets it at once
+		time.Sleep(r.cfg.Offer) // no poller is waiting now, so the next one that calls gets the offer at once
 		begin = time.Now()
 		if j := <-r.poll(t.Context(), ""); j.Name != "a" || time.Since(begin) != 0 {
 			t.Errorf("job %q after %s, want a at once", j.Name, time.Since(begin))
@@ -118,8 +118,8 @@ func TestAnOfferGoesToTheNext(t *testing.T) {
 	})
 }
 
-// A poller whose connection breaks in the moment of the offer is not waited
-// for.
+// TestAPollerThatLeft checks that Start does not wait for a poller whose connection breaks at the
+// moment of the offer.
 func TestAPollerThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -128,7 +128,7 @@ func TestAPollerThatLeft(t *testing.T) {
 		synctest.Wait()
 		there := r.poll(t.Context(), "")
 		synctest.Wait()
-		r.mu.Lock() // it is offered the job, and leaves before it looks
+		r.mu.Lock() // the poller is offered the job, and disconnects before it receives the offer
 		task := taskOf(1, "a")
 		j, err := r.Driver.begin(&task)
 		leave()
@@ -138,7 +138,7 @@ func TestAPollerThatLeft(t *testing.T) {
 		}
 		begin := time.Now()
 		select {
-		case got := <-gone: // it had looked: then it is a silent one
+		case got := <-gone: // it had received the offer, so it counts as a poller that does not claim
 			if got.Name != "a" {
 				t.Errorf("the one that left got %+v", got)
 			}
@@ -158,8 +158,8 @@ func TestAPollerThatLeft(t *testing.T) {
 	})
 }
 
-// A wait that ends by itself in the moment of the offer takes the offer along:
-// its caller is there.
+// TestAWaitThatEnds checks that a poller whose deadline passes at the moment of the offer
+// receives the offer, because it is still connected.
 func TestAWaitThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -182,8 +182,8 @@ func TestAWaitThatEnds(t *testing.T) {
 	})
 }
 
-// The deadline passes, or no one wants the job any more: no one can claim it
-// afterwards.
+// TestAnOfferIsWithdrawn checks that nobody can claim a job once its start's deadline has passed
+// or its start was canceled.
 func TestAnOfferIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -210,7 +210,7 @@ func TestAnOfferIsWithdrawn(t *testing.T) {
 	})
 }
 
-// An offer that is destroyed is withdrawn, too.
+// TestDestroyOfAnOffer checks that destroying a machine withdraws its offer.
 func TestDestroyOfAnOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -241,7 +241,7 @@ func TestBootsGrow(t *testing.T) {
 		r.wantCode("an older boot", err, bourse.CodeFailedPrecondition)
 		_, err = r.Inspect(t.Context(), task.ID)
 		r.wantCode("Inspect of an older boot", err, bourse.CodeNotFound)
-		// A name that a living job has is not given away.
+		// The name of a job that has not ended is not given to another job.
 		other := taskOf(2, "a")
 		if j := r.claimed(other); j.Name != string(other.ID.Machine) {
 			t.Errorf("another machine called a is %q to pollers, want its id", j.Name)

@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// maxLine is the maximum length of an unsplit line in bytes.
+// maxLine is the maximum length in bytes of a line that is not split.
 const maxLine = 8 << 10
 
-// Logs implements driver.Driver. It returns the output that was reported with the end of the machine's last job, as
-// lines of that moment. With Follow it waits for that end, and then for the end of ctx or the destruction of the
-// machine.
+// Logs implements driver.Driver. It returns the output that was reported with the end of the
+// machine's last job; all lines have the time of that end. If want.Follow is set, it waits for
+// the end, and then until ctx ends or the machine is destroyed.
 func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
-	var told *job // whose output was returned, or is not requested
+	var told *job // the job whose output was returned or was not requested
 	seen := false
 	for first := true; ; first = false {
 		d.mu.Lock()
@@ -27,13 +27,13 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 		if over && j != told {
 			told = j
 			if !first {
-				want.Tail, want.After = 0, "" // all of the new output is requested
+				want.Tail, want.After = 0, "" // return all lines of a later job
 			}
 			if err := tellOutput(j, want, line); err != nil {
 				return err
 			}
 		}
-		if !want.Follow || seen && j == nil { // destroyed
+		if !want.Follow || seen && j == nil { // the machine was destroyed
 			return nil
 		}
 		seen = seen || j != nil
@@ -45,7 +45,8 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 	}
 }
 
-// tellOutput calls line with the lines of an ended job, whose record does not change any more.
+// tellOutput calls line with the lines of an ended job. The job's record does not change any
+// more.
 func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if want.After == "" && (j.Exit.At.Before(want.Since) || want.Tail < 0) {
 		return nil
@@ -69,7 +70,8 @@ func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) e
 	return nil
 }
 
-// linesHad returns the number of lines of a job up to a position. It returns 0 for a position in an earlier job.
+// linesHad returns the number of lines of a job up to and including a position. It returns 0 if
+// the position is in an earlier job.
 func linesHad(j *job, after string) (int, error) {
 	job, line, ok := strings.Cut(after, ".")
 	at, err1 := strconv.ParseInt(job, 10, 64)

@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// A position is good within the output of its job; all of a later job's is behind it.
+// TestPositions checks that a position is valid for the output of its job, and precedes the whole
+// output of a later job.
 func TestPositions(t *testing.T) {
 	j := &job{}
 	j.Exit, j.Output = &bourse.Exit{At: time.Unix(1, 5)}, []byte("one\ntwo\nthree")

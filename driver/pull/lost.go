@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Run gives up jobs without signs of life and forgets hosts that are gone, until ctx ends.
+// Run gives up jobs without signs of life and forgets hosts that have disappeared. It returns
+// when ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
 	look := time.NewTicker(d.cfg.Lost / 4)
 	defer look.Stop()
@@ -25,7 +26,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// silent returns the jobs without a recent sign of life, and drops such hosts.
+// silent returns the jobs without a recent sign of life, and removes the hosts without one.
 func (d *Driver) silent(now time.Time) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -39,7 +40,7 @@ func (d *Driver) silent(now time.Time) []*job {
 		if j.phase != running || j.watchers > 0 || now.Sub(j.heard) <= d.cfg.Lost {
 			continue
 		}
-		if h := d.hosts[j.Host]; h != nil { // the host was heard recently or has an open call
+		if h := d.hosts[j.Host]; h != nil { // keep the job if its host was heard recently or has an open call
 			continue
 		}
 		out = append(out, j)

@@ -15,8 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a directory and the driver of the daemon that has it. What waits does
-// so in a bubble of virtual time.
+// rig is a driver and its directory, for use in a bubble of virtual time.
 type rig struct {
 	t   *testing.T
 	dir string
@@ -27,16 +26,16 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir()}
 	r.open()
-	t.Cleanup(func() { _ = r.Close() }) // a second time, perhaps
+	t.Cleanup(func() { _ = r.Close() }) // may have been closed before
 	return r
 }
 
-// open starts the next daemon, and returns what it recovers. The one before was
-// killed.
+// open starts another daemon, as if the previous one was killed, and returns the tasks that it
+// recovers.
 func (r *rig) open() []driver.Status {
 	r.t.Helper()
 	if r.Driver != nil {
-		_ = r.Close() // a killed one does not look at the error
+		_ = r.Close() // a killed daemon would not see the error
 	}
 	d, err := Open(Config{Dir: r.dir})
 	if err != nil {
@@ -58,13 +57,13 @@ func taskOf(n int, name string) driver.Task {
 	}
 }
 
-// started is how a Start ended.
+// started is the result of a Start.
 type started struct {
 	status driver.Status
 	err    error
 }
 
-// begin starts a task in the background.
+// begin starts a task in the background. The returned channel receives the result.
 func (r *rig) begin(ctx context.Context, task driver.Task) <-chan started {
 	out := make(chan started, 1)
 	go func() {
@@ -74,7 +73,7 @@ func (r *rig) begin(ctx context.Context, task driver.Task) <-chan started {
 	return out
 }
 
-// poll waits for a job in the background.
+// poll waits for a job in the background. The returned channel receives the job.
 func (r *rig) poll(ctx context.Context, host string) <-chan Job {
 	out := make(chan Job, 1)
 	go func() {
@@ -90,7 +89,7 @@ func (r *rig) poll(ctx context.Context, host string) <-chan Job {
 	return out
 }
 
-// claimed has a poller claim a task, and returns its job.
+// claimed starts a task and has a poller claim it. It returns the poller's job.
 func (r *rig) claimed(task driver.Task) Job {
 	r.t.Helper()
 	jobs := r.poll(r.t.Context(), "")

@@ -11,16 +11,17 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// poller is one open call of Next.
+// poller is an open call of Next.
 type poller struct {
-	host *host     // nil: no host name, and room for one job of any size
-	got  chan *job // receives its offer; capacity 1
+	host *host     // nil if the caller named no host; such a poller has room for one job of any size
+	got  chan *job // receives the poller's offer; capacity 1
 }
 
-// Next waits for a job to offer to the caller. The job belongs to the caller once it has been claimed. host is "" or
-// the name of a registered host. ok is false if ctx ended first. If ctx was canceled, the caller counts as
-// disconnected, and its offer goes to another poller; if its deadline passed, only the wait ends. Errors: not_found
-// for an unknown host, forbidden if the host belongs to another ticket.
+// Next waits for a job to offer to the caller. The job belongs to the caller once it has been
+// claimed. hostName is "" or the name of a registered host. ok is false if ctx ended first. If
+// ctx was canceled, the caller counts as disconnected, and its offer goes to another poller; if
+// its deadline passed, only the wait ends. Errors: not_found for an unknown host, forbidden if
+// the host belongs to another ticket.
 func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Job, ok bool, err error) {
 	d.mu.Lock()
 	h, err := d.hostNamed(hostName, ticket)
@@ -53,7 +54,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 		d.pollers = slices.Delete(d.pollers, i, i+1)
 		return Job{}, false, nil
 	}
-	x := <-p.got // whoever removed p from the list has sent it
+	x := <-p.got // p was removed from the list, so an offer has been sent to it
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return x.told(), true, nil
 	}
@@ -63,7 +64,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 	return Job{}, false, nil
 }
 
-// polled records the end of a host's call.
+// polled records the end of a host's call of Next.
 func (d *Driver) polled(h *host) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +72,7 @@ func (d *Driver) polled(h *host) {
 	h.heard = time.Now()
 }
 
-// offer removes p from the waiting pollers and offers j to it. mu is held.
+// offer removes p from the waiting pollers and offers j to it. mu must be held.
 func (d *Driver) offer(j *job, p *poller) {
 	i := slices.Index(d.pollers, p)
 	d.pollers = slices.Delete(d.pollers, i, i+1)
@@ -79,7 +80,8 @@ func (d *Driver) offer(j *job, p *poller) {
 	p.got <- j
 }
 
-// reoffer offers the unclaimed job j to another waiting poller, or to the next one that calls. mu is held.
+// reoffer offers the unclaimed job j to another waiting poller, or else to the next one that
+// calls. mu must be held.
 func (d *Driver) reoffer(j *job) {
 	j.to, j.due = nil, true
 	if p := d.pick(j.Size); p != nil {
@@ -87,7 +89,8 @@ func (d *Driver) reoffer(j *job) {
 	}
 }
 
-// dueFor returns a job for the next poller at h. mu is held.
+// dueFor returns a job that must be offered to the next poller and fits the host h. mu must be
+// held.
 func (d *Driver) dueFor(h *host) *job {
 	for _, j := range d.offers {
 		if j.due && j.phase == offered && (h == nil || d.free(h).holds(j.Size)) {
@@ -97,8 +100,9 @@ func (d *Driver) dueFor(h *host) *job {
 	return nil
 }
 
-// pick returns the poller to which a job of this size is offered: the waiting host that the job fits best, otherwise
-// the longest-waiting poller without a host, or nil if there is none. mu is held.
+// pick returns the poller to which a job of a size is offered: the waiting host that the job fits
+// best, or else the longest-waiting poller without a host. It returns nil if no suitable poller
+// is waiting. mu must be held.
 func (d *Driver) pick(need Size) *poller {
 	var best, first *poller
 	least := 0.0
@@ -123,7 +127,8 @@ func (d *Driver) pick(need Size) *poller {
 	return first
 }
 
-// Room returns the refusal for a task with these limits, or nil if it would be offered to a poller now.
+// Room returns a refusal for a task with these limits. It returns nil if the task would be
+// offered to a poller now.
 func (d *Driver) Room(limits driver.Limits) *bourse.Refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()

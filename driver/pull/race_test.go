@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Many pollers, many submits, all at once: each job runs once, or is refused and
-// never runs.
+// TestEachJobOnce runs many pollers and many starts concurrently. Each job must run once, or be
+// refused and never run.
 func TestEachJobOnce(t *testing.T) { synctest.Test(t, eachJobOnce) }
 
 func eachJobOnce(t *testing.T) {
@@ -76,14 +76,15 @@ func eachJobOnce(t *testing.T) {
 	submitting.Wait()
 	stop()
 	polling.Wait()
-	// A poller that has just ended a job may not be back yet: that is when one
-	// is refused.
+	// A poller that has just ended a job may not have called Next again, and then a job is
+	// refused.
 	if filled.Load()+refused.Load() != submitters*each || filled.Load() < pollers {
 		t.Errorf("%d filled and %d refused of %d", filled.Load(), refused.Load(), submitters*each)
 	}
 }
 
-// As many jobs as pollers wait are filled, however they come, and no more.
+// TestPollersAreTheCapacity checks that exactly as many concurrent starts succeed as pollers are
+// waiting.
 func TestPollersAreTheCapacity(t *testing.T) { synctest.Test(t, pollersAreTheCapacity) }
 
 func pollersAreTheCapacity(t *testing.T) {
@@ -117,7 +118,7 @@ func pollersAreTheCapacity(t *testing.T) {
 	}
 }
 
-// Many claim one job: one has it.
+// TestOneClaimWins checks that only one of many concurrent claims of a job succeeds.
 func TestOneClaimWins(t *testing.T) { synctest.Test(t, oneClaimWins) }
 
 func oneClaimWins(t *testing.T) {

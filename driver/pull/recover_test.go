@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// A daemon that is killed after a claim knows the job when it is back: its end
-// is taken, and so is a repeated claim.
+// TestKilledAfterTheClaim checks that a daemon that restarts after a claim knows the job: it
+// accepts a repeated claim and the report of the job's end.
 func TestKilledAfterTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -47,8 +47,9 @@ func TestKilledAfterTheClaim(t *testing.T) {
 	})
 }
 
-// The daemon dies in every stage of every write. A caller that was told of a claim or
-// an end finds it so afterwards; a job that was not claimed may be, or not.
+// TestADaemonDiesInEveryWrite ends the daemon at every stage of every write. A claim or an end
+// that was acknowledged must still be recorded after the restart; one that was not may be
+// recorded or not.
 func TestADaemonDiesInEveryWrite(t *testing.T) {
 	for _, stage := range []string{stageWritten, stageRenamed, stageSynced} {
 		for _, write := range []string{"claim", "end", "the next boot's claim"} {
@@ -84,7 +85,7 @@ func dieIn(t *testing.T, stage, write string) {
 		if dying {
 			r.wantCode("Claim", err, bourse.CodeUnavailable)
 			r.mu.Lock()
-			r.withdraw(r.offers[task.ID.Machine]) // the caller died with the daemon
+			r.withdraw(r.offers[task.ID.Machine]) // the caller of Start died with the daemon
 			r.mu.Unlock()
 			<-start
 			return
@@ -119,8 +120,7 @@ func dieIn(t *testing.T, stage, write string) {
 	if write != "claim" && len(held) != 1 {
 		t.Errorf("recovered %+v, want the job that was claimed", held)
 	}
-	// Whatever it was, the resumed start ends with one job that runs, and its
-	// end is taken.
+	// In every case, a repeated Start results in one running job, whose end can be reported.
 	last := task
 	if write == "the next boot's claim" {
 		last = next
@@ -134,8 +134,8 @@ func dieIn(t *testing.T, stage, write string) {
 	}
 }
 
-// A write that fails while the daemon lives changes nothing: the job can be
-// claimed, or ended, when there is room again.
+// TestAFullDisk checks that a failed write changes nothing, and that the job can be claimed or
+// ended once there is room again.
 func TestAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -167,7 +167,7 @@ func TestAFullDisk(t *testing.T) {
 	})
 }
 
-// What others have put into the directory is no reason not to start.
+// TestForeignFiles checks that the driver starts although its directory contains files of others.
 func TestForeignFiles(t *testing.T) {
 	r := newRig(t)
 	dir := filepath.Join(r.dir, jobsDir)
@@ -192,7 +192,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// FuzzRecord: what is read is a job that can be, and is written as it was read.
+// FuzzRecord checks that every decoded record is valid and is encoded to the same record again.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"form":1,"id":{"machine":"00000000000001","boot":1},"name":"a","by":"me","size":{"cpu":1,"memory":2,"disk":3},"started_at":"2026-01-02T03:04:05Z"}`))
 	f.Add([]byte(`{"form":1,"id":{"machine":"00000000000001","boot":1},"name":"a","exit":{"code":1},"output":"aGk="}`))

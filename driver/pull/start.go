@@ -10,8 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Start implements driver.Driver. It returns when a poller has claimed the task. It returns CodeInsufficient if no
-// suitable poller waits. If ctx ends first, the offer is withdrawn, and the task cannot be claimed any more.
+// Start implements driver.Driver. It returns when a poller has claimed the task, or
+// CodeInsufficient if no suitable poller is waiting. If ctx ends first, the offer is withdrawn,
+// and the task cannot be claimed any more.
 func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, error) {
 	if err := validate(&task); err != nil {
 		return driver.Status{}, err
@@ -45,7 +46,8 @@ func validate(t *driver.Task) error {
 	return nil
 }
 
-// begin returns the job of a task, or creates and offers one. mu is held.
+// begin returns the job of a task. If there is none, it creates one and offers it. mu must be
+// held.
 func (d *Driver) begin(task *driver.Task) (*job, error) {
 	if j := d.offers[task.ID.Machine]; j != nil {
 		if j.ID == task.ID {
@@ -73,7 +75,8 @@ func (d *Driver) begin(task *driver.Task) (*job, error) {
 	return j, nil
 }
 
-// freeName returns the name of a task for pollers: its machine's name, unless another job that has not ended uses it.
+// freeName returns the name by which pollers know a task: its machine's name, or the machine's id
+// if another job that has not ended uses that name.
 func (d *Driver) freeName(task *driver.Task) string {
 	if bourse.ValidateMachineName(task.Name) != nil {
 		return string(task.ID.Machine)
@@ -84,7 +87,7 @@ func (d *Driver) freeName(task *driver.Task) string {
 	return string(task.ID.Machine)
 }
 
-// awaitClaim offers j to one poller after the other until it is claimed or ctx ends.
+// awaitClaim offers j to one poller after another until it is claimed or ctx ends.
 func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	again := time.NewTicker(d.cfg.Offer / 4)
 	defer again.Stop()
@@ -92,7 +95,7 @@ func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	for {
 		d.mu.Lock()
 		if ctx.Err() != nil {
-			left = nil // a claim that is being written decides
+			left = nil // a claim that is being written will decide
 			if j.phase == offered {
 				d.withdraw(j)
 			}
@@ -122,7 +125,7 @@ func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	}
 }
 
-// withdraw withdraws an unclaimed offer. mu is held.
+// withdraw withdraws an offer that is not claimed. mu must be held.
 func (d *Driver) withdraw(j *job) {
 	delete(d.offers, j.ID.Machine)
 	d.unname(j)
@@ -130,7 +133,8 @@ func (d *Driver) withdraw(j *job) {
 	d.tell()
 }
 
-// unname releases j's name, and returns it to the previous boot, which has ended.
+// unname releases j's name. If the machine's previous boot has ended and had the same name, that
+// boot gets it back.
 func (d *Driver) unname(j *job) {
 	if d.names[j.Name] != j {
 		return

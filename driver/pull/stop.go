@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Stop implements driver.Driver. It tells the job's poller to end it, whatever the signal. If the poller has not
-// reported the end within timeout, the job is given up, because a program at a poller cannot be killed from here.
+// Stop implements driver.Driver. Whatever the signal, it tells the job's poller to end the job.
+// If the poller has not reported the end within timeout, the job is given up, because a program
+// at a poller cannot be killed from here.
 func (d *Driver) Stop(ctx context.Context, id driver.TaskID, _ bourse.Signal, timeout time.Duration) error {
 	d.mu.Lock()
 	j, err := d.claimed(id)
@@ -49,7 +50,7 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if j := d.offers[id]; j != nil {
 		if j.phase == offered {
 			d.withdraw(j)
-		} else if err := d.settle(ctx, j); err != nil { // a claim is being written
+		} else if err := d.settle(ctx, j); err != nil { // waits while a claim is being written
 			d.mu.Unlock()
 			return err
 		}
@@ -70,7 +71,8 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return d.erase(id)
 }
 
-// settle waits until a claim has been written. The caller holds mu, which settle releases temporarily.
+// settle waits until a claim has been written. mu must be held; settle releases it while it
+// waits.
 func (d *Driver) settle(ctx context.Context, j *job) error {
 	d.mu.Unlock()
 	err := d.until(ctx, j, running)
@@ -78,16 +80,17 @@ func (d *Driver) settle(ctx context.Context, j *job) error {
 	return err
 }
 
-// tell wakes those who wait for cancellations. mu is held.
+// tell wakes the goroutines that wait for cancellations. mu must be held.
 func (d *Driver) tell() {
 	close(d.news)
 	d.news = make(chan struct{})
 }
 
-// Cancellations waits until there are jobs to end, and returns their names. If ctx ends first, it returns none. If jobs is
-// not empty, it returns those of them that were canceled, are no longer running, or do not belong to ticket; while it
-// waits, it counts as a sign of life of the others. If jobs is empty, it returns every job whose cancellation has a
-// number greater than after. next is the highest number so far.
+// Cancellations waits until there are jobs to end, and returns their names. If ctx ends first, it
+// returns none. If jobs is not empty, it returns the names in jobs that were canceled, are no
+// longer running, or do not belong to ticket; while it waits, it counts as a sign of life of the
+// other jobs. If jobs is empty, it returns every job whose cancellation has a number greater than
+// after. next is the highest number so far.
 func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string, after uint64) (names []string, next uint64) {
 	defer d.watch(ticket, jobs)()
 	for {
@@ -106,7 +109,7 @@ func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string
 	}
 }
 
-// cancelled returns the result of Cancellations, if any. mu is held.
+// cancelled returns the names that Cancellations must return now. mu must be held.
 func (d *Driver) cancelled(ticket Ticket, jobs []string, after uint64) (names []string) {
 	for _, name := range jobs {
 		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended || j.claimed() && !ticket.isOf(j.Ticket) {
@@ -125,7 +128,8 @@ func (d *Driver) cancelled(ticket Ticket, jobs []string, after uint64) (names []
 	return names
 }
 
-// watch counts the call as a sign of life of these jobs until the returned function is called.
+// watch makes the call count as a sign of life of these jobs until the returned function is
+// called.
 func (d *Driver) watch(ticket Ticket, jobs []string) func() {
 	var watched []*job
 	d.mu.Lock()

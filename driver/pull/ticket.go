@@ -8,17 +8,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ticket is the secret of a poller or host. A job claimed with a ticket can be ended only with that ticket, and is
-// canceled through it. All pollers share the gateway's token, but nobody else has the ticket.
+// Ticket is the secret of a poller or host. Only the ticket with which a job was claimed can end the
+// job and keep it alive. All pollers share the gateway's token, but nobody else has the ticket.
 type Ticket string
 
-// hash returns the hash that is stored. It needs no salt, because tickets are random.
+// hash returns the hash under which the ticket is stored. It needs no salt, because tickets are
+// random.
 func (t Ticket) hash() []byte {
 	sum := sha256.Sum256([]byte(t))
 	return sum[:]
 }
 
-// String returns the hash, so that logs and records do not contain the ticket.
+// String returns the hash in hexadecimal, so that logs and records do not contain the ticket.
 func (t Ticket) String() string { return hex.EncodeToString(t.hash()) }
 
 // Named reports whether s is the String of this ticket.
@@ -26,7 +27,7 @@ func (t Ticket) Named(s string) bool {
 	return subtle.ConstantTimeCompare([]byte(t.String()), []byte(s)) == 1
 }
 
-// isOf reports whether a stored hash belongs to this ticket.
+// isOf reports whether kept is the hash of this ticket.
 func (t Ticket) isOf(kept []byte) bool { return subtle.ConstantTimeCompare(t.hash(), kept) == 1 }
 
 func errAnothers(name string) error {

@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A job is ended, and kept alive, with the ticket that it was claimed with and
-// with no other, also by the daemon after a restart; the ticket itself is not on
-// the disk.
+// TestJobBelongsToItsTicket checks that only the ticket with which a job was claimed can end the
+// job and keep it alive, even after a restart of the daemon. The ticket itself must not be on the
+// disk.
 func TestJobBelongsToItsTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -39,7 +39,7 @@ func TestJobBelongsToItsTicket(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r.watchIn(ctx)
-		go func() { // a stranger's calls are no signs of life
+		go func() { // calls with another ticket are no signs of life
 			again := time.NewTicker(time.Second)
 			defer again.Stop()
 			for ctx.Err() == nil {
@@ -58,8 +58,8 @@ func TestJobBelongsToItsTicket(t *testing.T) {
 	})
 }
 
-// A host's name, its work and its jobs are with the ticket of its registration,
-// also after a restart, when only its jobs say so.
+// TestHostBelongsToItsTicket checks that a host's name, offers and jobs belong to the ticket of
+// its registration. After a restart, this is known only from its jobs.
 func TestHostBelongsToItsTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -89,7 +89,8 @@ func TestHostBelongsToItsTicket(t *testing.T) {
 	})
 }
 
-// The job of a release without tickets is no one's.
+// TestJobWithoutTicket checks that no ticket can end a job of a release that did not store
+// tickets.
 func TestJobWithoutTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Bounds of the kernel, in µs; see Documentation/scheduler/sched-bwc.
+// The kernel's bounds in µs; see Documentation/scheduler/sched-bwc.
 const (
 	leastQuota    = 1000
 	leastPeriod   = 1000
@@ -14,15 +14,15 @@ const (
 	defaultPeriod = 100_000
 )
 
-// CPU are the figures of a ceiling of processor time, in µs.
+// CPU is a limit of processor time. All values are in µs.
 type CPU struct {
 	Period int64
-	Quota  int64 // per period
-	Burst  int64 // that may be saved up; 0: none
+	Quota  int64 // processor time per period
+	Burst  int64 // unused time that may accumulate; 0: none
 }
 
-// CPUOf returns the figures for limits that have a CPUQuota, within what the
-// kernel takes: a burst is at most the quota.
+// CPUOf returns the processor limit for l, which must have a CPUQuota, within the kernel's
+// bounds. The burst is at most the quota.
 func CPUOf(l driver.Limits) CPU {
 	c := CPU{Period: defaultPeriod}
 	if l.CPUPeriod > 0 {
@@ -33,10 +33,12 @@ func CPUOf(l driver.Limits) CPU {
 	return c
 }
 
-// Shares returns v1's share of a weight: one cpu is the default, 1024.
+// Shares returns the v1 shares for the CPUWeight of l. One CPU corresponds to the kernel's
+// default of 1024.
 func Shares(l driver.Limits) int64 {
 	return min(max(2, int64(l.CPUWeight)*1024/1000), 262144)
 }
 
-// Weight returns v2's share of a weight: one cpu is the default, 100.
+// Weight returns the v2 weight for the CPUWeight of l. One CPU corresponds to the kernel's
+// default of 100.
 func Weight(l driver.Limits) int64 { return min(max(1, int64(l.CPUWeight)/10), 10000) }

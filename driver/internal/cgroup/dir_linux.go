@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// members returns the processes in a cgroup. This process is not counted: one
-// of its threads may be in a v1 cgroup for a moment.
+// members returns the processes in a cgroup, without this process, one of whose threads may
+// temporarily be in a v1 cgroup.
 func members(dir string) ([]int, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
@@ -28,11 +28,11 @@ func members(dir string) ([]int, error) {
 	return out, nil
 }
 
-// killMembers kills the processes of a cgroup until none is left, at most
-// grace: a process may fork while it is being killed, or hang in the kernel. Those
-// of a v1 freezer die as they are thawed, before they do anything.
+// killMembers kills the processes of a cgroup until none remains or grace has passed. It tries
+// repeatedly, because a process may fork while it is being killed, or hang in the kernel. A
+// process that is frozen in v1 dies when it is thawed, before it executes anything.
 func killMembers(dir string, grace time.Duration) {
-	_ = writeFile(dir, "cgroup.kill", "1") // of v2, since Linux 5.14; what follows does it too
+	_ = writeFile(dir, "cgroup.kill", "1") // v2 only, since Linux 5.14; the code below does the same
 	freezer := exists(dir, freezerState)
 	deadline := time.Now().Add(grace)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -41,7 +41,7 @@ func killMembers(dir string, grace time.Duration) {
 			return
 		}
 		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have ended
 		}
 		if freezer {
 			_ = writeFile(dir, freezerState, "THAWED")
@@ -50,8 +50,9 @@ func killMembers(dir string, grace time.Duration) {
 	}
 }
 
-// removeDir removes a cgroup. The kernel may need a moment after the last
-// process has gone, and a thread of ours that forked in it one to end.
+// removeDir removes a cgroup. It retries for about a second, because the kernel may need a moment
+// after the last process has ended, and so may a thread of this process that forked in the
+// cgroup.
 func removeDir(dir string) error {
 	var err error
 	for pause := 100 * time.Microsecond; pause < time.Second; pause *= 2 {
@@ -67,7 +68,8 @@ func removeDir(dir string) error {
 	return fmt.Errorf("remove cgroup %s: %w", dir, err)
 }
 
-// sweep kills what runs in the children of dir, but for one, and removes them.
+// sweep kills the processes in the child cgroups of dir, except the child named except, and
+// removes those cgroups.
 func sweep(dir, except string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -84,7 +86,7 @@ func sweep(dir, except string) error {
 	return all
 }
 
-// writeFile sets a cgroup's file.
+// writeFile writes one of a cgroup's files.
 func writeFile(dir, file, value string) error {
 	fd, err := syscall.Open(filepath.Join(dir, file), syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package cgroup makes the control groups that tasks live in, of v1 and v2
-// behind one interface, and knows their files: what a host has mounted, what
-// limits are written and what accounts are read.
+// Package cgroup creates and uses the cgroups of tasks. It hides the differences between v1 and
+// v2: which controllers a host has mounted, and the files with which limits are set and usage is
+// read.
 //
-// A group has its limits before there is a process in it, and a program is
-// born in its group: no instruction of it runs outside of them. In v2 the
-// kernel does that (clone into a cgroup). In v1 a child is born in the groups
-// of the thread that forks it, so such a thread enters them first and ends
-// after the fork.
+// The limits of a group are set before it contains a process, and a program starts in its group,
+// so no instruction of the program runs without the limits. In v2 the kernel clones a child
+// directly into a cgroup. In v1 a child starts in the cgroups of the thread that forks it, so a
+// separate thread enters the group first and ends after the fork.
 package cgroup

@@ -14,12 +14,12 @@ import (
 	"syscall"
 )
 
-// The freezer of v1 is a hierarchy of its own. Entering one more would cost each
-// start 5 ms and more, so processes are moved there when they are to be frozen.
-// See Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
+// In v1 the freezer is a separate hierarchy. Entering it, too, at each start would take at least
+// 5 ms more, so processes move there only when they are frozen. See
+// Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
 
-// openIcebox makes the directory of frozen groups, and ends what an earlier
-// process has left there.
+// openIcebox creates the directory of the frozen groups, and kills the processes that an earlier
+// supervisor has left there.
 func (g *v1Groups) openIcebox(mount, mark string, log *slog.Logger) {
 	if mount == "" {
 		return
@@ -34,7 +34,7 @@ func (g *v1Groups) openIcebox(mount, mark string, log *slog.Logger) {
 	}
 }
 
-// icy is the group's directory among the frozen.
+// icy returns the path of the group's cgroup in the freezer's hierarchy.
 func (g *v1Group) icy() string { return filepath.Join(g.all.icebox, g.name) }
 
 func (g *v1Group) mayBeFrozen() bool { return g.all.icebox != "" && exists(g.icy(), freezerState) }
@@ -57,14 +57,14 @@ func (g *v1Group) Freeze(ctx context.Context, frozen bool) error {
 		if err != nil || left > 0 {
 			return false, err
 		}
-		// Written again it makes the kernel try again.
+		// Writing FROZEN again makes the kernel try again.
 		if err := writeFile(g.icy(), freezerState, "FROZEN"); err != nil {
 			return false, err
 		}
 		if strings.TrimSpace(readFile(g.icy(), freezerState)) != "FROZEN" {
 			return false, nil
 		}
-		left, err = g.moveIn() // one that was just being forked; it is frozen as it comes
+		left, err = g.moveIn() // processes that were just being forked; they are frozen as they enter
 		return left == 0, err
 	})
 	if err != nil {
@@ -73,8 +73,8 @@ func (g *v1Group) Freeze(ctx context.Context, frozen bool) error {
 	return nil
 }
 
-// moveIn moves the group's processes to the freezer and returns how many were
-// not there yet: these may have forked meanwhile.
+// moveIn moves the group's processes to the freezer. It returns how many it moved; these may have
+// forked in the meantime.
 func (g *v1Group) moveIn() (int, error) {
 	there, err := members(g.icy())
 	if err != nil {

@@ -8,58 +8,57 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Parent is the cgroup under which every driver of a host has its own.
+// Parent is the parent cgroup of all drivers' cgroups on a host.
 const Parent = "bourse"
 
-// LeastMemory is the smallest limit of memory, in MiB: the kernel could not
-// always execute a program under a smaller one.
+// LeastMemory is the lowest memory limit, in MiB. Below it, the kernel could not always execute a
+// program.
 const LeastMemory = 16
 
-// Groups makes groups below a cgroup of their own.
+// Groups creates the groups of one driver, below a cgroup of its own.
 type Groups interface {
-	// New makes a group that has limits. It is nil where there are none.
+	// New creates a group with limits. It returns nil if the host has no usable cgroups.
 	New(driver.Limits) (Group, error)
-	// ByThread reports whether Group.Fork moves the calling thread into the
-	// group and leaves it there: it has to be called by OnOwnThread.
+	// ByThread reports whether Group.Fork moves the calling thread into the group for good. If
+	// so, Fork must be called by OnOwnThread.
 	ByThread() bool
-	// Labels are those of driver.Driver.
+	// Labels returns the labels for driver.Driver's Labels.
 	Labels() map[string]string
-	// Close removes what all groups are in. It is called last.
+	// Close removes the parent cgroups of all groups. It must be called last.
 	Close()
 }
 
-// Group is the cgroups that one task's processes live in.
+// Group is the set of cgroups that contain one task's processes.
 type Group interface {
-	// Fork calls fork so that its child is born in the group.
+	// Fork calls fork so that the child process starts in the group.
 	Fork(fork ForkFunc) (pid int, err error)
-	// Freeze halts every process of the group where it is, or lets them go on,
-	// and returns when they are so. What could not be halted goes on. Nothing
-	// may be forked in the group meanwhile. errors.ErrUnsupported where the host
-	// has no freezer: the label "suspend" is missing.
+	// Freeze suspends or resumes all processes of the group, and returns when that is done. If
+	// some cannot be suspended, it resumes all of them and returns an error. The caller must not
+	// fork in the group in the meantime. It returns errors.ErrUnsupported if the host has no
+	// freezer; then the label "suspend" is missing.
 	Freeze(ctx context.Context, frozen bool) error
-	// KillAll kills every process in the group, however it got there, and
-	// returns when none is left or grace is over. Frozen ones make no further
-	// step.
+	// KillAll kills every process in the group, including those that entered it on their own. It
+	// returns when none remains or grace has passed. Frozen processes do not execute any more of
+	// their programs.
 	KillAll(grace time.Duration)
-	// OOMKilled reports whether the kernel has killed a process of the group
-	// for using too much memory.
+	// OOMKilled reports whether the kernel has killed a process in the group because of its
+	// memory limit.
 	OOMKilled() bool
-	// Usage returns what the group's processes use: what is not accounted is
-	// negative.
+	// Usage returns the resource usage of the group's processes. Values that the host does not
+	// measure are negative.
 	Usage() driver.Usage
 	// Members returns the group's processes.
 	Members() []int
 	Remove() error
 }
 
-// ForkFunc forks and executes with attributes that it may add to.
+// ForkFunc forks and executes a program with the given attributes, to which it may add others.
 type ForkFunc func(*syscall.SysProcAttr) (pid int, err error)
 
-// None is for hosts without cgroups, or without the right to use them.
-// Resource limits of single processes are no substitute: RLIMIT_AS and
-// RLIMIT_DATA count address space that programs reserve and never touch, and
-// RLIMIT_NPROC counts all processes of a user. So nothing is enforced, and the
-// labels say so.
+// None implements Groups on hosts where cgroups do not exist or may not be used. Resource limits
+// of single processes cannot replace them: RLIMIT_AS and RLIMIT_DATA count address space that
+// programs reserve and never touch, and RLIMIT_NPROC counts all processes of a user. So None
+// enforces no limits, and its labels say so.
 type None struct{}
 
 // New implements Groups.
@@ -74,7 +73,7 @@ func (None) Labels() map[string]string { return map[string]string{"cgroup": "non
 // Close implements Groups.
 func (None) Close() {}
 
-// memoryOf returns the bytes that limits allow, 0 for all.
+// memoryOf returns the memory limit in bytes, at least LeastMemory, or 0 for no limit.
 func memoryOf(l driver.Limits) int64 {
 	if l.Memory <= 0 {
 		return 0

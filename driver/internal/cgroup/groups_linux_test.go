@@ -16,8 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// host returns groups of this host's kernel, of v1 or v2, that are this
-// process's own.
+// host returns groups in the host's real cgroups, v1 or v2, below a parent cgroup named mark.
 func host(t *testing.T, mark string) Groups {
 	t.Helper()
 	g := Open(markOf(mark), slog.New(slog.NewTextHandler(t.Output(), nil)))
@@ -29,7 +28,7 @@ func host(t *testing.T, mark string) Groups {
 
 func markOf(name string) string { return fmt.Sprintf("%s-%d", name, os.Getpid()) }
 
-// born forks a program in a group.
+// born starts a program in a group.
 func born(groups Groups, g Group, stdout *os.File, command ...string) (pid int, err error) {
 	forkExec := func(sys *syscall.SysProcAttr) (int, error) {
 		attr := &syscall.ProcAttr{Sys: sys, Env: os.Environ()}
@@ -45,7 +44,7 @@ func born(groups Groups, g Group, stdout *os.File, command ...string) (pid int, 
 	return pid, err
 }
 
-// await waits for a program's end.
+// await waits until a process ends.
 func await(t *testing.T, pid int) (status syscall.WaitStatus) {
 	t.Helper()
 	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
@@ -54,8 +53,8 @@ func await(t *testing.T, pid int) (status syscall.WaitStatus) {
 	return status
 }
 
-// TestGroupsLimitFromTheStart shows that a program has its limits at its first
-// instruction: they are all there before it is born, and it is born in them.
+// TestGroupsLimitFromTheStart checks that all limits of a group are set before its program
+// starts, and that the program starts in the group.
 func TestGroupsLimitFromTheStart(t *testing.T) {
 	groups := host(t, "test-start")
 	t.Cleanup(groups.Close)
@@ -107,7 +106,7 @@ func mapValues(m map[string]string) func(func(string) bool) {
 	}
 }
 
-// dirsOf returns a group's directories.
+// dirsOf returns the directories of a group's cgroups.
 func dirsOf(g Group) (out []string) {
 	switch g := g.(type) {
 	case *v1Group:
@@ -120,7 +119,7 @@ func dirsOf(g Group) (out []string) {
 	return out
 }
 
-// read returns one of a group's files.
+// read returns the contents of one of a group's files.
 func read(g Group, controller, file string) string {
 	for _, dir := range dirsOf(g) {
 		if strings.Contains(dir, "/"+controller) || len(dirsOf(g)) == 1 {
@@ -130,9 +129,8 @@ func read(g Group, controller, file string) string {
 	return ""
 }
 
-// TestGroupsEnforce shows what the kernel makes of the limits: a program that
-// takes too much memory is killed, and that is seen; one that forks too often
-// fails.
+// TestGroupsEnforce checks that the kernel enforces the limits: a program that uses too much
+// memory is killed and OOMKilled reports that, and a program that forks too often fails.
 func TestGroupsEnforce(t *testing.T) {
 	groups := host(t, "test-enforce")
 	t.Cleanup(groups.Close)
@@ -170,8 +168,8 @@ func TestGroupsEnforce(t *testing.T) {
 	}
 }
 
-// TestGroupsAtOnce makes, fills, kills and removes groups at once. No thread
-// of this process stays in one, nothing is left behind, and no descriptor.
+// TestGroupsAtOnce concurrently creates, fills, kills and removes groups. Afterwards no thread of
+// this process may be in one of them, and no cgroup or file descriptor may remain.
 func TestGroupsAtOnce(t *testing.T) {
 	groups := host(t, "test-at-once")
 	before := threadGroups(t)
@@ -217,8 +215,7 @@ func fillAndRemove(groups Groups) error {
 	return errors.Join(err, errWait, g.Remove())
 }
 
-// threadGroups returns the cgroups of all threads of this process, as the
-// kernel writes them, once those that end have ended.
+// threadGroups returns the contents of the cgroup files of all threads of this process.
 func threadGroups(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -227,15 +224,15 @@ func threadGroups(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if b, err := os.ReadFile(f); err == nil { // else it has ended
+		if b, err := os.ReadFile(f); err == nil { // reading fails if the thread has ended
 			out[string(b)] = true
 		}
 	}
 	return out
 }
 
-// TestOpenSweeps shows that what an earlier process has left is killed and
-// removed, and that what others have is left alone.
+// TestOpenSweeps checks that Open kills and removes what an earlier process with the same mark
+// has left, and does not touch the groups of other marks.
 func TestOpenSweeps(t *testing.T) {
 	first, others := host(t, "test-sweep"), host(t, "test-other")
 	t.Cleanup(others.Close)

@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// Mount is a cgroup file system as mountinfo shows it.
+// Mount describes a cgroup file system listed in mountinfo.
 type Mount struct {
 	Point       string
 	V2          bool
-	Controllers []string // of v1; named hierarchies have none that we use
+	Controllers []string // v1 only; empty for named hierarchies, which have no controllers
 }
 
-// Choice is what a host's mounts offer.
+// Choice describes the mounts of a host to use.
 type Choice struct {
 	Mode string            // "v1", "v2", "hybrid" or "none"
-	V1   map[string]string // mount point by controller
-	V2   string            // mount point, "" for none
+	V1   map[string]string // mount point of each controller
+	V2   string            // mount point, or "" if there is none
 }
 
-// Limiting are the controllers that limits need.
+// Limiting lists the controllers that limits need.
 var Limiting = []string{"memory", "cpu", "pids"}
 
-// used are those that Choice tells of: the others account, or freeze.
+// used lists the controllers in Choice: those of Limiting, and others for usage and freezing.
 var used = []string{"memory", "cpu", "pids", "cpuacct", "blkio", "freezer"}
 
-// ParseMountinfo finds the cgroup mounts. Lines that are not understood are
-// passed over. See proc_pid_mountinfo(5).
+// ParseMountinfo returns the cgroup mounts in the text of mountinfo. It ignores invalid lines.
+// See proc_pid_mountinfo(5).
 func ParseMountinfo(text string) []Mount {
 	var out []Mount
 	for line := range strings.Lines(text) {
@@ -52,7 +52,7 @@ func ParseMountinfo(text string) []Mount {
 	return out
 }
 
-// unescape undoes mountinfo's \040 and the like.
+// unescape decodes the octal escapes of mountinfo, such as \040.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -68,7 +68,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// Choose says what to use of the mounts: the first of each kind.
+// Choose selects the first mount of the unified hierarchy and of each v1 controller.
 func Choose(mounts []Mount) Choice {
 	c := Choice{Mode: "none", V1: map[string]string{}}
 	anyV1 := false
@@ -97,8 +97,8 @@ func Choose(mounts []Mount) Choice {
 	return c
 }
 
-// ParseSelf reads /proc/self/cgroup: the path of this process's cgroup by
-// controller, that of the unified hierarchy under "". See cgroups(7).
+// ParseSelf parses /proc/self/cgroup. It returns the path of this process's cgroup for each
+// controller, and that in the unified hierarchy under "". See cgroups(7).
 func ParseSelf(text string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -114,8 +114,8 @@ func ParseSelf(text string) map[string]string {
 	return out
 }
 
-// Counter reads one number of a file of "name number" lines, such as
-// memory.events; 0 when it is not there.
+// Counter returns a number from a file with lines "name number", such as memory.events. It
+// returns 0 if the name is missing.
 func Counter(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
@@ -126,7 +126,8 @@ func Counter(text, name string) int64 {
 	return 0
 }
 
-// Labels are the labels for what controllers can enforce.
+// Labels returns the driver labels for a mode of Choice. has reports whether a controller can be
+// used.
 func Labels(mode string, has func(controller string) bool) map[string]string {
 	out := map[string]string{"cgroup": mode}
 	for _, name := range Limiting {

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// sweepGrace is how long what an earlier process left may take to die.
+// sweepGrace is the time limit for killing the processes that an earlier supervisor has left in a
+// cgroup.
 const sweepGrace = 5 * time.Second
 
-// Open finds out what the host lets us use, kills and removes what an earlier
-// process has left by the same mark, and returns what makes new groups. It
-// never fails: what does not work is not used.
+// Open finds out which cgroups of the host can be used, and kills and removes those that an
+// earlier process with the same mark has left. If something does not work, Open logs it and
+// returns groups that do not use it; it never fails.
 func Open(mark string, log *slog.Logger) Groups {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -34,8 +35,8 @@ func Open(mark string, log *slog.Logger) Groups {
 	return g
 }
 
-// openV2Or opens the unified hierarchy at its root or, where that is refused,
-// in the subtree that this process was started in.
+// openV2Or opens the unified hierarchy at its root. If that is not permitted, it uses the subtree
+// in which this process was started.
 func openV2Or(root, mark string, log *slog.Logger) (Groups, error) {
 	g, err := openV2(root, mark, log)
 	if err == nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// KillSession kills the processes of a session in a cgroup until none is left,
-// at most grace. A runtime makes the first process of an exec the leader of a
-// session: that is how what it has started is found.
+// KillSession kills the processes of a session in a cgroup until none remains or grace has
+// passed. A runtime makes the first process of an exec a session leader, so the session contains
+// the processes that the exec has started.
 func (g *Tree) KillSession(path string, leader int, grace time.Duration) {
 	if leader <= 1 {
 		return
@@ -22,7 +22,7 @@ func (g *Tree) KillSession(path string, leader int, grace time.Duration) {
 		for _, pid := range g.Members(path) {
 			if sessionOf(pid) == leader {
 				found = true
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already
+				_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have ended
 			}
 		}
 		if !found {
@@ -32,14 +32,15 @@ func (g *Tree) KillSession(path string, leader int, grace time.Duration) {
 	}
 }
 
-// sessionOf returns the session of a process, 0 when it has ended; see
+// sessionOf returns the session of a process, or 0 if the process has ended. See
 // proc_pid_stat(5).
 func sessionOf(pid int) int {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return 0
 	}
-	// "pid (name) state ppid pgrp session …"; a name may have anything in it.
+	// The file has the form "pid (name) state ppid pgrp session …"; the name may contain any
+	// character.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 4 || fields[0] == "Z" || fields[0] == "X" {
 		return 0

@@ -6,17 +6,17 @@ import (
 	"syscall"
 )
 
-// OnOwnThread calls fn on a thread that runs nothing else before it ends, so
-// that fn may change what the kernel keeps for each thread: its cgroups, its
-// namespaces. It is never the first thread of the process, which would stay.
+// OnOwnThread calls fn on a new thread that runs nothing else and then ends. fn may therefore
+// change the thread's own state in the kernel, such as its cgroups and namespaces. The thread is
+// never the process's first one, which would not end.
 func OnOwnThread(fn func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		if syscall.Gettid() == os.Getpid() {
 			defer runtime.UnlockOSThread()
-			OnOwnThread(fn) // gets another one while we keep this
+			OnOwnThread(fn) // runs on another thread, because this goroutine has locked the first one
 			return
 		}
 		fn()

@@ -22,37 +22,37 @@ import (
 // Reading cgroups requires neither the runtime nor its daemon.
 type Tree struct {
 	once  sync.Once
-	mount Choice // V2 only when the controllers are there
-	swap  bool   // swap is accounted
+	mount Choice // V2 is set only if the unified hierarchy has the controllers
+	swap  bool   // the host accounts for swap
 }
 
 func (g *Tree) find() {
 	g.once.Do(func() {
-		text, _ := os.ReadFile("/proc/self/mountinfo") // elsewhere than on Linux there is none
+		text, _ := os.ReadFile("/proc/self/mountinfo") // the file exists only on Linux
 		g.parse(string(text))
 		switch {
 		case g.mount.V1["memory"] != "":
 			g.swap = exists(g.mount.V1["memory"], "memory.memsw.limit_in_bytes")
 		case g.mount.V2 != "":
-			g.swap = true // runtimes leave it out themselves where it is missing
+			g.swap = true // runtimes omit swap limits themselves if the host does not support them
 		}
 	})
 }
 
-// parse reads mountinfo. A hybrid host has its controllers in v1 and a v2 mount
-// without any.
+// parse selects mounts from the text of mountinfo. A hybrid host has its controllers in v1, and a
+// v2 mount without any.
 func (g *Tree) parse(text string) {
 	g.mount = Choose(ParseMountinfo(text))
 	switch {
 	case len(g.mount.V1) > 0:
 		g.mount.V2 = ""
-	case g.mount.V2 != "": // v1 has names only
+	case g.mount.V2 != "": // the v1 mounts, if any, have no controllers
 		g.mount.Mode = "v2"
 	}
 }
 
-// PathOf is where a group is, below each mount point: of all that one driver has,
-// by its mark, or of one of its containers.
+// PathOf returns a cgroup's path below each mount point: that of a container, or if container is
+// empty, the parent of all cgroups of the driver with this mark.
 func PathOf(mark, container string) string {
 	return filepath.Join("/", Parent, mark, container)
 }
@@ -63,8 +63,8 @@ func (g *Tree) Swap() bool {
 	return g.swap
 }
 
-// Dir returns the directory of a container's cgroup in a controller's hierarchy,
-// "" when the host has none.
+// Dir returns the directory of a container's cgroup in a controller's hierarchy, or "" if the
+// host does not have the controller.
 func (g *Tree) Dir(controller, path string) string {
 	g.find()
 	root := cmp.Or(g.mount.V1[controller], g.mount.V2)
@@ -84,7 +84,7 @@ func (g *Tree) Has(controller string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), controller)
 }
 
-// Labels are the driver's labels for what the host can enforce.
+// Labels returns the driver's labels for the limits that the host can enforce.
 func (g *Tree) Labels() map[string]string {
 	g.find()
 	out := Labels(g.mount.Mode, g.Has)
@@ -97,15 +97,15 @@ func (g *Tree) Labels() map[string]string {
 	return out
 }
 
-// bursts reports whether unused processor time can be saved up, as since Linux
-// 5.14. The root of v2 does not have the file, but its children.
+// bursts reports whether unused processor time may accumulate, which requires Linux 5.14. In v2
+// the file exists in every cgroup except the root, so bursts looks in the children.
 func (g *Tree) bursts() bool {
 	found, _ := filepath.Glob(filepath.Join(cmp.Or(g.mount.V1["cpu"], g.mount.V2+"/*"), g.BurstFile()))
 	return g.Has("cpu") && len(found) > 0
 }
 
-// freezes reports whether groups can be frozen: the root of v2 has no such file,
-// but its children.
+// freezes reports whether groups can be frozen. In v2 the file exists in every cgroup except the
+// root, so freezes looks in the children.
 func (g *Tree) freezes() bool {
 	if g.mount.V2 == "" {
 		return g.mount.V1["freezer"] != ""
@@ -114,8 +114,8 @@ func (g *Tree) freezes() bool {
 	return len(found) > 0
 }
 
-// OOMKills tells how often the kernel has killed a process of the cgroup for
-// memory: unlike an event, the count is still there after a restart.
+// OOMKills returns how many processes of the cgroup the kernel has killed because of the memory
+// limit. Unlike an event, this count can still be read after a restart.
 func (g *Tree) OOMKills(path string) int64 {
 	file := "memory.oom_control"
 	if g.find(); g.mount.V2 != "" {
@@ -135,9 +135,9 @@ func (g *Tree) Members(path string) []int {
 	return out
 }
 
-// Kill kills the processes of a cgroup until none is left, at most grace: a
-// process may fork while it is being killed, or hang in the kernel. Those of a v1
-// freezer die as they are thawed.
+// Kill kills the processes of a cgroup until none remains or grace has passed. It tries
+// repeatedly, because a process may fork while it is being killed, or hang in the kernel. A
+// process that is frozen in v1 dies when it is thawed.
 func (g *Tree) Kill(path string, grace time.Duration) {
 	deadline := time.Now().Add(grace)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -146,10 +146,10 @@ func (g *Tree) Kill(path string, grace time.Duration) {
 			return
 		}
 		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have ended
 		}
 		if g.mount.V2 == "" {
-			_ = g.Set("freezer", path, freezerState, "THAWED") // there is none, mostly
+			_ = g.Set("freezer", path, freezerState, "THAWED") // usually the file does not exist
 		}
 		time.Sleep(pause)
 	}
@@ -169,7 +169,8 @@ func (g *Tree) Set(controller, path, file, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Remove removes a cgroup from all hierarchies in which it is empty, and reports whether none contains it any more.
+// Remove removes a cgroup from all hierarchies in which it is empty. It reports whether the
+// cgroup no longer exists in any hierarchy.
 func (g *Tree) Remove(path string) (gone bool) {
 	g.find()
 	gone = true
@@ -177,15 +178,15 @@ func (g *Tree) Remove(path string) (gone bool) {
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) > 4 && strings.Contains(line, " - cgroup") {
 			if err := os.Remove(filepath.Join(f[4], path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				gone = false // the kernel has not let go of the group in this hierarchy
+				gone = false // the kernel still uses the cgroup in this hierarchy
 			}
 		}
 	}
 	return gone
 }
 
-// RemoveSoon is Remove for a group whose last process has just been killed: the kernel
-// may need a moment after that.
+// RemoveSoon is like Remove, but retries for about a second. It is for a group whose last process
+// has just been killed, which the kernel may not release at once.
 func (g *Tree) RemoveSoon(path string) {
 	for pause := time.Millisecond; pause < time.Second; pause *= 2 {
 		if g.Remove(path) {
@@ -195,7 +196,7 @@ func (g *Tree) RemoveSoon(path string) {
 	}
 }
 
-// BurstFile is the name of the file that has the burst of processor time.
+// BurstFile returns the name of the file that limits the accumulated processor time.
 func (g *Tree) BurstFile() string {
 	if g.find(); g.mount.V2 != "" {
 		return "cpu.max.burst"
@@ -203,7 +204,7 @@ func (g *Tree) BurstFile() string {
 	return "cpu.cfs_burst_us"
 }
 
-// Usage returns what a group's processes use.
+// Usage returns the resource usage of a group's processes.
 func (g *Tree) Usage(path string) driver.Usage {
 	if g.find(); g.mount.V2 != "" {
 		return UsageV2(func(name string) string { return readFile(g.Dir("", path), name) })
@@ -211,7 +212,7 @@ func (g *Tree) Usage(path string) driver.Usage {
 	return UsageV1(func(controller, name string) string { return g.Read(controller, path, name) })
 }
 
-// Read returns the text of one of a group's files, "" when it is not there.
+// Read returns the contents of one of a group's files, or "" if it cannot be read.
 func (g *Tree) Read(controller, path, file string) string {
 	dir := g.Dir(controller, path)
 	if dir == "" {

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// TestRemoveSoonFromAllHierarchies removes a group that is still in use in the hierarchy of
-// one controller, and already gone from that of memory.
+// TestRemoveSoonFromAllHierarchies removes a group that no longer exists in the memory hierarchy
+// and is still in use in another one.
 func TestRemoveSoonFromAllHierarchies(t *testing.T) {
-	const pids = "/sys/fs/cgroup/pids" // unlike cpuset's, its groups need no settings
+	const pids = "/sys/fs/cgroup/pids" // groups of the pids controller need no settings, unlike those of cpuset
 	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil || os.Geteuid() != 0 {
 		t.Skip("needs root and the hierarchies of cgroup v1")
 	}
@@ -40,7 +40,7 @@ func TestRemoveSoonFromAllHierarchies(t *testing.T) {
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.Wait() // it reports the signal
+	_ = c.Wait() // its error reports the signal
 	<-removed
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the group is left: %v", err)

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// UsageV1 reads what the processes of a group use from the files of v1. file
-// gives a file's text, "" when the group has no such file or controller: what
-// is not accounted is negative. See Documentation/admin-guide/cgroup-v1.
+// UsageV1 reads the resource usage of a group from v1 files. file returns a file's contents, or
+// "" if the group does not have the file or the controller. Values that the host does not measure
+// are negative. See Documentation/admin-guide/cgroup-v1.
 func UsageV1(file func(controller, name string) string) driver.Usage {
 	u := driver.Usage{
 		CPU:      time.Duration(Number(file("cpuacct", "cpuacct.usage"))),
@@ -39,8 +39,7 @@ func UsageV1(file func(controller, name string) string) driver.Usage {
 	return u
 }
 
-// UsageV2 is UsageV1 for the files of v2. See
-// Documentation/admin-guide/cgroup-v2.
+// UsageV2 is like UsageV1 for v2 files. See Documentation/admin-guide/cgroup-v2.
 func UsageV2(file func(name string) string) driver.Usage {
 	u := driver.Usage{
 		CPU: -1, Memory: Number(file("memory.current")), PIDs: Number(file("pids.current")),
@@ -48,7 +47,7 @@ func UsageV2(file func(name string) string) driver.Usage {
 	}
 	if text := file("cpu.stat"); text != "" {
 		u.CPU = time.Duration(Counter(text, "usage_usec")) * time.Microsecond
-		if strings.Contains(text, "throttled_usec ") { // only with the controller
+		if strings.Contains(text, "throttled_usec ") { // present only if the controller is enabled
 			u.Throttled = time.Duration(Counter(text, "throttled_usec")) * time.Microsecond
 		}
 	}
@@ -68,7 +67,8 @@ func UsageV2(file func(name string) string) driver.Usage {
 	return u
 }
 
-// Number reads the text of a file that holds one number, -1 when it does not.
+// Number parses the contents of a file that contains one number. It returns -1 if text is not a
+// number.
 func Number(text string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// v1Groups makes groups in the hierarchies of single controllers.
+// v1Groups creates groups in the v1 hierarchies.
 type v1Groups struct {
 	mode   string
-	trees  []hierarchy // that of memory first, when there is one
-	icebox string      // <mount>/bourse/<mark> of the freezer; "": there is none. Groups are there once they are frozen
+	trees  []hierarchy // the memory controller's hierarchy first, if it exists
+	icebox string      // <mount>/bourse/<mark> of the freezer, or ""; contains groups that have been frozen
 	count  atomic.Int64
 }
 
-// hierarchy is one v1 mount, of one or several controllers.
+// hierarchy is a v1 mount with one or more controllers.
 type hierarchy struct {
 	controllers []string
 	dir         string // <mount>/bourse/<mark>
@@ -47,7 +47,7 @@ func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
 			continue
 		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			refused = errors.Join(refused, err) // the others may still do
+			refused = errors.Join(refused, err) // other controllers may work
 			continue
 		}
 		g.trees = append(g.trees, hierarchy{controllers: []string{controller}, dir: dir})
@@ -55,7 +55,7 @@ func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
 	if len(g.trees) == 0 {
 		return nil, refused
 	}
-	g.openIcebox(choice.V1["freezer"], mark, log) // first: what is frozen does not die
+	g.openIcebox(choice.V1["freezer"], mark, log) // first, because frozen processes do not die
 	for _, h := range g.trees {
 		if err := sweep(h.dir, ""); err != nil {
 			log.Warn("cgroups of an earlier supervisor remain", "err", err)
@@ -68,7 +68,7 @@ func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
 	return g, nil
 }
 
-// probe tries whether a thread may enter a group.
+// probe checks whether a thread may enter a group.
 func (g *v1Groups) probe() error {
 	own, err := g.make()
 	if err != nil {
@@ -95,8 +95,7 @@ func (g *v1Groups) Labels() map[string]string {
 	return out
 }
 
-// bursts reports whether unused processor time can be saved up, as since Linux
-// 5.14.
+// bursts reports whether unused processor time may accumulate, which requires Linux 5.14.
 func (g *v1Groups) bursts() bool {
 	return slices.ContainsFunc(g.trees, func(h hierarchy) bool { return h.has("cpu") && exists(h.dir, "cpu.cfs_burst_us") })
 }
@@ -113,8 +112,8 @@ func (g *v1Groups) New(l driver.Limits) (Group, error) {
 	return own, nil
 }
 
-// make makes the cgroups of a new group. Names that an earlier process has
-// left behind are passed over.
+// make creates the cgroups of a new group. It skips names that an earlier process has left
+// behind.
 func (g *v1Groups) make() (*v1Group, error) {
 	for {
 		own := &v1Group{all: g, name: "t" + strconv.FormatInt(g.count.Add(1), 10)}
@@ -143,12 +142,12 @@ func (g *v1Groups) Close() {
 	for _, dir := range dirs {
 		if dir != "" {
 			_ = removeDir(dir)
-			_ = syscall.Rmdir(filepath.Dir(dir)) // fails while another driver has something in it
+			_ = syscall.Rmdir(filepath.Dir(dir)) // fails if another driver has cgroups there
 		}
 	}
 }
 
-// v1Group is one task's cgroups: one of the same name in every hierarchy.
+// v1Group is the set of a task's cgroups: one in each hierarchy, all with the same name.
 type v1Group struct {
 	all  *v1Groups
 	name string
@@ -156,8 +155,8 @@ type v1Group struct {
 
 func (g *v1Group) dir(h hierarchy) string { return filepath.Join(h.dir, g.name) }
 
-// limit sets the limits, before there is a process. The forking thread counts
-// as one while it is here.
+// limit sets the limits before the group contains a process. The process limit is at least 2,
+// because the forking thread counts, too, while it is in the group.
 func (g *v1Group) limit(l driver.Limits) error {
 	var all error
 	set := func(controller, file string, value int64, wanted bool) {
@@ -170,7 +169,7 @@ func (g *v1Group) limit(l driver.Limits) error {
 	memory, cpu := memoryOf(l), CPUOf(l)
 	set("memory", "memory.limit_in_bytes", memory, memory > 0)
 	if h := g.all.trees[0]; memory > 0 && h.has("memory") {
-		// Memory and swap together; missing where swap is not accounted.
+		// The limit of memory and swap together; the file is missing if swap is not accounted.
 		_ = writeFile(g.dir(h), "memory.memsw.limit_in_bytes", strconv.FormatInt(memory, 10))
 	}
 	set("pids", "pids.max", int64(max(2, l.PIDs)), l.PIDs > 0)
@@ -181,12 +180,12 @@ func (g *v1Group) limit(l driver.Limits) error {
 	return all
 }
 
-// Fork implements Group. The kernel waits until all its processors have passed
-// a quiet moment before it moves a thread: 10 to 20 ms on an idle host.
+// Fork implements Group. Moving the thread takes 10 to 20 ms on an idle host, because the kernel
+// first waits for a grace period on all processors.
 //
-// A memory cgroup of v1 looks only at the leaders of thread groups when it has
-// to kill, and at no child between vfork and exec: this process is safe in a
-// group that is out of memory as long as the thread is not its first.
+// If a v1 memory cgroup must kill a process, it considers only processes whose main thread it
+// contains, and no child between vfork and exec. As long as the forking thread is not its main
+// thread, this process is therefore safe in a group that is out of memory.
 func (g *v1Group) Fork(fork ForkFunc) (int, error) {
 	if err := g.enter(); err != nil {
 		return 0, bourse.Errorf(bourse.CodeUnavailable, "the task's cgroup cannot be entered: %w", err)
@@ -194,18 +193,18 @@ func (g *v1Group) Fork(fork ForkFunc) (int, error) {
 	return fork(&syscall.SysProcAttr{})
 }
 
-// enter moves the calling thread into the group, to end there.
+// enter moves the calling thread into the group, in which the thread stays until it ends.
 func (g *v1Group) enter() error {
 	for _, h := range g.all.trees {
-		if err := writeFile(g.dir(h), "tasks", "0"); err != nil { // 0: the writer
+		if err := writeFile(g.dir(h), "tasks", "0"); err != nil { // 0 stands for the writing thread
 			return err
 		}
 	}
 	return nil
 }
 
-// KillAll implements Group. A process is in all of the task's cgroups: one is
-// enough.
+// KillAll implements Group. Each process is in all of the group's cgroups, so it suffices to look
+// in one.
 func (g *v1Group) KillAll(grace time.Duration) {
 	if g.mayBeFrozen() {
 		killMembers(g.icy(), grace)
@@ -219,8 +218,8 @@ func (g *v1Group) OOMKilled() bool {
 	return h.has("memory") && Counter(readFile(g.dir(h), "memory.oom_control"), "oom_kill") > 0
 }
 
-// Usage implements Group. The processor's account is there when cpuacct is
-// mounted together with cpu.
+// Usage implements Group. Processor time is measured only if cpuacct is mounted together with
+// cpu.
 func (g *v1Group) Usage() driver.Usage {
 	return UsageV1(func(controller, name string) string {
 		if controller == "cpuacct" {
@@ -237,7 +236,7 @@ func (g *v1Group) Usage() driver.Usage {
 
 // Members implements Group.
 func (g *v1Group) Members() []int {
-	pids, _ := members(g.dir(g.all.trees[0])) // gone: none
+	pids, _ := members(g.dir(g.all.trees[0])) // none if the cgroup no longer exists
 	return pids
 }
 

@@ -18,16 +18,16 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// v2Groups makes groups in the unified hierarchy, where a child can be cloned
-// straight into its cgroup.
+// v2Groups creates groups in the unified hierarchy. The kernel can clone a child directly into
+// its cgroup there.
 type v2Groups struct {
 	dir         string // <root>/bourse/<mark>
 	controllers []string
 	count       atomic.Int64
 }
 
-// v2Self is the cgroup that this process moves to, so that what stops the
-// daemon's own (a service manager) does not end it.
+// v2Self is the cgroup that this process moves to. A service manager that kills the daemon's
+// cgroup then does not kill this process.
 const v2Self = "supervisor"
 
 func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {
@@ -37,7 +37,7 @@ func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {
 	}
 	for _, dir := range []string{root, filepath.Dir(g.dir), g.dir} {
 		for _, name := range Limiting {
-			// One that is missing must not cost us the others.
+			// A missing controller must not prevent the use of the others.
 			_ = writeFile(dir, "cgroup.subtree_control", "+"+name)
 		}
 	}
@@ -72,8 +72,7 @@ func (g *v2Groups) Labels() map[string]string {
 	return out
 }
 
-// bursts reports whether unused processor time can be saved up, as since Linux
-// 5.14.
+// bursts reports whether unused processor time may accumulate, which requires Linux 5.14.
 func (g *v2Groups) bursts() bool { return g.has("cpu") && exists(g.dir, "cpu.max.burst") }
 
 // New implements Groups.
@@ -94,7 +93,7 @@ func (g *v2Groups) Close() {
 	_ = writeFile(root, "cgroup.procs", strconv.Itoa(os.Getpid()))
 	_ = syscall.Rmdir(filepath.Join(g.dir, v2Self))
 	_ = syscall.Rmdir(g.dir)
-	_ = syscall.Rmdir(filepath.Dir(g.dir)) // fails while another driver has something in it
+	_ = syscall.Rmdir(filepath.Dir(g.dir)) // fails if another driver has cgroups there
 }
 
 type v2Group struct {
@@ -112,7 +111,7 @@ func (g *v2Group) Fork(fork ForkFunc) (int, error) {
 	return fork(&syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())})
 }
 
-// limit sets the limits, before there is a process.
+// limit sets the limits before the group contains a process.
 func (g *v2Group) limit(l driver.Limits) error {
 	var all error
 	set := func(controller, file, value string, wanted bool) {
@@ -123,7 +122,7 @@ func (g *v2Group) limit(l driver.Limits) error {
 	memory, cpu := memoryOf(l), CPUOf(l)
 	set("memory", "memory.max", strconv.FormatInt(memory, 10), memory > 0)
 	if memory > 0 && g.all.has("memory") {
-		_ = writeFile(g.dir, "memory.swap.max", "0") // missing where swap is not accounted
+		_ = writeFile(g.dir, "memory.swap.max", "0") // the file is missing if swap is not accounted
 	}
 	set("pids", "pids.max", strconv.Itoa(l.PIDs), l.PIDs > 0)
 	set("cpu", "cpu.weight", strconv.FormatInt(Weight(l), 10), l.CPUWeight > 0)
@@ -132,7 +131,7 @@ func (g *v2Group) limit(l driver.Limits) error {
 	return all
 }
 
-// freezeV2 freezes a group, since Linux 5.2.
+// freezeV2 is the file that freezes a group; it exists since Linux 5.2.
 const freezeV2 = "cgroup.freeze"
 
 // Freeze implements Group.
@@ -153,7 +152,7 @@ func (g *v2Group) Freeze(ctx context.Context, frozen bool) error {
 	return nil
 }
 
-// KillAll implements Group. What is frozen dies, too.
+// KillAll implements Group. It also kills frozen processes.
 func (g *v2Group) KillAll(grace time.Duration) { killMembers(g.dir, grace) }
 
 // OOMKilled implements Group.
@@ -166,7 +165,7 @@ func (g *v2Group) Usage() driver.Usage {
 
 // Members implements Group.
 func (g *v2Group) Members() []int {
-	pids, _ := members(g.dir) // gone: none
+	pids, _ := members(g.dir) // none if the cgroup no longer exists
 	return pids
 }
 

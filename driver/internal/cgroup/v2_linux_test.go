@@ -12,9 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// TestV2Limits writes the limits into a directory in the place of a cgroup:
-// the files and figures are right; what the kernel makes of them TestGroups
-// shows where v2 is mounted.
+// TestV2Limits sets limits in a plain directory instead of a cgroup, and checks the files and
+// values. Where v2 is mounted, TestGroupsEnforce checks that the kernel enforces them.
 func TestV2Limits(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{"cpu.weight": "200", "cpu.max": "150000 100000", "pids.max": "9", "memory.max": "67108864", "memory.swap.max": "0"}
@@ -40,8 +39,8 @@ func TestV2Limits(t *testing.T) {
 	}
 }
 
-// TestV2Membership forks into a real cgroup of the unified hierarchy, which
-// needs root and a mount, but no controllers.
+// TestV2Membership forks into a real cgroup of the unified hierarchy. It needs root and a mounted
+// v2 hierarchy, but no controllers.
 func TestV2Membership(t *testing.T) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

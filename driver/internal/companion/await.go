@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// AwaitEnd waits until no one holds the lock any more: the kernel gives it
-// back when the process is gone, and not before.
+// AwaitEnd waits until no process holds the lock on the file path. The kernel releases the lock
+// when the process that holds it has ended, and not earlier.
 func AwaitEnd(ctx context.Context, path string) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		if free, err := LockFree(path); free || err != nil {

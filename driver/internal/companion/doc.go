@@ -1,9 +1,9 @@
-// Package companion is what a daemon and a small process beside it have in
-// common when that process is to outlive it: one of them per directory (a file
-// lock), found through a socket in the directory or started in a session of
-// its own, and frames to speak with it.
+// Package companion starts and finds a companion: a small process that outlives the daemon that
+// starts it. There is one companion per directory, which a file lock ensures. It runs in a
+// session of its own and listens on a socket in the directory, and it and the daemon exchange
+// frames.
 //
-// The process's side: [CloseInherited] and [Readiness] first, then [Lock],
-// then [Listen] and [CheckPeer] of every connection. The daemon's side:
-// [Dial], [Spawn] when no one answers, [LockFree] to wait for an end.
+// The companion first calls [CloseInherited] and [Readiness], then [Lock], then [Listen], and
+// [CheckPeer] for every connection. The daemon calls [Dial], [Spawn] if no companion answers, and
+// [AwaitEnd] to wait for the companion's end.
 package companion

@@ -13,20 +13,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// MaxFrame bounds a frame. Linux gives a program at most 2 MiB of arguments
-// and environment with usual limits; base64 makes that 2.7 MiB.
+// MaxFrame is the maximum size of a frame in bytes. With usual limits, Linux passes at most 2 MiB
+// of arguments and environment to a program, and base64 makes that 2.7 MiB.
 const MaxFrame = 4 << 20
 
-// ErrFrameSize says that a frame is longer than MaxFrame.
+// ErrFrameSize is returned for a frame longer than MaxFrame.
 var ErrFrameSize = errors.New("frame too large")
 
-// Error is an error with its code, in a frame.
+// Error is the form of an error and its code in a frame.
 type Error struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`
 }
 
-// ErrorOf returns what to put into a frame for err, nil for none.
+// ErrorOf converts err to its form in a frame. It returns nil for nil.
 func ErrorOf(err error) *Error {
 	if err == nil {
 		return nil
@@ -34,7 +34,7 @@ func ErrorOf(err error) *Error {
 	return &Error{Code: bourse.CodeOf(err), Message: err.Error()}
 }
 
-// Err returns the error that the other side had.
+// Err converts e back to an error. It returns nil for nil.
 func (e *Error) Err() error {
 	if e == nil {
 		return nil
@@ -42,17 +42,16 @@ func (e *Error) Err() error {
 	return &bourse.Error{Code: e.Code, Message: e.Message}
 }
 
-// frames pools the buffers that frames are written from.
+// frames pools the buffers with which frames are read and written.
 var frames = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func giveBack(b *bytes.Buffer) {
-	if b.Cap() <= 1<<16 { // the rare large one is for the garbage collector
+	if b.Cap() <= 1<<16 { // the garbage collector frees the few large ones
 		frames.Put(b)
 	}
 }
 
-// WriteFrame writes v as one frame with one call of Write: its length in four
-// bytes, then JSON.
+// WriteFrame writes v as a frame in one call of Write: the length in four bytes, then JSON.
 func WriteFrame(w io.Writer, v any) error {
 	b := frames.Get().(*bytes.Buffer)
 	defer giveBack(b)
@@ -78,8 +77,8 @@ func ReadFrame(r *bufio.Reader, v any) error {
 	return ReadBody(r, binary.BigEndian.Uint32(head[:]), v)
 }
 
-// ReadBody reads the rest of a frame after its length. Memory grows with what
-// has come, not with what the length promises.
+// ReadBody reads the rest of a frame after its length. It allocates memory as data arrives, not
+// according to the announced length.
 func ReadBody(r io.Reader, length uint32, v any) error {
 	if length > MaxFrame {
 		return fmt.Errorf("%w: %d bytes", ErrFrameSize, length)

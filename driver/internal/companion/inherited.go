@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseInherited closes the descriptors that the process that started us has passed on
-// unknowingly: what we keep open, somebody may wait for the end of, and every
-// child would inherit it too. Our own are all closed on exec.
+// CloseInherited closes file descriptors that this process has inherited by accident. Otherwise
+// somebody might wait for them to be closed, and every child process would inherit them, too. It
+// recognizes them by the missing close-on-exec flag, which this process's own descriptors have.
 func CloseInherited() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {

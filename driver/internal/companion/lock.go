@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// ErrHeld says that another process holds a directory's lock.
+// ErrHeld is returned if another process holds a directory's lock.
 var ErrHeld = errors.New("another process holds the directory")
 
-// Lock locks a file for as long as this process lives. ErrHeld when another
-// one does.
+// Lock locks a file until this process ends. It returns ErrHeld if another process holds the
+// lock.
 func Lock(path string) error {
 	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -22,7 +22,8 @@ func Lock(path string) error {
 	return nil
 }
 
-// LockFree reports whether no one holds the lock.
+// LockFree reports whether no process holds the lock on the file path. It returns true if the
+// file does not exist.
 func LockFree(path string) (bool, error) {
 	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {

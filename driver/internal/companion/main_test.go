@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestMain lets the test binary be the process beside the daemon.
+// TestMain makes the test binary run as a companion if its first argument says so.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "companion" {
 		if err := beside(os.Args[2]); err != nil {
@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beside greets everybody who connects, until somebody sends a byte.
+// beside is the companion's main function. It greets every client, and returns once a client
+// sends a byte.
 func beside(dir string) error {
 	CloseInherited()
 	tell := Readiness()
@@ -58,8 +59,9 @@ func beside(dir string) error {
 	}
 }
 
-// TestLife starts a process, finds it, is refused a second one, and sees it
-// end. The directory's path is longer than a socket's may be.
+// TestLife starts a companion and connects to it. It checks that a second one cannot start and
+// that the companion ends on request. The directory's path is longer than the maximum length of a
+// socket's path.
 func TestLife(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 40))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -107,7 +109,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestSpawnFails shows what the caller is told of processes that do not come up.
+// TestSpawnFails checks the errors of Spawn for commands that do not exist and for a companion
+// that exits at once.
 func TestSpawnFails(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	for name, command := range map[string][]string{"missing": {"no-such-program-anywhere"}, "no such path": {"/no/such/program"}, "none": nil} {
@@ -124,7 +127,7 @@ func TestSpawnFails(t *testing.T) {
 	}
 }
 
-// TestLockIsOfAProcess: a lock that a killed process held is free.
+// TestLockIsOfAProcess checks that the lock of a killed process becomes free.
 func TestLockIsOfAProcess(t *testing.T) {
 	dir := t.TempDir()
 	p, err := Spawn(t.Context(), []string{"/proc/self/exe", "companion", dir}, filepath.Join(dir, "log"))

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// readyVariable names the descriptor on which a process tells who started it
-// that it listens ("ok"), or why not.
+// readyVariable is the environment variable with the number of the descriptor to which a
+// companion writes "ok" once it listens, or otherwise the reason of its failure.
 const readyVariable = "BOURSE_READY"
 
-// readyDescriptor is the first that is passed on after stdio.
+// readyDescriptor is the first descriptor after stdin, stdout and stderr.
 const readyDescriptor = 3
 
-// Readiness returns the function that tells who started this process whether
-// the start went well. It does so once.
+// Readiness returns a function that reports to the process that started this one that the start
+// succeeded (nil) or failed. Only the function's first call has an effect.
 func Readiness() func(error) {
 	var once sync.Once
 	return func(err error) {
@@ -22,12 +22,12 @@ func Readiness() func(error) {
 				return
 			}
 			_ = os.Unsetenv(readyVariable)
-			f := os.NewFile(readyDescriptor, "ready") // closed below: no child sees it
+			f := os.NewFile(readyDescriptor, "ready") // closed below, so that no child inherits it
 			text := "ok"
 			if err != nil {
 				text = err.Error()
 			}
-			_, _ = f.WriteString(text) // who asked may be gone
+			_, _ = f.WriteString(text) // the reader may have ended
 			_ = f.Close()
 		})
 	}

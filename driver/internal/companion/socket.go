@@ -1,4 +1,4 @@
 package companion
 
-// SocketName is the file that a process listens on, in its directory.
+// SocketName is the name of a companion's socket in its directory.
 const SocketName = "socket"

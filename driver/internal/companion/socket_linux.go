@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// viaDescriptor calls fn with a name for a file in dir that is short whatever
-// dir is: a socket's path has room for 108 bytes only.
+// viaDescriptor calls fn with a short path of a file in dir, however long dir is, because a
+// socket's path may have at most 108 bytes.
 func viaDescriptor[T any](dir, file string, fn func(path string) (T, error)) (T, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -23,8 +23,7 @@ func viaDescriptor[T any](dir, file string, fn func(path string) (T, error)) (T,
 	return fn("/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + file)
 }
 
-// Listen makes the socket SocketName in dir, in place of one that a dead process
-// has left.
+// Listen creates the socket SocketName in dir, replacing one that a dead process has left.
 func Listen(dir string) (*net.UnixListener, error) {
 	return viaDescriptor(dir, SocketName, func(path string) (*net.UnixListener, error) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -34,12 +33,12 @@ func Listen(dir string) (*net.UnixListener, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.SetUnlinkOnClose(false) // the path means nothing any more by then
+		l.SetUnlinkOnClose(false) // the short path is invalid by the time that the listener is closed
 		return l, nil
 	})
 }
 
-// Dial connects to who listens in dir.
+// Dial connects to the companion that listens in dir.
 func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	return viaDescriptor(dir, SocketName, func(path string) (*net.UnixConn, error) {
 		var d net.Dialer
@@ -51,7 +50,7 @@ func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	})
 }
 
-// CheckPeer refuses everyone but this user and root.
+// CheckPeer returns an error unless the client's user is this process's user or root.
 func CheckPeer(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Listen makes the socket SocketName in dir, in place of one that a dead process
-// has left.
+// Listen creates the socket SocketName in dir, replacing one that a dead process has left.
 func Listen(dir string) (*net.UnixListener, error) {
 	path := filepath.Join(dir, SocketName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -25,7 +24,7 @@ func Listen(dir string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Dial connects to who listens in dir.
+// Dial connects to the companion that listens in dir.
 func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", filepath.Join(dir, SocketName))
@@ -35,5 +34,5 @@ func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	return c.(*net.UnixConn), nil
 }
 
-// CheckPeer relies on the directory's mode, 0700.
+// CheckPeer always returns nil: access is limited by the directory's mode, 0700.
 func CheckPeer(*net.UnixConn) error { return nil }

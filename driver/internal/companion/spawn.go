@@ -15,14 +15,14 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// startTimeout is how long a process may take to say that it listens.
+// startTimeout is how long a companion may take until it reports that it listens.
 const startTimeout = 10 * time.Second
 
-// Spawn starts a process in a session of its own, so that what ends us does
-// not end it, and waits until it has said through Readiness that it listens.
-// Its own output is appended to the file log. A command that does not exist is
-// CodeInvalid. The process is given, too, when it did not come up: it is the
-// caller's to wait for or to release.
+// Spawn starts a companion in a session of its own, so that a signal that ends this process does
+// not end the companion. It waits until the companion reports through Readiness that it listens.
+// The companion's stdout and stderr are appended to the file log. If the command does not exist,
+// Spawn returns CodeInvalid. If a started companion then fails, Spawn returns its process
+// together with the error. The caller must wait for the process or release it.
 func Spawn(ctx context.Context, command []string, log string) (*os.Process, error) {
 	if len(command) == 0 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "no command")
@@ -44,7 +44,7 @@ func Spawn(ctx context.Context, command []string, log string) (*os.Process, erro
 	}
 	defer out.Close()
 	if info, err := out.Stat(); err == nil && info.Size() > 1<<20 {
-		_ = out.Truncate(0) // it says little; no one rotates it
+		_ = out.Truncate(0) // little is written to it, and nobody rotates it
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -65,7 +65,7 @@ func Spawn(ctx context.Context, command []string, log string) (*os.Process, erro
 	return p, awaitReady(ctx, r)
 }
 
-// awaitReady reads what a process says of its start.
+// awaitReady reads the companion's report about its start.
 func awaitReady(ctx context.Context, r *os.File) error {
 	deadline, ok := ctx.Deadline()
 	if most := time.Now().Add(startTimeout); !ok || deadline.After(most) {
