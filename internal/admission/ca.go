@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Validity of certificates, and the tolerated difference between clocks.
+// Validity periods of certificates, and the tolerated difference between servers' clocks.
 const (
 	caLife     = 10 * 365 * 24 * time.Hour
 	issuerLife = 365 * 24 * time.Hour
@@ -31,8 +31,8 @@ const RenewedLife = 7 * 24 * time.Hour
 // Pair is a certificate and its private key, in PEM.
 type Pair struct{ Cert, Key []byte }
 
-// CA is the certificate authority of one cluster, or an issuer, to which it has delegated
-// the signing of servers' certificates.
+// CA is a cluster's certificate authority, or an issuer: an intermediate authority to which the
+// CA has delegated signing servers' certificates.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -46,7 +46,7 @@ func NewCA(cluster string, now time.Time) (*CA, error) {
 		NotBefore:             now.Add(-skew),
 		NotAfter:              now.Add(caLife),
 		IsCA:                  true,
-		MaxPathLen:            1, // signs servers and issuers
+		MaxPathLen:            1, // may sign servers and issuers
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
@@ -57,15 +57,15 @@ func NewCA(cluster string, now time.Time) (*CA, error) {
 	return ParseCA(pair)
 }
 
-// NewIssuer creates an issuer, which is valid for a year. With it, brokers sign the
-// certificates of servers that join, and the CA's own key can be kept elsewhere.
+// NewIssuer creates an issuer, which is valid for a year. Brokers use it to sign the certificates
+// of servers that join, so the CA's own key can be stored elsewhere.
 func (c *CA) NewIssuer(now time.Time) (*CA, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: strings.Replace(c.cert.Subject.CommonName, " CA ", " issuer ", 1)},
 		NotBefore:             now.Add(-skew),
 		NotAfter:              earlier(now.Add(issuerLife), c.cert.NotAfter),
 		IsCA:                  true,
-		MaxPathLenZero:        true, // signs servers only
+		MaxPathLenZero:        true, // may sign servers only
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
@@ -117,9 +117,8 @@ func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	return create(template, c)
 }
 
-// Sign creates the certificate of a server that has made its own key, which is valid for
-// [RenewedLife]. Only the key is taken from the request, a certificate request in DER.
-// Errors: invalid.
+// Sign creates a certificate, valid for [RenewedLife], for a server that has created its own key.
+// request is a certificate request in DER, from which only the key is used. Errors: invalid.
 func (c *CA) Sign(request []byte, who Identity, hosts []string, now time.Time) (cert []byte, err error) {
 	r, err := x509.ParseCertificateRequest(request)
 	if err == nil {
@@ -142,8 +141,8 @@ func (c *CA) Sign(request []byte, who Identity, hosts []string, now time.Time) (
 	return c.sign(template, r.PublicKey)
 }
 
-// IssueOther creates the certificate of a server outside of the cluster, such as NATS,
-// which is valid for a year. Clients reach it at hosts. It gives no access to the cluster's
+// IssueOther creates a certificate, valid for a year, for a server outside of the cluster, such
+// as NATS. Clients reach that server at hosts. The certificate gives no access to the cluster's
 // servers.
 func (c *CA) IssueOther(name string, hosts []string, now time.Time) (Pair, error) {
 	if len(hosts) == 0 {
@@ -172,7 +171,7 @@ func newTemplate(name string, names, hosts []string, role bourse.Role, now time.
 			template.IPAddresses = append(template.IPAddresses, ip)
 		case role == bourse.RoleWorker && statesTag(h):
 			template.DNSNames = append(template.DNSNames, h)
-		case h == "" || strings.HasSuffix(strings.TrimSuffix(strings.ToLower(h), "."), domain): // the host would be a second identity
+		case h == "" || strings.HasSuffix(strings.TrimSuffix(strings.ToLower(h), "."), domain): // such a host would be a second identity
 			return nil, bourse.Errorf(bourse.CodeInvalid, "host %s cannot be in a certificate", bourse.Quoted(h))
 		default:
 			template.DNSNames = append(template.DNSNames, h)
@@ -181,7 +180,7 @@ func newTemplate(name string, names, hosts []string, role bourse.Role, now time.
 	return template, nil
 }
 
-// create creates a key and its certificate, which is self-signed if by is nil.
+// create creates a key and its certificate. The certificate is self-signed if by is nil.
 func create(template *x509.Certificate, by *CA) (Pair, error) {
 	key, private, err := NewKey()
 	if err != nil {
@@ -194,7 +193,7 @@ func create(template *x509.Certificate, by *CA) (Pair, error) {
 	return Pair{Cert: cert, Key: private}, err
 }
 
-// NewKey creates a server's key, and encodes it in PEM.
+// NewKey creates a server's key. It also returns the key in PEM.
 func NewKey() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -207,8 +206,8 @@ func NewKey() (*ecdsa.PrivateKey, []byte, error) {
 	return key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// sign creates a certificate in PEM, followed by the CA's own one if that is an issuer's,
-// because others know only the CA above it.
+// sign creates a certificate in PEM. If c is an issuer, the issuer's certificate follows, because
+// others know only the CA above it.
 func (c *CA) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	var err error
 	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// The certificate of a server that is no part of the cluster proves its hosts,
-// and no server of the cluster takes it for one of them.
+// TestIssueOther checks that the certificate of a server outside of the cluster is valid for its
+// hosts, and that the cluster's servers do not accept it.
 func TestIssueOther(t *testing.T) {
 	now := time.Now()
 	ca := newCA(t, now)

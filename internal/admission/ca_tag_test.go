@@ -8,10 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// The CA issues the certificate that a worker with a tag of an earlier release
-// needs: it refused the name, so that the worker could not be started. A
-// broker's certificate states no tag, and no other name of the cluster's servers
-// can be added.
+// TestTheCAStatesTags checks that the CA can issue a certificate that states a worker's tag,
+// which workers with a tag of an earlier release need. A broker's certificate must not state a
+// tag, and no name of another server can be added.
 func TestTheCAStatesTags(t *testing.T) {
 	ca, err := admission.NewCA("test", time.Now())
 	if err != nil {

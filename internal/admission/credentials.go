@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Files contains the paths of a server's credentials, which are PEM files. Pair is that of
-// its certificate and key.
+// Files contains the paths of a server's credentials, which are PEM files. Pair is the path of
+// the file with its certificate and key.
 type Files struct{ CA, Pair string }
 
 // Credentials contains a server's certificate and its cluster's CA. If they come from
@@ -100,7 +100,7 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 // Self returns the identity in the certificate.
 func (c *Credentials) Self() Identity { return c.self }
 
-// Expires returns the time at which the certificate expires.
+// Expires returns when the certificate expires.
 func (c *Credentials) Expires() time.Time { return c.Get().cert.Leaf.NotAfter }
 
 // Names returns the host names in the certificate by which clients reach the server.
@@ -134,8 +134,8 @@ func (c *Credentials) Public() *tls.Config {
 	return c.serving(func(config *tls.Config) { config.ClientAuth = tls.VerifyClientCertIfGiven })
 }
 
-// serving returns the configuration of a server, which uses the current credentials for
-// each handshake.
+// serving returns the TLS configuration of a server. Each handshake uses the current credentials,
+// after adjust has changed the configuration.
 func (c *Credentials) serving(adjust func(*tls.Config)) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -144,7 +144,7 @@ func (c *Credentials) serving(adjust func(*tls.Config)) *tls.Config {
 			config := &tls.Config{
 				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, ClientCAs: m.pool,
 				NextProtos: []string{"h2", "http/1.1"},
-				// A ticket could outlive the CA that signed the client's certificate.
+				// A session ticket could outlive the CA that signed the client's certificate.
 				SessionTicketsDisabled: true,
 			}
 			adjust(config)
@@ -180,8 +180,8 @@ func (c *Credentials) Client() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, RootCAs: m.pool}
 }
 
-// RenewalDue reports whether half of the certificate's validity has passed, if it is one
-// that servers renew by themselves.
+// RenewalDue reports whether at least half of the certificate's validity has passed. It returns
+// false for certificates that servers do not renew themselves.
 func (c *Credentials) RenewalDue(now time.Time) bool {
 	leaf := c.Get().cert.Leaf
 	validity := leaf.NotAfter.Sub(leaf.NotBefore)

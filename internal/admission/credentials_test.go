@@ -42,8 +42,8 @@ func parse(t *testing.T, p admission.Pair) *x509.Certificate {
 	return cert
 }
 
-// TestIssue shows that a certificate names its server, to the cluster and to
-// clients, and that a CA can be read from its PEM texts.
+// TestIssue checks that a certificate identifies its server to the cluster and to clients, and
+// that a CA can be parsed from its PEM texts.
 func TestIssue(t *testing.T) {
 	now := time.Now()
 	ca, err := admission.ParseCA(newCA(t, now).Pair())

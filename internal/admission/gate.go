@@ -17,15 +17,15 @@ import (
 // whose host name resolves to the server's address (DNS rebinding), and all pages on paths
 // for the cluster's servers.
 type Gate struct {
-	Names func() []string // the server's host names, in addition to IP addresses and localhost; nil means none
-	Proof Proof           // presented by the cluster's servers
+	Names func() []string // returns the server's host names in addition to IP addresses and localhost; nil means none
+	Proof Proof           // what the cluster's servers must present
 }
 
-// headerServer contains the cluster of the server that sends a request. A page could set
-// it only after a preflight request, which no server answers.
+// headerServer is the header with the cluster of the server that sends a request. A page could
+// set it only after a preflight request, which every server refuses.
 const headerServer = "Bourse-Server"
 
-// pathsOfMetrics are for monitoring systems, which do not send headerServer.
+// pathsOfMetrics are the paths for monitoring systems, which do not send headerServer.
 var pathsOfMetrics = []string{"/worker/metrics", "/proxy/metrics"}
 
 // pathsOfServers are the prefixes of paths for calls between the cluster's servers.
@@ -88,9 +88,9 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// calls reports whether a page's author could not have chosen host: an address is the one
-// that the browser connected to, localhost is not resolved by DNS, and the other names are
-// the operator's. Browsers always send a host.
+// calls reports whether host cannot be a name that a page's author chose. An IP address is the
+// one that the browser connected to, localhost is not resolved by DNS, and the operator has
+// chosen the names in g.Names. An empty host does not come from a browser.
 func (g *Gate) calls(host string) bool {
 	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -109,7 +109,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// refuse replies with an error that clients of the API and servers can decode.
+// refuse replies with an error in a form that both clients of the API and servers can decode.
 func refuse(w http.ResponseWriter, status int, code bourse.Code, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -120,7 +120,7 @@ func refuse(w http.ResponseWriter, status int, code bourse.Code, text string) {
 // zero value is for the cluster "".
 type Proof struct {
 	Cluster string
-	Bearer  string // secret that is sent and required on loopback; "" means none
+	Bearer  string // secret that is sent and required on loopback; "" means no secret
 }
 
 // Show adds the public part of the proof to the headers of a request.

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// What a page can send reaches nothing, and what others send reaches what it is
-// for.
+// TestGate checks that requests that a web page can send are refused, and that requests of
+// clients and servers are admitted.
 func TestGate(t *testing.T) {
 	const reached = http.StatusTeapot
 	type header map[string]string
@@ -72,7 +72,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// The secret of loopback does not leave the host.
+// The secret for loopback must not be sent to other hosts.
 func TestTheSecretStaysOnTheHost(t *testing.T) {
 	proof := admission.Proof{Cluster: "c1", Bearer: "s"}
 	for address, want := range map[string]string{

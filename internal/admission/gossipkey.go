@@ -9,13 +9,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxGossipKeys limits the keys in a file, because each of them is tried on a message.
+// maxGossipKeys is the maximum number of keys in a file. It is small, because every key may have
+// to be tried on a message.
 const maxGossipKeys = 8
 
-// LoadGossipKeys reads the keys that encrypt the membership's messages. The file has one
-// key of 16, 24 or 32 bytes (AES-128, 192 or 256) on each line, in base64 or hex. Empty
-// lines and lines that begin with "#" are ignored. The first key encrypts, and all of them
-// decrypt. changed is called with the new keys when the file changes. Errors: invalid.
+// LoadGossipKeys reads the keys that encrypt the membership's messages. The file has one key of
+// 16, 24 or 32 bytes (AES-128, 192 or 256) on each line, in base64 or hex. Empty lines and lines
+// that begin with "#" are ignored. The first key encrypts; all keys decrypt. changed is called
+// with the new keys when the file changes. Errors: invalid.
 func LoadGossipKeys(path string, changed func([][]byte) error) (*Live[[][]byte], error) {
 	return NewLive([]string{path}, func() ([][]byte, error) {
 		text, err := os.ReadFile(path)
@@ -45,7 +46,8 @@ func parseGossipKeys(text []byte) ([][]byte, error) {
 	return keys, nil
 }
 
-// parseGossipKey tries hex first, because hex is also valid base64, for a longer key.
+// parseGossipKey parses a key in hex or base64. It tries hex first, because hex text is also
+// valid base64 for a longer key.
 func parseGossipKey(text []byte) ([]byte, error) {
 	text = bytes.TrimSpace(text)
 	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString} {

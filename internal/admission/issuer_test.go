@@ -23,8 +23,9 @@ func csr(t *testing.T) (request, key []byte) {
 	return request, key
 }
 
-// An issuer signs for a server's own key. Whoever knows only the CA accepts the
-// certificate, for the identity that the issuer chose and no longer than the issuer's own.
+// TestIssuer has an issuer sign a certificate for a server's own key. A server that knows only
+// the CA must accept the certificate for the identity that the issuer chose, and no longer than
+// the issuer's certificate is valid.
 func TestIssuer(t *testing.T) {
 	ca, err := admission.NewCA("test", time.Now())
 	if err != nil {
@@ -95,7 +96,7 @@ func TestSignRefuses(t *testing.T) {
 	issuer := must(must(admission.NewCA("test", time.Now()))(t).NewIssuer(time.Now()))(t)
 	request, _ := csr(t)
 	broken := append([]byte{}, request...)
-	broken[len(broken)-1] ^= 1 // of the signature
+	broken[len(broken)-1] ^= 1 // changes the signature
 	who := admission.Identity{ID: "gru-1", Role: bourse.RoleWorker}
 	for name, try := range map[string]func() error{
 		"no request":    func() error { _, err := issuer.Sign(nil, who, nil, time.Now()); return err },

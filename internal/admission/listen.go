@@ -11,7 +11,7 @@ import (
 // Safeguard describes a means to protect an address from other hosts.
 type Safeguard string
 
-// The safeguards.
+// The means of protection.
 const (
 	TLS       Safeguard = "TLS (CA, certificate and key)"
 	Tokens    Safeguard = "client tokens"
@@ -20,9 +20,9 @@ const (
 
 // Listen describes an address to listen on.
 type Listen struct {
-	What  string // for the error: "the API"
+	What  string // names the address in the error, for example "the API"
 	Addr  netip.AddrPort
-	Needs []Safeguard // required if other hosts can reach the address
+	Needs []Safeguard // what is required if other hosts can reach the address
 	Has   []Safeguard
 }
 

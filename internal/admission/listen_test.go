@@ -16,7 +16,7 @@ func TestCheckListen(t *testing.T) {
 		addr     string
 		has      []admission.Safeguard
 		insecure bool
-		missing  string // "" when it may listen
+		missing  string // what the error must name; "" if listening is allowed
 	}{
 		{"loopback", "127.0.0.1:4280", nil, false, ""},
 		{"another loopback", "127.8.9.1:0", nil, false, ""},

@@ -19,13 +19,13 @@ type Live[T any] struct {
 	changed func(T) error
 	current atomic.Pointer[T]
 
-	mu   sync.Mutex // held while files are checked
+	mu   sync.Mutex // locked while the files are checked
 	used string     // stamp of the files when they were last read
-	seen string     // stamp at the last look
+	seen string     // stamp of the files at the last call of Look
 }
 
-// NewLive reads the files. [Live.Look] reads them again when they have changed, and passes
-// the new value to changed, which may refuse it and may be nil.
+// NewLive reads files with read and returns the value. [Live.Look] reads them again if they have
+// changed, and passes the new value to changed, which may refuse it. changed may be nil.
 func NewLive[T any](files []string, read func() (T, error), changed func(T) error) (*Live[T], error) {
 	l := &Live[T]{files: files, read: read, changed: changed}
 	l.used = stamp(files)
@@ -51,10 +51,10 @@ func (l *Live[T]) Get() T { return *l.current.Load() }
 // Files returns the paths of the files.
 func (l *Live[T]) Files() []string { return l.files }
 
-// Look reads the files again if they have changed, and reports whether a new value is in
-// use. Files count as changed once two looks have found the same change, because a
-// certificate and its key are not replaced at the same instant. An error of invalid files
-// is returned once for each change.
+// Look reads the files again if they have changed, and reports whether a new value is in use. It
+// counts files as changed only if the previous call found the same change, because a certificate
+// and its key cannot be replaced at the same instant. If the changed files are invalid, only one
+// call returns the error.
 func (l *Live[T]) Look() (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *Live[T]) Look() (bool, error) {
 	return true, nil
 }
 
-// stamp returns a text that differs if a file has changed, appeared or disappeared.
+// stamp returns a text that changes if one of the files changes, appears or disappears.
 func stamp(files []string) string {
 	var b strings.Builder
 	for _, name := range files {
@@ -92,13 +92,13 @@ func stamp(files []string) string {
 	return b.String()
 }
 
-// Watched is a [Live] of any type.
+// Watched is a [Live] with a value of any type.
 type Watched interface {
 	Files() []string
 	Look() (changed bool, err error)
 }
 
-// watchEvery is the time between looks. A change takes effect after two of them.
+// watchEvery is the interval of calling Look. A change takes effect after two calls.
 const watchEvery = time.Second
 
 // Watch calls Look on all until ctx ends, and logs the results.

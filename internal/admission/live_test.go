@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// write replaces a file, as tools do that know how to: it never holds a part.
+// write replaces a file by renaming, so that it never contains a part of the text.
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
@@ -25,8 +25,8 @@ func write(t *testing.T, path string, text []byte) {
 	}
 }
 
-// looks calls Look twice, as often as a change takes, and returns the combined
-// results.
+// looks calls Look twice, because a change takes effect at the second call, and returns the
+// combined results.
 func looks(w admission.Watched) (changed bool, err error) {
 	for range 2 {
 		c, e := w.Look()
@@ -38,9 +38,8 @@ func looks(w admission.Watched) (changed bool, err error) {
 	return changed, err
 }
 
-// TestTokensFollowTheirFile shows that a token that is no longer in the file is
-// no longer good, and that a file that cannot be read changes nothing and is
-// complained of once.
+// TestTokensFollowTheirFile checks that a token removed from the file is no longer accepted. A
+// file that cannot be read must change nothing and cause one error.
 func TestTokensFollowTheirFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	write(t, path, []byte(orgToken+" acme\n"+allToken+" *\n"))
@@ -80,7 +79,7 @@ func TestTokensFollowTheirFile(t *testing.T) {
 	}
 }
 
-// serverFiles are the files of a server's credentials.
+// serverFiles contains the paths of the files with a server's credentials.
 type serverFiles struct{ admission.Files }
 
 func newServerFiles(t *testing.T) serverFiles {
@@ -98,7 +97,7 @@ func (f serverFiles) put(t *testing.T, pair admission.Pair, cas ...*admission.CA
 	write(t, f.Pair, pair.PEM())
 }
 
-// shake has a client connect to a server, and returns what either complains of.
+// shake performs a TLS handshake between a client and a server, and returns the errors of both.
 func shake(t *testing.T, server *tls.Config, client *admission.Credentials, name string) error {
 	t.Helper()
 	a, b := net.Pipe()
@@ -114,14 +113,14 @@ func shake(t *testing.T, server *tls.Config, client *admission.Credentials, name
 	end := tls.Client(b, config)
 	err := end.HandshakeContext(t.Context())
 	if err == nil {
-		_, _ = io.Copy(io.Discard, end) // the last bytes of the server
+		_, _ = io.Copy(io.Discard, end) // reads until the server closes the connection
 	}
 	b.Close()
 	return errors.Join(err, <-served)
 }
 
-// TestRollover changes a cluster's CA under two servers that go on: first both
-// CAs are in the files, then certificates of the new one, then it alone.
+// TestRollover replaces a cluster's CA while two servers are running: the files contain first
+// both CAs, then certificates of the new CA, and then only the new CA.
 func TestRollover(t *testing.T) {
 	now := time.Now()
 	old, next := newCA(t, now), newCA(t, now)
@@ -137,7 +136,7 @@ func TestRollover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving := worker.Server(bourse.RoleBroker) // made once, as a server does
+	serving := worker.Server(bourse.RoleBroker) // created once, as in a server
 	for _, step := range []struct {
 		name string
 		do   func()
@@ -177,8 +176,8 @@ func TestRollover(t *testing.T) {
 	}
 }
 
-// TestBrokenCredentialsChangeNothing: a key that is not the certificate's, and
-// the certificate of another server, are refused, and the old ones go on.
+// TestBrokenCredentialsChangeNothing checks that a key that does not belong to the certificate,
+// and the certificate of another server, are refused and that the old credentials remain in use.
 func TestBrokenCredentialsChangeNothing(t *testing.T) {
 	now := time.Now()
 	ca := newCA(t, now)

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// A public server lets every caller in, and to some of its paths only servers with
+// TestRequire checks that a public server serves all callers, and on some paths only servers with
 // the right role.
 func TestRequire(t *testing.T) {
 	now := time.Now()
@@ -40,7 +40,7 @@ func TestRequire(t *testing.T) {
 	stranger.RootCAs = nobody.RootCAs
 	for name, tt := range map[string]struct {
 		config          *tls.Config
-		public, workers int // statuses; 0: no connection
+		public, workers int // expected statuses; 0: no connection
 	}{
 		"a worker":                    {credentials(ca, ca, worker1).Client(), 204, 204},
 		"a broker":                    {served.Client(), 204, 403},
@@ -67,7 +67,7 @@ func TestRequire(t *testing.T) {
 	})
 }
 
-// status returns that of a reply, 0 when the server closes the connection.
+// status returns the status of a reply, or 0 if the server closes the connection.
 func status(t *testing.T, client *http.Client, url string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)

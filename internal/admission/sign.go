@@ -10,19 +10,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Credentials implements view.Keys: they also sign the transactions that a server writes
-// to the view. The certificate is sent with the first transaction of an epoch.
+// Credentials also implements view.Keys: it signs the transactions that a server writes to the
+// view. The certificate is sent with the first transaction of an epoch.
 
-// Own returns the server's certificate and any intermediate ones in DER, and its key.
+// Own returns the server's certificate, followed by any intermediate certificates, in DER, and
+// its key.
 func (c *Credentials) Own() ([]byte, crypto.Signer) {
 	cert := c.Get().cert
-	key, _ := cert.PrivateKey.(crypto.Signer) // TLS accepts no other keys
+	key, _ := cert.PrivateKey.(crypto.Signer) // never fails, because TLS accepts no other keys
 	return slices.Concat(cert.Certificate...), key
 }
 
-// Author verifies another server's certificate as of a time, because signatures remain
-// valid after the certificate expires. Errors: forbidden if it is not a certificate of the
-// cluster or contains no server.
+// Author verifies another server's certificate as of the time at, because signatures remain valid
+// after the certificate expires. Errors: forbidden if it is not a certificate of the cluster or
+// contains no server.
 func (c *Credentials) Author(der []byte, at time.Time) (bourse.WorkerID, bourse.Role, crypto.PublicKey, error) {
 	chain, err := x509.ParseCertificates(bytes.Clone(der))
 	if err != nil || len(chain) == 0 {

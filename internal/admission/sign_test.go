@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestAuthor: a certificate proves the author if it is of the cluster's CA and
-// held at the time that it is read for, also after it has expired.
+// TestAuthor checks that Author accepts a certificate if the cluster's CA signed it and it was
+// valid at the given time, even if it has expired since.
 func TestAuthor(t *testing.T) {
 	now := time.Now()
 	ca, err := NewCA("test", now)
@@ -57,7 +57,7 @@ func TestAuthor(t *testing.T) {
 	}
 }
 
-// FuzzAuthor reads anything as a certificate.
+// FuzzAuthor passes arbitrary bytes to Author.
 func FuzzAuthor(f *testing.F) {
 	now := time.Now()
 	ca, err := NewCA("test", now)

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// statements is the prefix of signed statements, so that their signatures are valid for
-// nothing else.
+// statements is the prefix of the bytes that are signed, so that a statement's signature is valid
+// for nothing else.
 const statements = "bourse statement\x00"
 
 // Sign signs a statement of this server about itself with its certificate's key.
@@ -36,7 +36,7 @@ func (c *Credentials) Sign(statement []byte) ([]byte, error) {
 	return signature, nil
 }
 
-// Verify reports whether the holder of a certificate's key signed a statement.
+// Verify reports whether signature is a statement's signature by the key of cert.
 func Verify(cert *x509.Certificate, statement, signature []byte) bool {
 	var by x509.SignatureAlgorithm
 	switch cert.PublicKeyAlgorithm {
@@ -52,24 +52,25 @@ func Verify(cert *x509.Certificate, statement, signature []byte) bool {
 	return cert.CheckSignature(by, append([]byte(statements), statement...), signature) == nil
 }
 
-// tagDomain is the suffix of a DNS name that states a worker's tag in its certificate, for
-// a worker whose tag does not follow from its id. The first label is the tag.
+// tagDomain is the suffix of a DNS name that states a worker's tag in the worker's certificate.
+// It is used if the tag does not follow from the worker's id. The first label of the name is the
+// tag.
 const tagDomain = ".tag" + domain
 
 // TagName returns the DNS name that states a tag in a certificate.
 func TagName(tag bourse.WorkerTag) string { return tag.String() + tagDomain }
 
-// statesTag reports whether a DNS name is a TagName.
+// statesTag reports whether name has the form of a TagName.
 func statesTag(name string) bool {
 	text, ok := strings.CutSuffix(name, tagDomain)
 	n, err := strconv.ParseUint(text, 16, 24)
 	return ok && err == nil && TagName(bourse.WorkerTag(n)) == name
 }
 
-// HasTag reports whether this server's certificate states a tag.
+// HasTag reports whether this server's certificate states the given tag.
 func (c *Credentials) HasTag(tag bourse.WorkerTag) bool { return HasTag(c.Get().cert.Leaf, tag) }
 
-// HasTag reports whether a worker's certificate states a tag.
+// HasTag reports whether a worker's certificate states the given tag.
 func HasTag(cert *x509.Certificate, tag bourse.WorkerTag) bool {
 	return slices.ContainsFunc(cert.DNSNames, func(name string) bool { return strings.EqualFold(name, TagName(tag)) })
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// selfSigned makes credentials of any kind of key, which are their own CA.
+// selfSigned returns credentials with the given key, whose certificate is its own CA.
 func selfSigned(t *testing.T, key crypto.Signer, names ...string) *admission.Credentials {
 	t.Helper()
 	now := time.Now()
@@ -38,8 +38,8 @@ func selfSigned(t *testing.T, key crypto.Signer, names ...string) *admission.Cre
 	return c
 }
 
-// TestStatement: what a server signs is verified with its certificate, of every
-// usual kind of key, and with no other.
+// TestStatement checks, for every common kind of key, that a server's statement is verified with
+// its certificate and with no other.
 func TestStatement(t *testing.T) {
 	small, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	large, _ := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
@@ -71,7 +71,8 @@ func TestStatement(t *testing.T) {
 	}
 }
 
-// TestNobodyIsATag: the name that states a tag is no server's.
+// TestNobodyIsATag checks that "tag" is not a valid role, so that a name that states a tag cannot
+// identify a server.
 func TestNobodyIsATag(t *testing.T) {
 	if err := (admission.Identity{ID: "00a1b2", Role: "tag"}).Validate(); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("got %v", err)

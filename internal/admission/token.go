@@ -15,9 +15,9 @@ import (
 // Scope is the set of resources that a client's token gives access to: everything, metrics,
 // an organization, or one of its apps.
 type Scope struct {
-	Cluster bool           // everything, including workers; Org and App are empty
-	Scraper bool           // metrics only; Org and App are empty
-	Org     string         // otherwise not empty
+	Cluster bool           // gives access to everything, including workers; Org and App are empty
+	Scraper bool           // gives access to metrics only; Org and App are empty
+	Org     string         // the organization's slug; not empty if Cluster and Scraper are false
 	App     bourse.AppName // "" means all apps of the organization
 }
 
@@ -35,11 +35,11 @@ type TokenSet struct{ *Live[*tokenTable] }
 // tokenTable is one immutable version of a set of tokens.
 type tokenTable struct {
 	salt   []byte
-	scopes map[[sha256.Size]byte]Scope // by digest, so that a lookup's duration reveals nothing about a token
+	scopes map[[sha256.Size]byte]Scope // scopes by the tokens' digests, so that the duration of a lookup reveals nothing about a token
 }
 
 const (
-	minToken = 16 // characters; shorter tokens can be guessed
+	minToken = 16 // in characters; shorter tokens could be guessed
 	maxToken = 4096
 )
 
@@ -64,11 +64,11 @@ func OneToken(token string) (*TokenSet, error) {
 	return ReadTokens(strings.NewReader(token + " " + everything))
 }
 
-// ReadTokens reads tokens, one on each line: the token, the organization's slug and, for a
-// token that is valid for one app only, the app's name. "*" in place of the slug stands for
-// the whole cluster, and "role:scraper" for its metrics. Empty lines and lines that begin
-// with "#" are ignored. Errors: invalid if there is no token or an invalid line. They
-// contain the number of the line, but no part of it.
+// ReadTokens reads tokens, one on each line: the token, the organization's slug and, for a token
+// that is valid for one app only, the app's name. "*" in place of the slug stands for the whole
+// cluster, and "role:scraper" for its metrics. Empty lines and lines that begin with "#" are
+// ignored. Errors: invalid if there is no token or an invalid line. An error contains the number
+// of the line, but no part of the line.
 func ReadTokens(r io.Reader) (*TokenSet, error) {
 	t, err := readTokens(r)
 	if err != nil {
@@ -119,7 +119,7 @@ func (t *tokenTable) add(words []string) error {
 		return t.put(words[0], Scope{Scraper: true})
 	}
 	s := Scope{Org: words[1]}
-	if bourse.AppName(s.Org).Validate() != nil { // the same alphabet
+	if bourse.AppName(s.Org).Validate() != nil { // slugs have the same alphabet as apps' names
 		return bourse.Errorf(bourse.CodeInvalid, "the second word is not an organization: use a-z, 0-9 and \"-\", \"*\" for everything, or \"role:scraper\" for metrics")
 	}
 	if len(words) == 3 {

@@ -53,7 +53,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestReadTokensRefuses also shows that no error contains a token.
+// TestReadTokensRefuses checks that invalid token files are refused with errors that do not
+// contain a token.
 func TestReadTokensRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"an empty file":         "",

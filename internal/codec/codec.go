@@ -40,9 +40,8 @@ func Marshal(v any) ([]byte, error) { return encoding.Marshal(v) }
 // Write writes the encoding of v.
 func Write(w io.Writer, v any) error { return encoding.NewEncoder(w).Encode(v) }
 
-// Unmarshal decodes b, which must be exactly one value, into v. It ignores fields that v
-// does not have. Its memory is proportional to b's length, and values may be nested 32
-// levels deep.
+// Unmarshal decodes b, which must be exactly one value, into v. It ignores fields that v does not
+// have. It uses memory proportional to b's length. Values may be nested 32 levels deep.
 func Unmarshal(b []byte, v any) error { return decoding.Unmarshal(b, v) }
 
 // UnmarshalFirst decodes the first value of b into v and returns the rest of b.

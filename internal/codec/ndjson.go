@@ -15,7 +15,7 @@ type Writer struct {
 	control *http.ResponseController
 	begun   bool
 
-	Buffered bool // do not flush each line
+	Buffered bool // if set, lines are not flushed
 }
 
 // NewWriter returns a Writer for a reply.
@@ -30,7 +30,7 @@ func (w *Writer) Begun() bool { return w.begun }
 // long.
 func (w *Writer) Begin() {
 	if w.header() {
-		_ = w.control.Flush() // some writers cannot flush and send it later
+		_ = w.control.Flush() // some writers cannot flush; they send the status later
 	}
 }
 

@@ -41,7 +41,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// gone is the reply of a caller that left.
+// gone is the reply to a client that has disconnected.
 type gone struct{ http.ResponseWriter }
 
 var errGone = errors.New("gone")

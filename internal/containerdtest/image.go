@@ -22,9 +22,9 @@ import (
 // directory.
 type File struct {
 	Data    []byte
-	Mode    int64  // default 0644, of directories 0755
-	Symlink string // target
-	Link    string // key of the file that this is another name of
+	Mode    int64  // default: 0644, or 0755 for directories
+	Symlink string // target of a symbolic link
+	Link    string // for a hard link: the path of the file to link to
 	Dir     bool
 	UID     int
 	GID     int
@@ -33,7 +33,7 @@ type File struct {
 // Image is an OCI image with one layer.
 type Image struct {
 	Manifest ocispec.Descriptor
-	Blobs    map[digest.Digest][]byte // manifest, config and layer, for a store or a registry
+	Blobs    map[digest.Digest][]byte // manifest, configuration and layer, for a store or a registry
 	Config   ocispec.Descriptor
 	Layer    ocispec.Descriptor
 }
@@ -104,7 +104,7 @@ func layer(files map[string]File) ([]byte, error) {
 			continue
 		}
 		made[name] = file.Dir
-		if file.Link != "" { // an archive's link sets the mode of what it links to
+		if file.Link != "" { // in an archive, a hard link sets the mode of its target
 			file.Mode = files[file.Link].Mode
 		}
 		if err := write(w, name, file); err != nil {
@@ -131,7 +131,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// parents yields the directories above a path, the outermost first.
+// parents yields the directories above a path, outermost first.
 func parents(name string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for i, r := range name {
@@ -183,13 +183,13 @@ func Busybox(tb testing.TB) map[string]File {
 		"/root":       {Dir: true, Mode: 0o700},
 		"/home/app":   {Dir: true, UID: 1000, GID: 1000},
 	}
-	for name := range strings.FieldsSeq(applets) { // more of its commands: /bin/busybox NAME
-		files["/bin/"+name] = File{Link: binary, Mode: 0o755} // a hard link sets the mode of both
+	for name := range strings.FieldsSeq(applets) { // run other commands as /bin/busybox NAME
+		files["/bin/"+name] = File{Link: binary, Mode: 0o755} // in an archive, a hard link sets the mode of its target
 	}
 	return files
 }
 
-// applets are the busybox commands in images.
+// applets lists the commands of busybox that images contain.
 const applets = `sh ash cat chmod chown cp date dd df echo env false find grep head hostname httpd id ip kill ln ls
 	mkdir mkfifo mknod mount mv nc nslookup pidof ping printf ps pwd readlink rm sed seq setsid sleep sort stat stty sync tail
 	test touch tr true tty ulimit umount uname vi wc wget yes`

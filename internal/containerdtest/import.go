@@ -26,12 +26,12 @@ func (s *Server) Import(tb testing.TB, namespace, repository string, image Image
 }
 
 func load(ctx context.Context, c *containerd.Client, ref string, image Image) error {
-	// Blobs that no image record leads to would be collected.
+	// Without a lease, containerd would collect blobs that no image record refers to yet.
 	ctx, done, err := c.WithLease(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = done(context.WithoutCancel(ctx)) }() // it expires
+	defer func() { _ = done(context.WithoutCancel(ctx)) }() // the lease expires anyway
 	below := map[string]string{
 		"containerd.io/gc.ref.content.config": image.Config.Digest.String(),
 		"containerd.io/gc.ref.content.l.0":    image.Layer.Digest.String(),

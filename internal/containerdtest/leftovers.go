@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 )
 
-// snapshotter is the one that images are unpacked with.
+// snapshotter is the snapshotter into which images are unpacked.
 const snapshotter = "overlayfs"
 
 // Leftovers lists the leftovers of containers: records, tasks, snapshots that belong to no

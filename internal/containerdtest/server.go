@@ -19,7 +19,7 @@ const patience = 2 * time.Minute
 // Server is a test's containerd.
 type Server struct {
 	Address string // path of its socket
-	Dir     string // its root, state, configuration and log are below
+	Dir     string // directory with its root, state, configuration and log
 
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when cmd has ended
@@ -74,7 +74,7 @@ func missing() string {
 
 // create creates and starts a server.
 func create() (*Server, error) {
-	// Not tb.TempDir: the path of a socket is at most 107 bytes long.
+	// tb.TempDir's path may be too long, because a socket's path has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "cd")
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s *Server) start() error {
 		return err
 	}
 	defer log.Close()
-	// Not bound to a test's context, because tests may share the server.
+	// No test's context, because tests may share the server.
 	cmd := exec.CommandContext(context.Background(), "containerd", "--config", s.file("config.toml"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
@@ -117,8 +117,8 @@ func (s *Server) start() error {
 	}
 	defer c.Close()
 	for ctx.Err() == nil {
-		// After a refused connection, the client waits for a second, so check for the socket
-		// first.
+		// A client waits for a second after a refused connection, so check first that the socket
+		// exists.
 		if _, err := os.Stat(s.Address); err == nil {
 			if ok, err := c.IsServing(ctx); ok && err == nil {
 				return nil
@@ -130,9 +130,9 @@ func (s *Server) start() error {
 	return fmt.Errorf("containerd does not serve after %s; its log:\n%s", patience, text)
 }
 
-// startFromOwnThread starts a process from a thread that exists until ended is closed. A
-// process with a parent death signal ends with the thread that started it, and tests end
-// threads that were in other namespaces.
+// startFromOwnThread starts a process from a thread that runs until ended is closed. A process
+// with a parent death signal ends with the thread that started it, and a thread ends early if a
+// test uses it to enter other namespaces.
 func startFromOwnThread(cmd *exec.Cmd, ended <-chan struct{}) error {
 	result := make(chan error, 1)
 	go func() {
@@ -156,7 +156,7 @@ func (s *Server) Kill(tb testing.TB) {
 
 func (s *Server) kill() {
 	if s.cmd != nil {
-		_ = s.cmd.Process.Kill() // it may have exited
+		_ = s.cmd.Process.Kill() // the process may have exited
 		_ = s.cmd.Wait()
 		close(s.ended)
 		s.cmd = nil
@@ -191,7 +191,7 @@ func (s *Server) close() []string {
 		left = s.Leftovers()
 	}
 	s.kill()
-	// Even a failed test must not leave shims or mounts behind.
+	// A failed test must not leave shims or mounts behind either.
 	left = append(left, sweep(s)...)
 	if err := os.RemoveAll(s.Dir); err != nil {
 		left = append(left, err.Error())

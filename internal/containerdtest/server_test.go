@@ -25,7 +25,7 @@ func TestImageRuns(t *testing.T) {
 	}
 }
 
-// TestLeftoversAreFound leaves a container behind and has it found.
+// TestLeftoversAreFound leaves a container behind and checks that it is reported.
 func TestLeftoversAreFound(t *testing.T) {
 	s := Start(t)
 	ref := s.Import(t, "test", "test.local/busybox", MustBuild(t, Busybox(t), ocispec.ImageConfig{}))
@@ -47,7 +47,7 @@ func TestLeftoversAreFound(t *testing.T) {
 	}
 }
 
-// TestRestart kills a server of its own.
+// TestRestart kills and restarts a containerd of its own.
 func TestRestart(t *testing.T) {
 	s := New(t)
 	ref := s.Import(t, "test", "test.local/true", MustBuild(t, map[string]File{"/bin/x": {Data: []byte("x")}}, ocispec.ImageConfig{}))

@@ -15,19 +15,20 @@ func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// sweep kills the shims of a stopped server and their children, removes their mounts, and
-// returns the list of them.
+// sweep kills the shims of a stopped server and their children, and removes the server's mounts.
+// It returns a list of what it found.
 func sweep(s *Server) []string {
 	var left []string
 	for _, pid := range s.Shims() {
 		left = append(left, fmt.Sprintf("shim %d was still there", pid))
-		// Its children first: without the shim it is unknown whose they are.
+		// Kill the children first, because without the shim they cannot be assigned to this
+		// server.
 		for _, child := range append(children(pid), pid) {
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
 	}
 	mounts := s.Mounts()
-	slices.Reverse(mounts) // what is mounted last is undone first
+	slices.Reverse(mounts) // unmount in the reverse order of mounting
 	for _, path := range mounts {
 		if err := syscall.Unmount(path, syscall.MNT_DETACH); err != nil {
 			left = append(left, fmt.Sprintf("mount %s: %v", path, err))

@@ -21,7 +21,7 @@ func TestFrames(t *testing.T) {
 	tests := []struct {
 		name string
 		sent string
-		want string // the kinds and what they hold
+		want string // the kind and payload of each frame
 		end  error
 	}{
 		{"nothing", "", "", io.EOF},
@@ -60,8 +60,8 @@ func readAll(from io.Reader) (string, error) {
 	}
 }
 
-// TestWriteSplits shows that no frame is larger than a reader takes, and that
-// each is written in one piece.
+// TestWriteSplits checks that Write splits data so that no frame exceeds the maximum, and that it
+// writes each frame in one call.
 func TestWriteSplits(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), duplex.MaxFrame/4) // two and a half frames
 	var sent bytes.Buffer
@@ -103,8 +103,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// FuzzReader reads what anyone may send: no more is kept than a frame holds,
-// and what is read can be written and read again.
+// FuzzReader checks that a Reader of arbitrary bytes holds no more memory than a frame may have,
+// and that every frame that it returns can be written and read again.
 func FuzzReader(f *testing.F) {
 	for _, s := range []string{"", frame(1, 2, "{}"), frame(2, 5, "hello") + frame(3, 0, ""), frame(4, 4, "\x00\x18\x00\x50"), frame(7, 9, `{"code":0`), frame(2, math.MaxUint32, "x"), "\x05"} {
 		f.Add([]byte(s))

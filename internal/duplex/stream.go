@@ -12,7 +12,7 @@ import (
 // Stream is the client's end. One goroutine may write input while another one reads
 // output.
 type Stream struct {
-	body  *io.PipeWriter // the request's body
+	body  *io.PipeWriter // writing end of the request's body
 	reply io.ReadCloser
 	in    *Writer
 	out   *Reader
@@ -23,8 +23,8 @@ type Stream struct {
 // begins.
 type Dial func(body io.ReadCloser) (reply io.ReadCloser, err error)
 
-// Open requests that a command be run. It returns dial's errors unchanged. If the
-// connection breaks later, methods of the stream return the result of lost.
+// Open sends a request to run a command. It returns dial's errors unchanged. If the connection
+// breaks later, the stream's methods pass the error to lost and return the result.
 func Open(start Command, dial Dial, lost func(error) error) (*Stream, error) {
 	first, err := json.Marshal(start)
 	if err != nil || len(first) > MaxFrame {
@@ -33,7 +33,7 @@ func Open(start Command, dial Dial, lost func(error) error) (*Stream, error) {
 	r, w := io.Pipe()
 	s := &Stream{body: w, in: NewWriter(w, nil), lost: lost}
 	begun := make(chan struct{})
-	go func() { // the request's body is read before the reply begins, and afterwards
+	go func() { // both before and after the reply begins, the request's body must be read
 		defer close(begun)
 		_, _ = s.in.Write(Start, first) // fails only if the request fails
 	}()
@@ -93,7 +93,7 @@ func (s *Stream) Copy(stdout, stderr io.Writer) (bourse.Exit, error) {
 
 // end decodes the last frame.
 func (s *Stream) end(kind Kind, data []byte) (bourse.Exit, error) {
-	_ = s.body.Close() // the reply is complete
+	_ = s.body.Close() // the reply has ended
 	var exit bourse.Exit
 	if kind == Exit {
 		if err := json.Unmarshal(data, &exit); err != nil {
@@ -119,7 +119,7 @@ func (s *Stream) broken(err error) error {
 // Close closes the stream, which kills a command that is still running. Further calls have
 // no effect.
 func (s *Stream) Close() error {
-	_ = s.body.CloseWithError(errClosed) // not read after the reply's end
+	_ = s.body.CloseWithError(errClosed) // the body is not read after the reply has ended
 	return s.reply.Close()
 }
 

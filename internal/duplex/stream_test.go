@@ -16,7 +16,7 @@ var errLost = errors.New("lost")
 
 func lost(err error) error { return fmt.Errorf("%w: %w", errLost, err) }
 
-// answered opens a stream with a given reply; what is sent is dropped.
+// answered returns a stream that receives the given reply. It discards the request.
 func answered(t *testing.T, reply string) *duplex.Stream {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -41,7 +41,7 @@ func TestCopyEnds(t *testing.T) {
 		name  string
 		reply string
 		want  string
-		err   error // nil: code 3
+		err   error // expected error; nil: the command exits with code 3
 		code  bourse.Code
 	}{
 		{"with the command", out + ping + out + exit, "abab", nil, ""},
@@ -94,7 +94,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// FuzzCopy reads what anyone may reply.
+// FuzzCopy passes arbitrary bytes as the reply.
 func FuzzCopy(f *testing.F) {
 	f.Add([]byte(frame(5, 2, "ab") + frame(7, 10, `{"code":3}`)))
 	f.Add([]byte(frame(8, 33, `{"code":"not_found","message":""}`)))

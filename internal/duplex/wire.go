@@ -10,7 +10,7 @@ import (
 // Command describes the command to run.
 type Command struct {
 	Command  []string  `json:"command"`
-	Stdin    bool      `json:"stdin,omitempty"`    // the caller sends input; otherwise the input is empty
+	Stdin    bool      `json:"stdin,omitempty"`    // whether the caller sends input; if not, the command's input is empty
 	Terminal *Terminal `json:"terminal,omitempty"` // run the command in a terminal; all output is then stdout
 }
 

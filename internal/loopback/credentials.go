@@ -55,7 +55,7 @@ func RemoveSecret(getenv func(string) string, cluster string) error {
 // Token is the token of an API on loopback.
 type Token struct {
 	Text string
-	File string // path at which clients find it
+	File string // path of the file in which clients find the token
 
 	getenv func(string) string
 	name   string
@@ -88,11 +88,11 @@ func remove(getenv func(string) string, name string) error {
 	return err
 }
 
-// Find returns the token for the API with a URL, and the URL to use it with, in which
-// localhost is replaced by the address that the token belongs to. It returns no token if
-// the API is not on loopback or has none here.
+// Find returns the token for the API at a URL, and the URL at which to use it: in it, localhost
+// is replaced by the address that the token belongs to. The token is empty if the API is not on
+// loopback or has no token on this host.
 func Find(getenv func(string) string, api string) (token, at string) {
-	_ = with(getenv, false, func(s *Store) error { // after an error, the API reports missing credentials
+	_ = with(getenv, false, func(s *Store) error { // if this fails, the API will report missing credentials
 		for _, a := range addresses(api) {
 			if text, err := s.Read(TokenFile(a)); err == nil {
 				token, at = text, scheme(api)+"://"+a.String()

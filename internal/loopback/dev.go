@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// devFile holds the address of the API of the "bourse dev" that was started last.
+// devFile is the file with the API address of the "bourse dev" that was started last.
 const devFile = "dev.api"
 
 // SetDev stores the address of the API of a cluster that "bourse dev" runs.
@@ -19,15 +19,16 @@ func SetDev(getenv func(string) string, api netip.AddrPort) error {
 			err = s.root.Rename(next, devFile)
 		}
 		if err != nil {
-			_ = s.Remove(next) // the first error is the one that counts
+			_ = s.Remove(next) // the first error matters more
 		}
 		return err
 	})
 }
 
-// Dev returns the API address of the dev cluster that was stored last, or the zero value if there is none.
+// Dev returns the API address that was stored last by a dev cluster, or the zero value if there
+// is none.
 func Dev(getenv func(string) string) (api netip.AddrPort) {
-	_ = with(getenv, false, func(s *Store) error { // without one there is no cluster
+	_ = with(getenv, false, func(s *Store) error { // no directory means no cluster
 		f, err := s.open(devFile)
 		if err != nil {
 			return err
@@ -45,8 +46,8 @@ func Dev(getenv func(string) string) (api netip.AddrPort) {
 	return api
 }
 
-// UnsetDev removes the address unless another cluster has stored its own since. A
-// cluster that stores its address at the same moment may lose it.
+// UnsetDev removes the stored address if it is api. It does nothing if another cluster has stored
+// its address since, but a cluster that stores its address at the same moment may lose it.
 func UnsetDev(getenv func(string) string, api netip.AddrPort) error {
 	if Dev(getenv) != api {
 		return nil

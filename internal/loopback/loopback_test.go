@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// in returns an environment whose directory is dir.
+// in returns an environment in which dir is the directory of credentials.
 func in(dir string) func(string) string {
 	return func(name string) string {
 		if name == loopback.Variable {
@@ -31,7 +31,7 @@ func found(getenv func(string) string, api string) string {
 	return token
 }
 
-// A client finds the token of the API that it calls, and of no other.
+// A client finds the token of the API that it calls, and not the token of another API.
 func TestFind(t *testing.T) {
 	env := in(filepath.Join(t.TempDir(), "run"))
 	token, err := loopback.TokenOf(env, api)
@@ -67,7 +67,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Files are the user's alone.
+// Other users can read neither the files nor the directory.
 func TestFilesArePrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	token, err := loopback.TokenOf(in(dir), api)
@@ -84,8 +84,8 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
-// What others could have put there is not believed, and nothing is written
-// through it.
+// TestOthersCannotPlantCredentials checks that files that other users may have created are not
+// trusted, and that nothing is written through links.
 func TestOthersCannotPlantCredentials(t *testing.T) {
 	name := loopback.TokenFile(api)
 	for what, plant := range map[string]func(dir string) error{
@@ -128,7 +128,8 @@ func TestOthersCannotPlantCredentials(t *testing.T) {
 	}
 }
 
-// Servers that start at once share one secret; other clusters have others.
+// Servers of a cluster that start concurrently share one secret. Other clusters have other
+// secrets.
 func TestServersAgreeOnTheSecret(t *testing.T) {
 	env := in(filepath.Join(t.TempDir(), "run"))
 	found := make([]loopback.Secret, 16)
@@ -219,8 +220,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestDev: the address that was stored last is found, by this user's programs alone,
-// and only the cluster that stored it removes it.
+// TestDev checks that only this user's programs find the address that was stored last, and that
+// only the cluster that stored it removes it.
 func TestDev(t *testing.T) {
 	env := in(filepath.Join(t.TempDir(), "run"))
 	one, other := netip.MustParseAddrPort("127.0.0.1:4280"), netip.MustParseAddrPort("127.0.0.1:5555")

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// HostID identifies the caller's kernel and network namespace. Processes with the same ID
-// share 127.0.0.1. It is empty if it is unknown. The ID is not secret and does not
+// HostID identifies the caller's kernel and network namespace. Processes with the same ID share
+// 127.0.0.1. HostID returns "" if the ID is unknown. The ID is not secret and does not
 // authenticate the caller.
 func HostID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}
-	// /proc/self is the main thread, which may have entered a machine's network namespace
-	// permanently.
+	// /proc/self describes the main thread, which may have entered a machine's network namespace
+	// for good.
 	namespace, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
 		return ""

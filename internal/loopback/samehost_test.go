@@ -23,7 +23,7 @@ func TestHere(t *testing.T) {
 	for _, a := range own {
 		ip := a.(*net.IPNet).IP
 		if ip.IsLinkLocalUnicast() {
-			continue // means nothing without its interface
+			continue // such an address is valid only together with its interface
 		}
 		if address := net.JoinHostPort(ip.String(), "80"); !loopback.OnThisHost(address) {
 			t.Errorf("%s is an address of this host's, and not here", address)

@@ -58,7 +58,7 @@ func Open(dir string, create bool) (*Store, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeNotFound, "open the directory of loopback credentials: %w", err)
 	}
-	info, err := root.Stat(".") // checks the opened directory even if the path has changed
+	info, err := root.Stat(".") // Stat checks the directory that was opened, even if its path has changed
 	if err == nil {
 		err = private(info)
 	}
@@ -88,7 +88,7 @@ func private(info fs.FileInfo) error {
 // textLength is the length of rand.Text, which has at least 130 random bits.
 const textLength = 26
 
-// open opens a file that no other user can read or write. It does not follow links out
+// open opens a file that no other user can read or write. It does not follow links that lead out
 // of the directory. Errors: not_found if the file does not exist.
 func (s *Store) open(name string) (*os.File, error) {
 	f, err := s.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -140,8 +140,8 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// Read returns the text in a file. It does not follow links out of the directory. Errors:
-// not_found if the file does not exist.
+// Read returns the text in a file. It does not follow links that lead out of the directory.
+// Errors: not_found if the file does not exist.
 func (s *Store) Read(name string) (string, error) {
 	f, err := s.open(name)
 	if err != nil {

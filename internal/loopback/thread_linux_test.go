@@ -10,10 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// The main thread runs TestMain and nothing else.
+// Lock the main thread, so that it runs only TestMain.
 func init() { runtime.LockOSThread() } //nolint:gochecknoinits // afterwards it may be another's
 
-// What is so before and after the main thread has left for a network of its own.
+// before is the HostID before the main thread enters a new network namespace. leaving is the
+// error of entering it.
 var (
 	before  string
 	leaving error
@@ -25,8 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A process is where its goroutines are, whatever network its main thread has entered on
-// behalf of a machine.
+// HostID does not depend on the network namespace that the main thread has entered for a machine.
 func TestIDIsNotThatOfTheMainThread(t *testing.T) {
 	if leaving != nil {
 		t.Skip("the main thread cannot leave the network: ", leaving)

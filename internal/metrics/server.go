@@ -95,17 +95,18 @@ func (s *Server) Collect(out chan<- prometheus.Metric) {
 	gauge(s.broken, broken)
 }
 
-// standing groups members that are counted together.
+// standing is a group of members that are counted together.
 type standing struct {
 	role  bourse.Role
 	state string
 }
 
-// count counts members. Roles of later releases are counted as one.
+// count counts members by role and state. Unknown roles, of later releases, are counted as one
+// role.
 func count(members []bourse.Member) map[standing]int {
 	out := map[standing]int{}
 	for _, role := range bourse.ServerRoles() {
-		out[standing{role, "ok"}] = 0 // so that alerts notice the loss of the last one
+		out[standing{role, "ok"}] = 0 // count roles without members as 0, so that alerts notice the loss of the last one
 	}
 	for _, m := range members {
 		in := standing{m.Role, "ok"}

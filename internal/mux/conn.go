@@ -15,7 +15,7 @@ import (
 // Call is a call to the other end.
 type Call struct {
 	Subject  string    // the call's subject, an ASCII word; required
-	Deadline time.Time // when the caller abandons the call; zero means unknown to the other end
+	Deadline time.Time // when the caller abandons the call; zero means that the other end does not know this time
 	Type     string    // media type of the payload; optional
 	Payload  []byte
 }
@@ -27,20 +27,20 @@ type Answer struct {
 	Body   []byte
 }
 
-// NotSent is the error of a call of which nothing was sent.
+// NotSent is the error of a call that failed before any part of it was sent.
 type NotSent struct{ Err error }
 
 func (e NotSent) Error() string { return "not sent: " + e.Err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns the reason why nothing was sent.
 func (e NotSent) Unwrap() error { return e.Err }
 
 // Config configures a [Conn]. All fields except the limits are optional.
 type Config struct {
 	Limits
-	Idle  time.Duration // close the connection when it has been unused for this time
-	Rest  time.Duration // longest time for the rest of a frame to arrive, because other answers wait for it
-	Stall time.Duration // longest time in which the other end reads nothing although data is waiting
+	Idle  time.Duration // close the connection after it has been unused for this time
+	Rest  time.Duration // maximum time for the rest of a frame to arrive, because other answers wait for it
+	Stall time.Duration // maximum time in which the other end reads nothing although data is waiting
 	// Ping is the silence after which a ping is sent. The other end must respond within
 	// Pong.
 	Ping, Pong time.Duration
@@ -52,17 +52,17 @@ type Conn struct {
 	r      *reader
 	w      writer
 	over   chan struct{} // closed when Run has returned
-	free   sync.Pool     // of *waiter
+	free   sync.Pool     // unused *waiter values
 
 	mu      sync.Mutex
 	last    uint64 // id of the newest call
 	waiting map[uint64]*waiter
-	leaving bool  // accepts no new calls
+	leaving bool  // whether new calls are refused
 	err     error // why the connection ended
 	timer   *time.Timer
 	seen    uint64    // the newest call at the last tick
 	used    time.Time // the last tick with a call in progress
-	pinged  bool      // a ping was sent, and nothing was received since
+	pinged  bool      // whether a ping was sent and nothing has been received since
 }
 
 // waiter is a call that waits for its answer. Waiters are reused.
@@ -170,7 +170,7 @@ func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 			err = context.DeadlineExceeded
 		}
 	}
-	if !c.exit(id) { // the answer arrived at the same time
+	if !c.exit(id) { // the answer has arrived in the meantime
 		<-w.done
 		a, end := w.end()
 		if sent {
@@ -182,7 +182,7 @@ func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	return Answer{}, err
 }
 
-// end returns the outcome of a call.
+// end returns the result of a call.
 func (w *waiter) end() (Answer, error) {
 	reply, err := w.reply, w.err
 	w.reply, w.err = Answer{}, nil
@@ -203,8 +203,8 @@ func (c *Conn) enter(w *waiter) (uint64, error) {
 	return c.last, nil
 }
 
-// exit removes a call that no longer waits for its answer. It returns false if the answer or
-// an error has arrived or is about to.
+// exit removes a call whose caller no longer waits for the answer. It returns false if the answer
+// or an error has already arrived or is about to arrive.
 func (c *Conn) exit(id uint64) bool {
 	c.mu.Lock()
 	_, ok := c.waiting[id]
@@ -217,8 +217,7 @@ func (c *Conn) exit(id uint64) bool {
 	return ok
 }
 
-// left reports whether the connection is leaving and has no more calls. The caller holds
-// c.mu.
+// left reports whether the connection is leaving and has no calls in progress. c.mu must be held.
 func (c *Conn) left() bool { return c.leaving && len(c.waiting) == 0 }
 
 // send writes the frame of a call. If sent is false, nothing was sent, and err is the
@@ -258,7 +257,7 @@ func (c *Conn) Run() {
 		err = fmt.Errorf("the connection was closed: %w", err)
 	}
 	c.w.fail(err)
-	taken, err := c.w.failed() // the first error
+	taken, err := c.w.failed() // returns the first error
 	c.mu.Lock()
 	c.err = err
 	broken := c.waiting
@@ -295,7 +294,7 @@ func (c *Conn) readFrame() error {
 	switch {
 	case !made:
 		return fmt.Errorf("malformed frame: an answer to call %d, which was not made", f.id)
-	case !waited: // the caller abandoned it
+	case !waited: // the caller has abandoned the call
 		return c.r.skip(f.length)
 	case f.verb == verbLost:
 		c.finish(f.id, Answer{}, errLost)
@@ -308,7 +307,7 @@ func (c *Conn) readFrame() error {
 	return err
 }
 
-// finish sets the outcome of a call that is still waiting.
+// finish sets the result of a call that is still waiting.
 func (c *Conn) finish(id uint64, a Answer, err error) {
 	c.mu.Lock()
 	w := c.waiting[id]
@@ -335,8 +334,8 @@ func (c *Conn) tick() {
 	}
 }
 
-// look decides whether a tick sends a ping or ends the connection. It holds the lock, so
-// that no call begins in the meantime.
+// look decides whether a tick sends a ping or ends the connection. It holds c.mu, so that no call
+// begins in the meantime.
 func (c *Conn) look(now time.Time, active, writing bool) (ping bool, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -352,7 +351,7 @@ func (c *Conn) look(now time.Time, active, writing bool) (ping bool, why error) 
 		c.leaving = true
 		return false, errIdle
 	case c.config.Ping == 0:
-	case active || writing: // a writer detects a broken connection itself
+	case active || writing: // no ping: data has arrived, or the writer will detect a broken connection
 		c.pinged = false
 	case c.pinged:
 		c.leaving = true

@@ -11,12 +11,12 @@ import (
 
 // Limits are the maximum sizes in frames, in bytes. Both ends must have the same limits.
 type Limits struct {
-	Word    int // a call's subject, or a media type
-	Payload int // a call's payload
-	Answer  int // an answer's body
+	Word    int // maximum size of a call's subject and of a media type
+	Payload int // maximum size of a call's payload
+	Answer  int // maximum size of an answer's body
 }
 
-// Allow reports whether an answer can be sent.
+// Allow reports whether an answer is valid and within the limits.
 func (l *Limits) Allow(a *Answer) bool {
 	return a.Status >= minStatus && a.Status <= maxStatus && len(a.Body) <= l.Answer && isMedia(a.Type, l.Word)
 }
@@ -44,12 +44,12 @@ const minStatus, maxStatus = 200, 599
 // frame is a decoded line of a frame. Its slices refer to the line.
 type frame struct {
 	verb     verb
-	id       uint64 // at least 1; unused for pings and pongs
+	id       uint64 // the call's number, at least 1; unused for pings and pongs
 	subject  []byte // for calls
-	deadline int64  // for calls: Unix time in milliseconds; 0 means none
+	deadline int64  // for calls: Unix time in milliseconds; 0 means no deadline
 	status   int    // for answers
-	length   int    // number of bytes after the line
-	media    []byte // media type of these bytes; nil means none
+	length   int    // number of bytes that follow the line
+	media    []byte // media type of the bytes that follow; nil means none
 }
 
 // append appends the line of f, whose fields must be valid.
@@ -154,7 +154,7 @@ func (f *frame) parseBody(rest []byte, limit, word int) error {
 	return nil
 }
 
-// field decodes the number before the next space.
+// field decodes a number that ends at the next space.
 func field(rest []byte, least, limit uint64) (n uint64, after []byte, err error) {
 	digits, after, ok := bytes.Cut(rest, []byte{' '})
 	if !ok {

@@ -66,8 +66,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Each frame has one encoding, and the way in which its bytes are split on arrival makes no
-// difference.
+// FuzzFrames checks that each frame has exactly one encoding, and that it does not matter how its
+// bytes are split on arrival.
 func FuzzFrames(f *testing.F) {
 	for _, s := range []string{
 		"CALL 1 o 5 2 text/plain\nhiCANCEL 1\nCALL 2 o 5 0 -\n", "CANCEL 18446744073709551615\nPING\n", "CALL 1 o 5 3 -\nab", "\n",
@@ -121,7 +121,7 @@ func TestPipe(t *testing.T) {
 			t.Fatalf("wrote %d bytes, %v", n, err)
 		}
 	}
-	for !p.buffered() { // more than the system accepts
+	for !p.buffered() { // until the system accepts no more
 		write()
 	}
 	write()
@@ -146,7 +146,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// loopback returns the two ends of a TCP connection.
+// loopback returns both ends of a TCP connection.
 func loopback(t testing.TB) (near, far net.Conn) {
 	t.Helper()
 	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})

@@ -51,7 +51,7 @@ func serving(t testing.TB, config ServerConfig) *Server {
 	return s
 }
 
-// end closes a server unless it is closed.
+// end closes a server unless it is already closed.
 func end(s *Server) {
 	s.Abort()
 	select {
@@ -61,7 +61,7 @@ func end(s *Server) {
 	}
 }
 
-// both returns a caller connected to a server over TCP.
+// both returns a caller that is connected to a server over TCP.
 func both(t testing.TB, config ServerConfig, h Handler) (*Conn, *Server) {
 	near, far := loopback(t)
 	s := serving(t, config)
@@ -93,7 +93,7 @@ func TestCall(t *testing.T) {
 	})
 	for name, x := range map[string]struct {
 		call Call
-		want string // of the answer; "": there is none
+		want string // the answer; "" if there is none
 	}{
 		"usual":        {Call{Subject: "o", Deadline: deadline, Type: "text/plain; charset=utf-8", Payload: []byte("hi")}, "ohi"},
 		"nothing":      {Call{Subject: "o"}, "o"},
@@ -119,13 +119,13 @@ func TestCall(t *testing.T) {
 // model records the outcome of calls at both ends.
 type model struct {
 	mu    sync.Mutex
-	times map[string]int  // that a handler saw the call
-	done  map[string]bool // the handler answered
-	ends  map[string]int  // of calls, in words
+	times map[string]int  // number of times that a handler was called, by the call's subject
+	done  map[string]bool // whether a handler answered, by the call's subject
+	ends  map[string]int  // number of calls by their result
 }
 
-// handle answers most calls, some of them possibly after their callers have left, and
-// aborts the rest.
+// handle answers most calls, some of them possibly after their callers have left. It aborts the
+// other calls.
 func (m *model) handle(ctx context.Context, c *Call) Answer {
 	m.mu.Lock()
 	m.times[c.Subject]++
@@ -339,7 +339,7 @@ func TestStrangeCallers(t *testing.T) {
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("the handler's context: %v", err)
 			}
-			if said, _ := io.ReadAll(near); !strings.HasPrefix("PONG\n", string(said)) { // an error is that of a connection that was reset
+			if said, _ := io.ReadAll(near); !strings.HasPrefix("PONG\n", string(said)) { // an error means that the connection was reset
 				t.Errorf("it sent %q", said)
 			}
 		})
@@ -421,9 +421,9 @@ func TestClosing(t *testing.T) {
 	for name, c := range map[string]struct {
 		config Config
 		reply  string
-		took   time.Duration // until the call ended
-		want   string        // in its error
-		closed time.Duration // of the connection, at most
+		took   time.Duration // time until the call must end
+		want   string        // text in the call's error
+		closed time.Duration // maximum time until the connection is closed
 	}{
 		"unused":      {Config{Idle: time.Second}, "DONE 1 200 0 -\n", 0, "", 2 * time.Second},
 		"half a line": {Config{Rest: 10 * time.Second}, "DONE 1 2", 10 * time.Second, "timeout", 10 * time.Second},
@@ -438,7 +438,7 @@ func TestClosing(t *testing.T) {
 					r := bufio.NewReader(far)
 					_, _ = r.ReadString('\n')
 					_, _ = io.WriteString(far, c.reply)
-					_, _ = io.Copy(io.Discard, r) // until it is closed
+					_, _ = io.Copy(io.Discard, r) // until the connection is closed
 					_ = far.Close()
 				}()
 				began := time.Now()
@@ -573,11 +573,11 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// memory is a connection that reads from memory and discards writes.
+// memory is a connection whose input is in memory and whose output is discarded.
 type memory struct {
 	net.Conn
 	io.Reader
-	closed chan struct{} // receives one when it is closed; buffered
+	closed chan struct{} // receives a value when the connection is closed; buffered
 }
 
 func newMemory(b []byte) memory {
@@ -633,7 +633,7 @@ func FuzzCaller(f *testing.F) {
 		s := NewServer(ServerConfig{Limits: testLimits, AtOnce: 2, Queue: 2})
 		conn := newMemory(b)
 		s.Serve(t.Context(), conn, conn, echo)
-		<-conn.closed // all was read
+		<-conn.closed // until all input was read
 		s.Close(errTestEnds)
 		if s.running+len(s.queue) > 0 {
 			t.Errorf("%d calls are left, %d in the queue", s.running, len(s.queue))

@@ -28,12 +28,12 @@ type served struct {
 	ctx    context.Context //nolint:containedctx // the handler's, passed to the goroutine that serves the call
 	cancel context.CancelCauseFunc
 
-	// Guarded by the peer's lock.
+	// Guarded by the peer's mutex.
 	left bool // the caller no longer waits for the answer
-	lost bool // send no answer, even if the handler returns one
+	lost bool // whether to send no answer, even if the handler returns one
 }
 
-// read reads until there is a call for this goroutine to serve; another goroutine of the
+// read reads until there is a call that this goroutine must serve; another goroutine of the
 // server then continues to read. It returns nil if the connection has ended.
 func (p *peer) read() *served {
 	for {
@@ -139,7 +139,7 @@ func (p *peer) answer(c *served, a Answer) {
 	}
 }
 
-// look ends the connection if nothing was received since the last look.
+// look ends the connection if nothing was received since the previous call of look.
 func (p *peer) look() {
 	if !p.r.active.Swap(false) {
 		p.fail(errSilent)
@@ -152,8 +152,8 @@ func (p *peer) look() {
 	}
 }
 
-// cut cancels all calls and tells their callers that there will be no answer, because the
-// answer of a canceled handler is meaningless.
+// cut cancels all calls and tells their callers that there will be no answer. Answers of canceled
+// handlers would be meaningless.
 func (p *peer) cut(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,17 +10,17 @@ import (
 const maxSpare = 64 << 10
 
 // Pipe is a connection whose writes do not block: data that the system does not accept
-// immediately is buffered until it is flushed. With TLS, it is the connection below TLS.
-// Writes block as usual until a [Conn] uses the Pipe.
+// immediately is buffered until it is flushed. If the connection uses TLS, the Pipe is the
+// connection below TLS. Writes block as usual until a [Conn] uses the Pipe.
 type Pipe struct {
 	net.Conn
 	try   func([]byte) (int, error) // writes as much as possible without blocking
-	stall time.Duration             // longest time in which the other end reads nothing; 0 means no limit
+	stall time.Duration             // maximum time in which the other end reads nothing; 0 means no limit
 
 	mu       sync.Mutex
-	muxed    bool   // a Conn uses it
-	rest     []byte // not written yet
-	flushing bool   // rest is being written, so new data is appended to it
+	muxed    bool   // whether a Conn uses the Pipe
+	rest     []byte // data that is not written yet
+	flushing bool   // whether rest is being written; if so, new data is appended to it
 }
 
 // NewPipe returns a Pipe that owns c.
@@ -81,8 +81,8 @@ func (p *Pipe) flush() error {
 	}
 }
 
-// writeSteps writes all of b. It fails if the other end reads nothing for the time stall,
-// unless stall is 0.
+// writeSteps writes all of b to c. It fails if the other end reads nothing for the time stall. 0
+// means no limit.
 func writeSteps(c net.Conn, b []byte, stall time.Duration) error {
 	for len(b) > 0 {
 		if stall > 0 {

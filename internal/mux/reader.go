@@ -13,7 +13,8 @@ import (
 
 const (
 	readAhead = 16 << 10
-	// step is the memory that is allocated for a frame's content before it arrives.
+	// step is the number of bytes that are allocated for a frame's content before any of it
+	// arrives.
 	step = 64 << 10
 )
 
@@ -22,13 +23,13 @@ type reader struct {
 	conn   net.Conn
 	src    io.Reader // conn, preceded by data that was already read from it
 	limits *Limits
-	rest   time.Duration // longest time for the rest of a frame to arrive; 0 means no limit
+	rest   time.Duration // maximum time for the rest of a frame to arrive; 0 means no limit
 	buf    *bufio.Reader
-	active atomic.Bool // data has arrived since the last reset
+	active atomic.Bool // whether data has arrived since the last reset
 
-	body  bool // a frame's content is being read
-	fresh bool // no deadline was set for the frame yet
-	late  bool // the connection has a deadline
+	body  bool // whether a frame's content is being read
+	fresh bool // whether no deadline has been set for the frame yet
+	late  bool // whether the connection has a deadline
 }
 
 func newReader(conn net.Conn, src io.Reader, l *Limits, rest time.Duration) *reader {
@@ -62,7 +63,7 @@ func (r *reader) next() (frame, error) {
 	for seen := 0; ; {
 		have, _ := r.buf.Peek(r.buf.Buffered())
 		if i := bytes.IndexByte(have[seen:], '\n'); i >= 0 && seen+i < r.limits.line() {
-			_, _ = r.buf.Discard(seen + i + 1) // these bytes are buffered
+			_, _ = r.buf.Discard(seen + i + 1) // cannot fail, because these bytes are buffered
 			return parse(have[:seen+i], r.limits)
 		} else if i >= 0 || len(have) >= r.limits.line() {
 			return frame{}, fmt.Errorf("malformed frame: a line of more than %d bytes", r.limits.line())

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// idleCrew is the number of goroutines that are kept for the next calls. A new goroutine
+// idleCrew is the maximum number of idle goroutines that wait for the next calls. A new goroutine
 // would have to grow its stack, which costs as much as the rest of a call.
 const idleCrew = 64
 
-// Handler answers a call. It owns the call and its payload until it returns. ctx ends when
-// the caller abandons the call or the connection ends; the answer is then dropped. If the
-// answer has status 0 or exceeds the limits, the caller is told that there is no answer.
+// Handler answers a call. It owns the call and its payload until it returns. ctx ends when the
+// caller abandons the call or the connection ends; the answer is then dropped. If the answer has
+// status 0 or exceeds the limits, the caller learns that there is no answer.
 type Handler func(ctx context.Context, c *Call) Answer
 
 // ServerConfig configures a [Server]. All fields except the limits are optional.
@@ -26,25 +26,25 @@ type ServerConfig struct {
 	// Refuse answers calls that exceed the limits or arrive while the server drains. If it
 	// is nil, such a call ends its connection.
 	Refuse  func(why error) Answer
-	Silence time.Duration // close a connection on which nothing arrives for about this time
-	Stall   time.Duration // longest time in which the other end reads nothing although data is waiting
+	Silence time.Duration // close a connection on which nothing has arrived for about this time
+	Stall   time.Duration // maximum time in which the other end reads nothing although data is waiting
 }
 
-// Server answers calls. One goroutine of its crew reads each connection. When it has read a
-// call, it serves the call itself, and another goroutine continues to read. A call is thus
+// Server answers calls. A goroutine of the server's crew reads each connection. When it has read
+// a call, it serves the call itself, and another goroutine continues to read. A call is thus
 // served by the goroutine that the system has woken for it.
 type Server struct {
 	config ServerConfig
 	work   sync.WaitGroup
-	next   chan *peer    // connections for idle goroutines to read; never full
+	next   chan *peer    // connections that an idle goroutine must continue to read; never full
 	gone   chan struct{} // closed when next receives no more connections
 	free   chan struct{} // closed when the server drains and no call is in progress
 
 	mu       sync.Mutex
 	open     map[*peer]bool
-	running  int       // calls with a goroutine
-	queue    []*served // calls without a goroutine
-	idle     int       // waiting goroutines
+	running  int       // number of calls that a goroutine is serving
+	queue    []*served // calls that wait for a goroutine
+	idle     int       // number of waiting goroutines
 	draining bool
 }
 
@@ -71,7 +71,7 @@ func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Hand
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		_ = conn.Close() // no call was read
+		_ = conn.Close() // no call was read from the connection
 		return
 	}
 	s.open[p] = true
@@ -83,8 +83,8 @@ func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Hand
 	s.work.Go(func() { s.crew(p) })
 }
 
-// crew is a goroutine of the crew: it alternately reads a connection until there is a call,
-// and serves that call.
+// crew is the main function of a goroutine of the crew: it alternately reads a connection until
+// there is a call, and serves that call.
 func (s *Server) crew(p *peer) {
 	for {
 		c := p.read()
@@ -136,8 +136,8 @@ func (s *Server) begin(c *served) (now bool, err error) {
 	return true, nil
 }
 
-// end ends a call. It returns the next call to serve, if any, and otherwise whether the
-// goroutine should wait for another one.
+// end ends a call. It returns the next call to serve, if there is one. Otherwise stay reports
+// whether the goroutine should wait for another call.
 func (s *Server) end() (next *served, stay bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +194,8 @@ func (s *Server) Draining() bool {
 	return s.draining
 }
 
-// Wait waits until the calls in progress have ended, after Drain. It reports whether they
-// ended before ctx.
+// Wait waits until the calls in progress have ended. Call it after Drain. It returns false if ctx
+// ends first.
 func (s *Server) Wait(ctx context.Context) bool {
 	select {
 	case <-s.free:

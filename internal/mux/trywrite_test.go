@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTryWrite: a socket takes bytes until it is full, then none, and fails once it is
-// closed; a reader makes space.
+// TestTryWrite checks that a socket accepts data until it is full, accepts more after the other
+// end has read, and returns an error once it is closed.
 func TestTryWrite(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestTryWrite(t *testing.T) {
 	}
 }
 
-// TestTryWritePipe: what is no socket takes nothing at once.
+// TestTryWritePipe checks that nothing is written to a connection that is not a socket.
 func TestTryWritePipe(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxBacklog is the size of the waiting data, in bytes, above which a new frame waits.
+	// maxBacklog is the number of waiting bytes above which new frames have to wait.
 	maxBacklog = 1 << 20
 	// leads is the number of times that a goroutine with a frame of its own writes waiting
 	// data before a separate goroutine takes over.
@@ -19,18 +19,18 @@ const (
 // writer batches the frames that are written to a connection.
 type writer struct {
 	conn  net.Conn
-	pipe  *Pipe         // a caller's pipe: conn itself, or below it; if nil, writes block
-	stall time.Duration // for blocking writes: longest time in which the other end reads nothing; 0 means no limit
-	until time.Time     // the write deadline; used only by the writing goroutine
+	pipe  *Pipe         // the pipe of a caller's connection: conn itself, or the connection below it; if nil, writes block
+	stall time.Duration // for blocking writes: maximum time in which the other end reads nothing; 0 means no limit
+	until time.Time     // the current write deadline; used only by the writing goroutine
 	work  sync.WaitGroup
-	crowd atomic.Bool // other goroutines may soon have frames, too
+	crowd atomic.Bool // whether other goroutines may soon have frames, too
 
 	mu    sync.Mutex
 	next  []byte        // waiting data
 	spare []byte        // memory for the next waiting data
-	taken uint64        // bytes of the stream before next, which may have been sent
-	busy  bool          // a goroutine writes until next is empty
-	last  bool          // close the connection once next is empty
+	taken uint64        // number of bytes of the stream before next; these may have been sent
+	busy  bool          // whether a goroutine is writing until next is empty
+	last  bool          // whether to close the connection once next is empty
 	space chan struct{} // closed when there is space; nil if nobody waits for it
 	err   error         // the first error; nothing is written after it
 }
@@ -68,7 +68,7 @@ func (w *writer) put(f *frame, body []byte, start *uint64, urgent bool) (full <-
 // putAll is like put, but waits for space.
 func (w *writer) putAll(f *frame, body []byte) {
 	for {
-		full, _ := w.put(f, body, nil, false) // after an error, the other end has disconnected
+		full, _ := w.put(f, body, nil, false) // an error means that the other end has disconnected
 		if full == nil {
 			return
 		}
@@ -79,7 +79,7 @@ func (w *writer) putAll(f *frame, body []byte) {
 // lead writes waiting data and leaves the rest to another goroutine.
 func (w *writer) lead() {
 	if w.crowd.Load() {
-		runtime.Gosched() // batching matters, because system calls are most of a call's cost
+		runtime.Gosched() // lets other goroutines add frames, because system calls are most of a call's cost
 	}
 	for range leads {
 		if !w.writeNext() {
@@ -109,8 +109,8 @@ func (w *writer) follow() {
 	}
 }
 
-// writeNext writes the data that is waiting now. It reports whether it has written any, in
-// which case the caller remains the writing goroutine.
+// writeNext writes the data that is waiting now. It returns false if there was none; otherwise
+// the caller remains the writing goroutine.
 func (w *writer) writeNext() bool {
 	w.mu.Lock()
 	batch := w.next
@@ -147,7 +147,7 @@ func (w *writer) write(b []byte) error {
 		// Setting a deadline for each write would double the cost of the write.
 		if now := time.Now(); w.stall > 0 && w.until.Sub(now) < w.stall {
 			w.until = now.Add(2 * w.stall)
-			_ = w.conn.SetWriteDeadline(w.until) // the write reports the error, too
+			_ = w.conn.SetWriteDeadline(w.until) // a failed write will report the error
 		}
 		n, err := w.conn.Write(b[:min(len(b), step)])
 		if err != nil {
@@ -158,7 +158,7 @@ func (w *writer) write(b []byte) error {
 	return nil
 }
 
-// makeSpace wakes the goroutines that wait for space. The caller holds w.mu.
+// makeSpace wakes the goroutines that wait for space. w.mu must be held.
 func (w *writer) makeSpace() {
 	if w.space != nil {
 		close(w.space)

@@ -9,16 +9,16 @@ import (
 // For is the shortest time between two repeated lines.
 const For = time.Minute
 
-// Line limits one kind of line to one in each period of [For], and counts the suppressed
-// ones. It is safe for concurrent use, and its zero value is ready to use.
+// Line limits a repeated line to one in each period of [For], and counts the suppressed lines. It
+// is safe for concurrent use, and its zero value is ready to use.
 type Line struct {
 	mu         sync.Mutex
 	next       time.Time
 	suppressed int
 }
 
-// Due reports whether a line may be logged now. If so, it returns the number of lines
-// suppressed since the last one.
+// Due reports whether the line may be logged now. If so, it also returns the number of lines that
+// were suppressed since the last logged one.
 func (l *Line) Due() (suppressed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,7 +31,7 @@ func (l *Line) Due() (suppressed int, ok bool) {
 	return suppressed, true
 }
 
-// maxLines limits the number of keys in memory.
+// maxLines is the maximum number of keys in memory.
 const maxLines = 256
 
 // Lines limits many kinds of lines, identified by keys, to one line each in a period of
@@ -49,7 +49,7 @@ func (l *Lines) Due(key string) bool {
 	if now.Before(l.next[key]) {
 		return false
 	}
-	if l.next == nil || len(l.next) >= maxLines { // rather log a line too many than use more memory
+	if l.next == nil || len(l.next) >= maxLines { // an unnecessary line is better than using more memory
 		l.next = map[string]time.Time{}
 	}
 	l.next[key] = now.Add(For)

@@ -22,7 +22,7 @@ func TestLinesAreDueOnceAMinute(t *testing.T) {
 			}
 			time.Sleep(time.Nanosecond)
 		}
-		for i := range 1000 { // more keys than are kept in memory
+		for i := range 1000 { // more keys than Lines stores
 			if !l.Due(fmt.Sprint(i)) {
 				t.Fatal("a new line is not due")
 			}

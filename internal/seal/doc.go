@@ -1,5 +1,5 @@
-// Package seal encrypts the values of secrets. A broker has a file of keys, one on
-// each line: the first key encrypts, and all of them decrypt.
+// Package seal encrypts the values of secrets. A broker has a file of keys, one on each line: the
+// first key encrypts; all keys decrypt.
 //
 // Each key is used only to derive a key for every app. A value is encrypted with its
 // app's key, and the app and the secret's name are authenticated with it. It therefore

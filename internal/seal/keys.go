@@ -20,10 +20,10 @@ const keyLine = "bourse-secrets-key"
 
 const (
 	keySize  = bourse.AppKeySize
-	maxBytes = 1 << 16 // size of a key file
+	maxBytes = 1 << 16 // maximum size of a key file in bytes
 )
 
-// Keys holds the keys of a broker's key file. The first one encrypts.
+// Keys contains the keys of a broker's key file. The first key encrypts.
 type Keys struct{ all [][]byte }
 
 // Generate creates a random key and returns its line for a key file.
@@ -39,7 +39,7 @@ func Load(path string) (*Keys, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %w", err)
 	}
-	defer func() { _ = f.Close() }() // read only
+	defer func() { _ = f.Close() }() // Close cannot lose data, because the file is only read
 	info, err := f.Stat()
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %w", err)
@@ -58,7 +58,8 @@ func Load(path string) (*Keys, error) {
 	return k, nil
 }
 
-// private returns an error if other users can read the file, or if it is no key file.
+// private returns an error if info does not describe a regular key file, or if other users can
+// read it.
 func private(info fs.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
@@ -71,9 +72,9 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
-// Read parses the text of a key file: one key on each line, the one that encrypts first.
-// Empty lines and lines that begin with # are ignored. Errors: invalid. They contain no
-// part of the text.
+// Read parses the text of a key file: one key on each line, first the key that encrypts. Empty
+// lines and lines that begin with # are ignored. Errors: invalid. An error contains no part of
+// the text.
 func Read(text []byte) (*Keys, error) {
 	k, n := &Keys{}, 0
 	for l := range bytes.Lines(text) {

@@ -22,7 +22,7 @@ type Place struct {
 // contains no zero byte.
 func (p Place) bytes() []byte { return []byte("bourse secret\x00" + p.App + "\x00" + p.Name) }
 
-// A sealed value is a version, the id of the app's key, and the AES-256-GCM output: a
+// A sealed value consists of a version, the id of the app's key, and the AES-256-GCM output: a
 // random nonce, the ciphertext, which is as long as the value, and a tag.
 const (
 	version   = 2
@@ -52,8 +52,8 @@ func (k *Keys) Seal(p Place, value []byte) ([]byte, error) {
 	return aead.Seal(append([]byte{version}, idOf(key)...), nil, value, p.bytes()), nil
 }
 
-// Digest returns a short text that identifies a value at a place. Only a broker can use
-// it to check a guess of the value.
+// Digest returns a short text that identifies a value at a place. Only a broker can use the
+// digest to check a guess of the value.
 func (k *Keys) Digest(p Place, value []byte) string {
 	mac := hmac.New(sha256.New, derive(k.all[0], "bourse secrets digest"))
 	mac.Write(p.bytes())

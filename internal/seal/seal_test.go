@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// made returns the keys of a new key file with one line, and the line.
+// made generates a key file with one line. It returns the keys and the line.
 func made(t testing.TB) (*seal.Keys, string) {
 	t.Helper()
 	line := seal.Generate()
@@ -171,7 +171,7 @@ func TestFilesOfKeysAreForTheirOwner(t *testing.T) {
 	}
 }
 
-// No message, log line or JSON shows the keys in an order.
+// No message, log line or JSON text shows the keys in an order.
 func TestKeysAreNotPrinted(t *testing.T) {
 	broker, _ := made(t)
 	keys := broker.OfApp(home.App)
@@ -198,7 +198,7 @@ func TestKeysAreNotPrinted(t *testing.T) {
 	}
 }
 
-// join formats each byte, as %d and %#v format those of a slice.
+// join formats each byte of b. The formats %d and %#v use such texts for a slice.
 func join(b []byte, format, separator string) string {
 	out := make([]string, len(b))
 	for i := range b {

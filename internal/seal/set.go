@@ -12,31 +12,31 @@ type Secret struct {
 	Name      string
 	Digest    string
 	Sealed    []byte
-	Version   uint64 // of the change that set it
+	Version   uint64 // version of the change that set the secret
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
-// The version of an app's secrets is a number of milliseconds since 1970, with the
-// broker that created it in the lower bits. Two brokers never create the same version,
-// and a new version is greater than all versions that its broker knows. Versions fit
-// into a JSON number that every language reads as an integer.
+// The version of an app's secrets is a number of milliseconds since 1970, with the broker that
+// created it in the lower bits. Brokers with different Writers never create the same version, and
+// a new version is greater than all versions that its broker knows. Versions fit into a JSON
+// number that every language reads as an integer.
 const (
 	writerBits = 10
 	writers    = 1 << writerBits
 	maxVersion = 1<<53 - 1
-	// leastVersion is less than every created version. Lower versions come from other
-	// systems, such as a client that used another server, and count as present.
+	// leastVersion is less than every created version. Lower versions come from other systems,
+	// such as a client that used another server, and count as known.
 	leastVersion = 1 << 40
 )
 
-// Writer identifies the broker that creates a version.
+// Writer identifies the broker that has created a version.
 type Writer uint16
 
-// WriterOf returns a server's writer, a hash of its id. Two brokers with the same hash
-// create the same version if both do so in the same millisecond.
+// WriterOf returns the writer for a server, a hash of its id. Two brokers with the same hash can
+// create the same version, but only in the same millisecond.
 func WriterOf(site bourse.WorkerID) Writer {
-	h := uint32(2166136261) // FNV-1a
+	h := uint32(2166136261) // the hash is FNV-1a
 	for _, c := range []byte(site) {
 		h = (h ^ uint32(c)) * 16777619
 	}
@@ -46,8 +46,8 @@ func WriterOf(site bourse.WorkerID) Writer {
 // WriterIn returns the writer that created a version.
 func WriterIn(version uint64) Writer { return Writer(version % writers) }
 
-// Mark records a broker's latest change of an app's secrets: its version, and the latest
-// version of each other broker that it knew at that time.
+// Mark records a broker's latest change of an app's secrets: the version of the change, and the
+// latest version of each other broker that it knew at that time.
 type Mark struct {
 	Version uint64
 	Seen    map[Writer]uint64
@@ -55,11 +55,11 @@ type Mark struct {
 
 // MarshalSeen encodes m.Seen as JSON.
 func (m Mark) MarshalSeen() []byte {
-	b, _ := json.Marshal(m.Seen) // numbers always encode
+	b, _ := json.Marshal(m.Seen) // encoding numbers cannot fail
 	return b
 }
 
-// ReadMark decodes a mark from the view. It returns false if the mark is invalid.
+// ReadMark decodes a mark from the view. It returns false if the text is invalid.
 func ReadMark(version uint64, seen []byte) (Mark, bool) {
 	m := Mark{Version: version}
 	if version < leastVersion || version > maxVersion {
@@ -68,7 +68,7 @@ func ReadMark(version uint64, seen []byte) (Mark, bool) {
 	return m, len(seen) == 0 || json.Unmarshal(seen, &m.Seen) == nil
 }
 
-// Marks holds the marks of all brokers that have changed an app's secrets.
+// Marks contains the marks of all brokers that have changed an app's secrets, by writer.
 type Marks map[Writer]Mark
 
 // Add adds a mark, unless its writer has a later one.
@@ -87,9 +87,9 @@ func (ms Marks) Version() uint64 {
 	return latest
 }
 
-// Has reports whether the marks include all changes up to a version: those of the broker
-// that created it, and those that this broker knew. Changes by other brokers may be
-// missing even if their versions are lower.
+// Has reports whether the marks include all changes that version includes: its own broker's, and
+// those that this broker knew. Changes by other brokers may be missing even if their versions are
+// lower.
 func (ms Marks) Has(version uint64) bool {
 	if version < leastVersion {
 		return true
@@ -106,8 +106,8 @@ func (ms Marks) Has(version uint64) bool {
 	return true
 }
 
-// Includes reports whether a holder of version, which is its broker's latest, also has
-// the earlier version.
+// Includes reports whether version, the latest of its broker, includes the change with the
+// earlier version.
 func (ms Marks) Includes(version, earlier uint64) bool {
 	if earlier < leastVersion {
 		return true

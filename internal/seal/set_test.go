@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// Brokers with different clocks change an app's secrets, and learn of each other's changes in
-// any order or never.
+// TestVersionsGrowAndAreNeverGivenTwice has brokers with different clocks change an app's
+// secrets. They learn of each other's changes in any order, or never.
 func TestVersionsGrowAndAreNeverGivenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type broker struct {
@@ -48,7 +48,7 @@ func TestVersionsGrowAndAreNeverGivenTwice(t *testing.T) {
 	})
 }
 
-// A version also stands for the versions that its broker knew.
+// A version includes the versions that its broker knew.
 func TestAVersionNeedsWhatItsBrokerHadHeard(t *testing.T) {
 	now := time.Now()
 	one := seal.Marks{}

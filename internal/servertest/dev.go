@@ -14,22 +14,22 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// devReadyWithin is longer than "bourse dev" waits for its servers, so that its error message
-// is printed.
+// devReadyWithin is longer than the time that "bourse dev" waits for its servers, so that its own
+// error message is printed first.
 const devReadyWithin = 4 * time.Minute
 
-// Dev is the content of the ready file of a running "bourse dev".
+// Dev contains the ready file of a running "bourse dev".
 type Dev struct {
 	API     string      `json:"api"`   // http://host:port
 	Proxy   string      `json:"proxy"` // http://host:port
-	PID     int         `json:"pid"`   // process to signal to stop it
+	PID     int         `json:"pid"`   // id of the process to signal to stop the cluster
 	Data    string      `json:"data"`
-	Servers []DevServer `json:"servers"` // the broker first
+	Servers []DevServer `json:"servers"` // the servers, beginning with the broker
 
-	TokenFile string `json:"token_file"` // of its clients
+	TokenFile string `json:"token_file"` // path of the file with the clients' token
 
 	file    string
-	printed string // what it writes to its standard output
+	printed string // path of the file with the cluster's standard output
 }
 
 // Printed waits until the cluster's standard output contains want, and returns it.
@@ -37,7 +37,7 @@ func (d *Dev) Printed(tb testing.TB, want string) string {
 	tb.Helper()
 	var text []byte
 	if !Within(devReadyWithin, func() bool {
-		text, _ = os.ReadFile(d.printed) // it is there
+		text, _ = os.ReadFile(d.printed) // the file exists
 		return strings.Contains(string(text), want)
 	}) {
 		tb.Fatalf("bourse dev printed %q, want %q in it", text, want)
@@ -95,11 +95,11 @@ func StartDev(tb testing.TB, args ...string) *Dev {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = c.Wait() // its error has been printed
+		_ = c.Wait() // the error was printed
 		close(ended)
 	}()
 	tb.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGTERM) // it may have exited
+		_ = c.Process.Signal(syscall.SIGTERM) // the process may have exited
 		<-ended
 	})
 	d := Dev{file: ready, printed: printed.Name()}

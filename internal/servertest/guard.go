@@ -14,14 +14,15 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// guardVariable makes a process of a test's program guard a directory.
+// guardVariable is the environment variable that makes a test's program act as a guard of a
+// directory.
 const guardVariable = "BOURSE_TEST_GUARD"
 
 // startGuard starts a guard process that outlives this one. When this process has ended, the
-// guard kills each process whose directory for credentials is in dir, and their
-// descendants, and removes dir. This is necessary because cleanups do not run in a test that
-// is killed or exceeds its time, and servers and supervisors do not end with their parent.
-// The returned function does the same immediately.
+// guard kills each process whose directory for credentials is in dir, and the descendants of
+// these processes, and removes dir. This is necessary because cleanups do not run in a test that
+// is killed or exceeds its time limit, and servers and supervisors do not end with their parent.
+// The returned function makes the guard do this immediately.
 func startGuard(dir string) (end func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -46,21 +47,21 @@ func guarded() bool {
 	if dir == "" {
 		return false
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the test's process has ended
-	for range 100 {                      // the processes may be starting others
+	_, _ = io.Copy(io.Discard, os.Stdin) // returns when the test's process has ended
+	for range 100 {                      // repeat, because the processes may start others
 		found := startedFor(dir)
 		if len(found) == 0 {
 			break
 		}
 		for _, pid := range found {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have exited
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have exited
 		}
 	}
 	_ = os.RemoveAll(dir)
 	return true
 }
 
-// runtimeOf returns the directory for credentials in a test's directory.
+// runtimeOf returns the path of the directory for credentials in a test's directory.
 func runtimeOf(dir string) string { return filepath.Join(dir, "run") }
 
 // startedFor returns the processes whose environment contains dir's directory for
@@ -87,7 +88,7 @@ func startedFor(dir string) []int {
 	of = func(pid int) bool {
 		is, known := member[pid]
 		if !known {
-			member[pid] = false // a pid that is reused in the meantime must not cause a cycle
+			member[pid] = false // prevents a cycle if a pid is reused in the meantime
 			is = of(parent[pid])
 			member[pid] = is
 		}

@@ -26,9 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim is a test that has started a server and never ends. The server leaves
-// its group, as supervisors do, and has a child without its environment, as
-// machines are.
+// victim acts as a test that has started a server and never ends. Like a supervisor, the server
+// leaves the test's process group. Like a machine, its child does not inherit its environment.
 func victim(dir string) {
 	if _, err := startGuard(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -42,8 +41,8 @@ func victim(dir string) {
 	}
 }
 
-// A test that is killed leaves no server and no machine behind, and nothing of
-// its directory. They went on.
+// TestAKilledTestLeavesNothing checks that the guard of a killed test kills its server and its
+// machine, and removes its directory.
 func TestAKilledTestLeavesNothing(t *testing.T) {
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		t.Skip("no /proc")
@@ -74,7 +73,7 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 		t.Errorf("found processes %v before the end, want the 2 of %q", found, strings.TrimSpace(line))
 	}
 	_ = c.Process.Kill()
-	_ = c.Wait() // it says "killed"
+	_ = c.Wait() // the error reports the kill
 	for word := range strings.FieldsSeq(line) {
 		pid, err := strconv.Atoi(word)
 		if err != nil {
@@ -90,7 +89,7 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 	}
 }
 
-// over reports whether a process has ended, also where no one waits for it.
+// over reports whether a process has ended, even if nobody has waited for it.
 func over(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(stat), ") Z ")

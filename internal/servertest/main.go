@@ -30,11 +30,11 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // machines that run as other users execute the program, too
+	if err := os.Chmod(dir, 0o755); err != nil { // machines that run as other users execute the program in it, too
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// Other servers of this user must not find the tests' loopback credentials.
+	// Keep the tests' loopback credentials separate from those of this user's other servers.
 	end, err := startGuard(dir)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "start the guard: %v\n", err)

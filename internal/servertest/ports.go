@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// The range of machine ports in tests. It is below the system's ephemeral ports and outside of
-// a worker's default range.
+// The range from which tests reserve ports for machines. It is below the system's ephemeral ports
+// and outside of a worker's default range.
 const (
 	firstPort      = 9000
 	lastPort       = 19999
 	portsPerWorker = 250
 )
 
-// Ports reserves a range of ports, both ends included, until the test ends. No other test on
-// this host gets the same range, not even in another process, and the kernel assigns none of
-// these ports to outgoing connections. A listener at the port before the first one marks the
-// range as taken. A worker needs its own range because a stopped machine keeps its port.
+// Ports reserves a range of ports, both ends included, until the test ends. No other test on this
+// host gets the same range, not even in another process, and the kernel does not use these ports
+// for outgoing connections. A listener at the port before the range marks it as taken. A worker
+// needs a range of its own because a stopped machine keeps its port.
 func Ports(tb testing.TB) (first, last int) {
 	tb.Helper()
 	for hold := firstPort; hold+portsPerWorker-1 <= lastPort; hold += portsPerWorker {
@@ -27,23 +27,23 @@ func Ports(tb testing.TB) (first, last int) {
 		if err != nil {
 			continue
 		}
-		tb.Cleanup(func() { _ = l.Close() }) // nothing was accepted
+		tb.Cleanup(func() { _ = l.Close() }) // no connection was accepted
 		return hold + 1, hold + portsPerWorker - 1
 	}
 	tb.Fatalf("no range of %d ports in %d-%d is free", portsPerWorker, firstPort, lastPort)
 	return 0, 0
 }
 
-// away reserves the addresses of a settled server that has stopped.
+// away reserves the addresses of a stopped server if the server is settled.
 func (s *Server) away() {
 	if s.settled {
 		s.hold()
 	}
 }
 
-// hold binds the addresses of a stopped server, so that the system does not assign its ports
-// to other programs' connections. It does not listen, so connections are refused. Addresses
-// that cannot be bound, such as those of another namespace, are skipped.
+// hold binds the addresses of a stopped server, so that the system does not use its ports for
+// other programs' connections. It does not listen, so connections are refused. It skips addresses
+// that cannot be bound, such as those in another namespace.
 func (s *Server) hold() {
 	for _, address := range []string{s.API, s.Addr} {
 		at, err := netip.ParseAddrPort(address)
@@ -60,12 +60,12 @@ func (s *Server) hold() {
 			continue
 		}
 		s.held = append(s.held, fd)
-		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) // connections of its own may still be closing
+		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) // the server's own connections may still be closing
 		_ = syscall.Bind(fd, &syscall.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()})
 	}
 }
 
-// letGo releases the addresses.
+// letGo releases the addresses that hold has bound.
 func (s *Server) letGo() {
 	for _, fd := range s.held {
 		_ = syscall.Close(fd) // nothing was sent

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Workers that are there at one time have ranges of their own.
+// Workers that run at the same time have different ranges.
 func TestPorts(t *testing.T) {
 	had := map[string]bool{}
 	for range 2 {
@@ -24,7 +24,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// While a server is away no connection is given its port, and who connects there is refused.
+// While a settled server is stopped, its port is not used for outgoing connections, and
+// connections to the port are refused.
 func TestHeldAddresses(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -56,8 +57,8 @@ func TestHeldAddresses(t *testing.T) {
 	_ = again.Close()
 }
 
-// A server that is asked to stop, or killed, has its addresses when it starts again: in
-// the meantime no connection was given them.
+// A server that was stopped or killed starts again at the same addresses, and the system has not
+// used its ports for other connections in the meantime.
 func TestAStoppedServerKeepsItsAddresses(t *testing.T) {
 	for name, end := range map[string]func(*Server) error{"stop": (*Server).Stop, "kill": (*Server).Kill} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestAStoppedServerKeepsItsAddresses(t *testing.T) {
 			if err := errors.Join(l.Close(), s.Cmd.Start()); err != nil {
 				t.Fatal(err)
 			}
-			_ = end(s) // it was ended by a signal
+			_ = end(s) // the error reports the signal
 			at, ok := l.Addr().(*net.TCPAddr)
 			if !ok {
 				t.Fatalf("listened at %v", l.Addr())

@@ -32,27 +32,27 @@ const Patience = time.Minute
 type Server struct {
 	TB     testing.TB            `json:"-"`
 	Name   string                `json:"-"`
-	Of     string                `json:"-"` // its cluster
+	Of     string                `json:"-"` // the name of its cluster
 	Args   []string              `json:"-"`
-	Ready  string                `json:"-"` // its ready file
-	Path   string                `json:"-"` // of the program it runs; default: Program
-	Launch func(*exec.Cmd) error `json:"-"` // starts it in its namespaces; default: here
-	Dial   DialFunc              `json:"-"` // reaches it from there; default: from here
+	Ready  string                `json:"-"` // path of its ready file
+	Path   string                `json:"-"` // path of the program that it runs; default: Program
+	Launch func(*exec.Cmd) error `json:"-"` // starts it in other namespaces; nil: this process's namespaces
+	Dial   DialFunc              `json:"-"` // connects to it in its namespaces; nil: from this process's namespaces
 	Cmd    *exec.Cmd             `json:"-"`
 
 	settled bool
-	held    []int // sockets at its addresses while it is away
+	held    []int // sockets that hold its addresses while it is stopped
 
-	// Its own report when it was last ready.
+	// The contents of its ready file, read when it last became ready.
 	API  string `json:"api"`    // host:port
 	Addr string `json:"gossip"` // host:port
-	Pull string `json:"pull"`   // host:port of a gateway
+	Pull string `json:"pull"`   // host:port at which a gateway serves pollers
 
-	Web       []string `json:"http"` // host:port at which a proxy serves HTTP, and so on
+	Web       []string `json:"http"` // host:port of each address at which a proxy serves HTTP; likewise below
 	SecureWeb []string `json:"https"`
 	Streams   []string `json:"tcp"`
 
-	TokenFile string `json:"token_file"` // of the clients of a broker or gateway
+	TokenFile string `json:"token_file"` // path of the file with the token for clients of a broker or gateway
 }
 
 // DialFunc opens a connection to an address.
@@ -85,17 +85,17 @@ var began = time.Now()
 // another test may get the port of a server that has stopped.
 func Cluster(tb testing.TB) string {
 	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, tb.Name(), os.Getpid(), began.UnixNano()) // a hash never fails
+	_, _ = fmt.Fprint(h, tb.Name(), os.Getpid(), began.UnixNano()) // writing to a hash cannot fail
 	return "test-" + strconv.FormatUint(h.Sum64(), 36)
 }
 
-// StartAll starts servers concurrently. They stop when the test ends.
+// StartAll starts servers concurrently. They are stopped when the test ends.
 func StartAll(tb testing.TB, servers ...*Server) {
 	tb.Helper()
 	tb.Cleanup(func() {
 		for _, s := range servers {
 			if s.Cmd != nil && s.Cmd.Process != nil {
-				_ = s.Cmd.Process.Signal(syscall.SIGTERM) // it may have exited
+				_ = s.Cmd.Process.Signal(syscall.SIGTERM) // the process may have exited
 			}
 		}
 		for _, s := range servers {
@@ -115,14 +115,14 @@ func StartAll(tb testing.TB, servers ...*Server) {
 	}
 }
 
-// Settle makes later starts use the server's current addresses. Between [Server.Kill] or
-// [Server.Stop] and the next start, the system gives these addresses to no other program.
+// Settle makes later starts use the server's current addresses. While the server is stopped by
+// [Server.Kill] or [Server.Stop], the system gives these addresses to no other program.
 func (s *Server) Settle() {
 	s.Args, s.settled = append(s.Args, "--listen", s.API, "--gossip", s.Addr), true
 	s.TB.Cleanup(s.letGo)
 }
 
-// Start starts the process, again after a kill, and waits until it is ready.
+// Start starts the process, which may have run before, and waits until it is ready.
 func (s *Server) Start() error {
 	if err := os.Remove(s.Ready); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -147,7 +147,7 @@ func (s *Server) Kill() error {
 	if err := s.Cmd.Process.Kill(); err != nil {
 		return err
 	}
-	_ = s.Cmd.Wait() // it says "killed"
+	_ = s.Cmd.Wait() // the error reports the kill
 	s.away()
 	return nil
 }
@@ -163,15 +163,16 @@ func (s *Server) Stop() error {
 	return err
 }
 
-// HTTP returns a client that reaches the server, and shows what clients and
-// servers of its cluster do.
+// HTTP returns a client for requests to the server, with the credentials of clients and of the
+// servers of its cluster.
 func (s *Server) HTTP(tb testing.TB) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 32, DialContext: s.Dial}
 	tb.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: showing{transport, s.Proof(tb), s.TokenFile}}
 }
 
-// Proof is what servers of its cluster show one another.
+// Proof returns the proof with which the servers of its cluster identify themselves to each
+// other.
 func (s *Server) Proof(tb testing.TB) admission.Proof {
 	secret, err := loopback.SecretOf(os.Getenv, s.Of)
 	if err != nil {
@@ -180,11 +181,11 @@ func (s *Server) Proof(tb testing.TB) admission.Proof {
 	return admission.Proof{Cluster: s.Of, Bearer: string(secret)}
 }
 
-// showing adds credentials to every request that has none.
+// showing is a transport that adds credentials to requests that have none.
 type showing struct {
 	http.RoundTripper
 	proof admission.Proof
-	token string // its file
+	token string // path of the file with the token
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -192,7 +193,7 @@ func (s showing) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	if strings.HasPrefix(r.URL.Path, "/worker/") || strings.HasPrefix(r.URL.Path, "/view/") {
 		s.proof.ShowTo(r.Header, r.URL.Host)
-	} else if text, err := os.ReadFile(s.token); err == nil && r.Header.Get("Authorization") == "" { // a server that is down has none
+	} else if text, err := os.ReadFile(s.token); err == nil && r.Header.Get("Authorization") == "" { // the file does not exist while the server is down
 		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(text)))
 	}
 	return s.RoundTripper.RoundTrip(r)
@@ -203,8 +204,8 @@ func Client(tb testing.TB, broker *Server) *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: "http://" + broker.API, HTTP: broker.HTTP(tb)}
 }
 
-// Within asks until the answer is yes or the time is over, and reports which.
-// Other processes have no event to wait for.
+// Within calls yes repeatedly until it returns true or limit has passed, and reports whether it
+// returned true. It is for changes in other processes, which send no events.
 func Within(limit time.Duration, yes func() bool) bool {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if yes() {

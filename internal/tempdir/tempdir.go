@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// lockName is the file in a directory that its owners lock.
+// lockName is the name of the file in a directory that the directory's owners lock.
 const lockName = ".owner"
 
 // Dir is a directory that this process holds.
@@ -34,7 +34,7 @@ func Make(parent, prefix string) (*Dir, error) {
 		switch {
 		case err == nil:
 			return d, nil
-		case errors.Is(err, syscall.EWOULDBLOCK), errors.Is(err, fs.ErrNotExist): // removed by another process, which took it for a leftover
+		case errors.Is(err, syscall.EWOULDBLOCK), errors.Is(err, fs.ErrNotExist): // removed by another process, to which it looked like a leftover
 			continue
 		}
 		return nil, errors.Join(err, os.RemoveAll(path))
@@ -59,7 +59,7 @@ func hold(path string, how, flags int) (*Dir, error) {
 	return &Dir{Path: path, lock: lock}, nil
 }
 
-// linked returns an error if an open file has been removed from its path.
+// linked returns an error if an open file is no longer at its path.
 func linked(f *os.File) error {
 	current, err := os.Lstat(f.Name())
 	if err != nil {
@@ -92,7 +92,7 @@ func RemoveLeft(parent, prefix string, clean func(path string) error) (removed [
 			continue
 		}
 		d, err := hold(path, syscall.LOCK_EX, 0)
-		if err != nil { // held, being created, or already removed
+		if err != nil { // in use, being created, or already removed
 			continue
 		}
 		if err = clean(path); err == nil {
@@ -106,7 +106,7 @@ func RemoveLeft(parent, prefix string, clean func(path string) error) (removed [
 	return removed, errors.Join(errs...)
 }
 
-// own reports whether a path is a directory of this user.
+// own reports whether path is a directory that belongs to this user.
 func own(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() {

@@ -11,8 +11,8 @@ import (
 
 func keepAll(string) error { return nil }
 
-// What no process holds any more is removed; what one holds, what is just being made
-// and what others have put there stays.
+// TestRemoveLeft checks that RemoveLeft removes directories that no process holds. It must not
+// remove those that a process holds or is creating, or those of other programs.
 func TestRemoveLeft(t *testing.T) {
 	parent := t.TempDir()
 	made := func() *Dir {
@@ -27,7 +27,7 @@ func TestRemoveLeft(t *testing.T) {
 		return d
 	}
 	held, left, stuck := made(), made(), made()
-	second, err := Hold(held.Path) // another process has it, too
+	second, err := Hold(held.Path) // another process holds it, too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestRemoveLeft(t *testing.T) {
 	}
 }
 
-// Many that make and remove at once never lose one that is held.
+// Concurrent calls of Make and RemoveLeft never remove a directory that a process holds.
 func TestMakeWhileOthersRemove(t *testing.T) {
 	parent := t.TempDir()
 	var wg sync.WaitGroup

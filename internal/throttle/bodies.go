@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	// idle is the longest time between two parts of a body.
+	// idle is the maximum time between two parts of a body.
 	idle = 10 * time.Second
-	// whole is the longest time for a whole body. The largest one, 4 MiB, needs 70 kB/s.
+	// whole is the maximum time for a whole body. The largest body, 4 MiB, therefore needs 70
+	// kB/s.
 	whole = time.Minute
 )
 
-// Bounds of the memory for all bodies of a server, in bytes.
+// Bounds of the memory for all bodies of a server, in bytes, if the total is not configured.
 const (
 	maxTotal = 64 << 20
 	minTotal = 8 << 20
-	ofMemory = 16 // divides the memory limit
+	ofMemory = 16 // the default is the process's memory limit divided by ofMemory
 )
 
 // Bodies limits the memory for bodies and replies of one server. Use [NewBodies] to
@@ -68,7 +69,7 @@ func (l *Bodies) Handler(h http.Handler) http.Handler {
 		// reads it before it answers.
 		b.deadline(now)
 		defer b.end()
-		limited := *r // the server checks the type of r.Body
+		limited := *r // a copy, because the server checks the type of r.Body
 		limited.Body = b
 		h.ServeHTTP(w, &limited)
 	})
@@ -79,16 +80,16 @@ type body struct {
 	io.ReadCloser
 	limits  *Bodies
 	control *http.ResponseController
-	until   time.Time // deadline for the whole body
+	until   time.Time // deadline for reading the whole body
 	hold    *Hold
-	held    int64 // bytes taken from the budget
+	held    int64 // number of bytes taken from the budget
 	stream  bool
 
 	mu    sync.Mutex
 	ended bool // whether the request has ended; guarded by mu
 }
 
-// sender returns the principal of a request whose caller is not known yet.
+// sender returns the principal of a request whose caller has not been identified yet.
 func sender(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -107,13 +108,13 @@ func BodyFor(r *http.Request, principal string) {
 	}
 }
 
-// cut aborts reading the body, because another principal needs the space and this body's
+// cut aborts reading the body. It is called if another principal needs memory and this body's
 // principal holds the most.
 func (b *body) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended {
-		_ = b.control.SetReadDeadline(time.Now().Add(-time.Second)) // some writers cannot
+		_ = b.control.SetReadDeadline(time.Now().Add(-time.Second)) // some writers do not support deadlines
 	}
 }
 
@@ -131,7 +132,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return b.ReadCloser.Read(p)
 	}
 	b.deadline(time.Now())
-	if b.hold.Over() { // checked after setting the deadline, because cut sets an earlier one
+	if b.hold.Over() { // checked after the deadline was set, because cut sets an earlier one
 		return 0, errFull()
 	}
 	n, err := b.ReadCloser.Read(p)
@@ -155,7 +156,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reserve is the part of the budget, one fourth, that only small bodies may take.
+// reserve is the denominator of the part of the budget, one fourth, that only small bodies may
+// take.
 const reserve = 4
 
 // take takes n bytes of the budget. Large bodies leave a part to small ones, so that
@@ -177,7 +179,7 @@ func (b *body) deadline(now time.Time) {
 	if b.until.Before(at) {
 		at = b.until
 	}
-	_ = b.control.SetReadDeadline(at) // some writers cannot
+	_ = b.control.SetReadDeadline(at) // some writers do not support deadlines
 }
 
 // StreamBody removes the limits of a request's body. Call it if the handler does not
@@ -192,7 +194,7 @@ func StreamBody(r *http.Request) {
 
 // Bounds of decoding, in bytes of text.
 const (
-	small        = 64 << 10 // decoded without waiting
+	small        = 64 << 10 // bodies up to this size are decoded without waiting
 	decodeAtOnce = 4 << 20
 )
 

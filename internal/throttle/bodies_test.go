@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// server serves h within limits, in a bubble of virtual time, and returns what
-// dials it.
+// server serves h within limits, in a bubble of virtual time. It returns a function that connects
+// to it.
 func server(t *testing.T, limits *throttle.Bodies, h http.HandlerFunc) func() net.Conn {
 	t.Helper()
 	dialed := make(chan net.Conn)
@@ -31,7 +31,7 @@ func server(t *testing.T, limits *throttle.Bodies, h http.HandlerFunc) func() ne
 	t.Cleanup(func() {
 		_ = s.Close()
 		<-ended
-		time.Sleep(time.Second) // of the bubble: connections are closed in two steps
+		time.Sleep(time.Second) // virtual time, in which connections are closed in two steps
 	})
 	return func() net.Conn {
 		here, there := net.Pipe()
@@ -57,7 +57,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p.closed); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// readAll answers with what it has read, or with the code of the error.
+// readAll replies with the number of bytes that it has read, or with the code of the error.
 func readAll(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -81,8 +81,8 @@ func answer(t *testing.T, c net.Conn) string {
 	return strings.TrimSpace(string(text))
 }
 
-// A client that declares 4 MiB and sends a byte loses its request after ten
-// seconds; without the limits it keeps it forever.
+// A client that declares 4 MiB and sends one byte loses its request after ten seconds. Without
+// limits it would keep the request forever.
 func TestStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := server(t, throttle.NewBodies(1<<20), readAll)()
@@ -124,22 +124,20 @@ func TestTrickle(t *testing.T) {
 	})
 }
 
-// A body that its handler does not read holds its connection no longer than
-// one that is read.
+// A body that its handler does not read has the same deadlines as one that is read.
 func TestUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := server(t, throttle.NewBodies(1<<20), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })()
 		fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{")
 		began := time.Now()
-		_, _ = io.Copy(io.Discard, c) // until the server closes
+		_, _ = io.Copy(io.Discard, c) // until the server closes the connection
 		if took := time.Since(began); took > 11*time.Second {
 			t.Errorf("the connection was closed after %s", took)
 		}
 	})
 }
 
-// A request goes on after its body for as long as it likes, and its connection
-// is used again.
+// After its body has been read, a request may take any time, and its connection is reused.
 func TestAfterTheBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := server(t, throttle.NewBodies(1<<20), func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +163,7 @@ func TestAfterTheBody(t *testing.T) {
 	})
 }
 
-// A body that both sides stream has no deadline, and is not counted.
+// A body that is streamed has no deadline and does not count.
 func TestStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := server(t, throttle.NewBodies(64), func(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +172,7 @@ func TestStream(t *testing.T) {
 		})()
 		fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200\r\n\r\n")
 		fmt.Fprint(c, strings.Repeat("x", 100))
-		time.Sleep(time.Hour) // of the bubble
+		time.Sleep(time.Hour) // virtual time
 		fmt.Fprint(c, strings.Repeat("x", 100))
 		if got := answer(t, c); got != "200" {
 			t.Errorf("answer %q, want 200", got)
@@ -182,11 +180,10 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// All bodies together take at most the budget: a request that comes when it is used up is
-// refused, and is accepted when the others have ended. Small bodies
-// have a part of their own.
+// All bodies together take at most the budget. Once it is used up, a large body is refused until
+// others have ended. A part of the budget is reserved for small bodies.
 func TestBudget(t *testing.T) {
-	const total, large = 1 << 20, 200 << 10 // three large ones are within three quarters
+	const total, large = 1 << 20, 200 << 10 // three large bodies fit into three quarters of total
 	limits := throttle.NewBodies(total)
 	read, end := make(chan error, 4), make(chan struct{})
 	var wg sync.WaitGroup
@@ -220,9 +217,9 @@ func TestBudget(t *testing.T) {
 	wg.Wait()
 }
 
-// TestTheLargestGivesWay: one organization's slow bodies take the whole budget. A
-// body of another is read at once, and the oldest slow one is answered with 429.
-// More of the first organization's are refused.
+// TestTheLargestGivesWay has the slow bodies of one organization use up the budget. The body of
+// another organization must be read at once, and the oldest slow body be refused with 429, like
+// further bodies of the first organization.
 func TestTheLargestGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total, large = 1 << 20, 200 << 10

@@ -8,16 +8,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// However bodies come and go at once, what they hold is never more than the
-// budget, large ones leave the small their part, and in the end all is given
-// back.
+// TestBudgetNeverOverdrawn checks that concurrent bodies never hold more than the budget and that
+// large bodies leave the reserve to small ones. At the end all memory must be free again.
 func TestBudgetNeverOverdrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(256<<10, 4<<20).Draw(t, "total")
 		sizes := rapid.SliceOfN(rapid.Int64Range(1, 2<<20), 1, 8).Draw(t, "sizes")
 		step := rapid.Int64Range(1<<10, 64<<10).Draw(t, "step")
 		l := NewBodies(total)
-		var all, large atomic.Int64 // never more than what is held
+		var all, large atomic.Int64 // lower bounds of what is held
 		var wg sync.WaitGroup
 		for _, size := range sizes {
 			wg.Go(func() {

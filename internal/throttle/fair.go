@@ -11,7 +11,7 @@ type Fair struct {
 
 	mu      sync.Mutex
 	used    int64
-	holders map[string]*holder // principals with open holds
+	holders map[string]*holder // principals that have open holds
 }
 
 // holder is a principal with open holds.
@@ -19,7 +19,7 @@ type holder struct {
 	name     string
 	open     int
 	held     int64
-	cuttable list.List // of *Hold, oldest first
+	cuttable list.List // the holds (*Hold) that can be cut off, oldest first
 }
 
 // NewFair returns a budget of total units.
@@ -31,9 +31,9 @@ type Hold struct {
 
 	// Guarded by the budget's mutex.
 	of    *holder // nil if released
-	cut   func()  // nil if it cannot be cut off
+	cut   func()  // called when the hold is cut off; nil if it cannot be
 	n     int64
-	place *list.Element // in of.cuttable; nil if it holds nothing or cannot be cut off
+	place *list.Element // position in of.cuttable; nil if the hold is empty or cannot be cut off
 	over  bool          // whether it was cut off
 }
 
@@ -118,8 +118,8 @@ func (h *Hold) Release() {
 	}
 }
 
-// largest returns the oldest hold of the principal that holds the most, if that is more
-// than taker would hold with n more units. The caller holds the mutex.
+// largest returns the oldest hold that can be cut off of the principal that holds the most, if
+// that is more than taker would hold with n more units. The mutex must be held.
 func (b *Fair) largest(taker *holder, n int64) *Hold {
 	var most *holder
 	for _, o := range b.holders {
@@ -134,7 +134,7 @@ func (b *Fair) largest(taker *holder, n int64) *Hold {
 	return victim
 }
 
-// enter assigns a hold to a principal. The caller holds the mutex.
+// enter assigns a hold to a principal. The mutex must be held.
 func (b *Fair) enter(h *Hold, principal string) {
 	o := b.holders[principal]
 	if o == nil {
@@ -145,7 +145,7 @@ func (b *Fair) enter(h *Hold, principal string) {
 	h.of = o
 }
 
-// add adds n units to a hold. The caller holds the mutex.
+// add adds n units to a hold. The mutex must be held.
 func (b *Fair) add(h *Hold, n int64) {
 	h.n += n
 	h.of.held += n
@@ -155,7 +155,7 @@ func (b *Fair) add(h *Hold, n int64) {
 	}
 }
 
-// drop returns a hold's units to the budget. The caller holds the mutex.
+// drop returns a hold's units to the budget. The mutex must be held.
 func (b *Fair) drop(h *Hold) {
 	b.used -= h.n
 	h.of.held -= h.n
@@ -163,7 +163,7 @@ func (b *Fair) drop(h *Hold) {
 	h.unlist()
 }
 
-// leave removes a hold from its principal. The caller holds the mutex.
+// leave removes a hold from its principal. The mutex must be held.
 func (b *Fair) leave(h *Hold) {
 	if h.of.open--; h.of.open == 0 {
 		delete(b.holders, h.of.name)

@@ -7,18 +7,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFair: however principals take and release, the budget is never exceeded;
-// whoever is refused holds, with what it wants, at least as much as every other that
-// could be cut off; whoever is cut off held the most, and more than the taker then
-// has. So nobody with less than an equal share is cut off, and in the end nothing is
-// held.
+// TestFair takes and releases holds in any order and checks these properties: The budget is never
+// exceeded. If a principal is refused, no other principal that could be cut off holds more than
+// it would hold. If a principal is cut off, it held the most, and more than the taker holds then.
+// So nobody with less than an equal share is cut off. At the end nothing is held.
 func TestFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type open struct {
 			hold *Hold
 			by   string
 			n    int64
-			kept bool // it is not cut off any more
+			kept bool // whether it cannot be cut off any more
 			over bool
 		}
 		total := rapid.Int64Range(1, 40).Draw(t, "total")
@@ -32,7 +31,8 @@ func TestFair(t *testing.T) {
 			}
 			return n
 		}
-		// most is what the largest principal but one holds, of those that can be cut off.
+		// most returns the largest number of units held by a principal that can be cut off,
+		// except but.
 		most := func(but string) (n int64) {
 			for _, o := range all {
 				if o.by != but && o.n > 0 && !o.kept {
@@ -98,7 +98,7 @@ func TestFair(t *testing.T) {
 	})
 }
 
-// TestMove: what is held goes with its hold to another principal.
+// TestMove checks that Move transfers the units of a hold to another principal.
 func TestMove(t *testing.T) {
 	b := NewFair(10)
 	cut := 0
@@ -116,7 +116,8 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestSpare: what is left to others is not taken, and is there for them.
+// TestSpare checks that a hold cannot take the spare part of the budget, and that other holds
+// can.
 func TestSpare(t *testing.T) {
 	b := NewFair(10)
 	large, small := b.Open("a", nil), b.Open("b", nil)

@@ -8,8 +8,8 @@ import (
 // maxRates limits the number of keys in memory.
 const maxRates = 1 << 16
 
-// Rates is a token bucket for each key. A bucket holds the tokens of one second. Rates is
-// safe for concurrent use, and its zero value is ready to use.
+// Rates contains a token bucket for each key. A bucket has room for the tokens of one second.
+// Rates is safe for concurrent use, and its zero value is ready to use.
 type Rates struct {
 	mu      sync.Mutex
 	buckets map[string]bucket
@@ -21,8 +21,8 @@ type bucket struct {
 	at     time.Time
 }
 
-// Take takes one of key's tokens, of which there are perSecond new ones each second. It
-// reports whether a token was available.
+// Take takes a token from key's bucket, which receives perSecond tokens each second. It returns
+// false if the bucket is empty.
 func (r *Rates) Take(key string, perSecond int, now time.Time) bool {
 	full := float64(perSecond)
 	r.mu.Lock()
@@ -48,7 +48,7 @@ func (r *Rates) Take(key string, perSecond int, now time.Time) bool {
 	return ok
 }
 
-// evict removes the keys that were not used for a second, whose buckets are full. If
+// evict removes the keys that have not been used for a second, because their buckets are full. If
 // there are none, it removes all keys.
 func (r *Rates) evict(now time.Time) {
 	for key, b := range r.buckets {

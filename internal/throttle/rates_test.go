@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// In no stretch of time does a key begin more than its rate allows and a second's
-// worth, whatever others do; and a key that stays below it is never refused.
+// TestRates checks that in any period a key gets at most its rate plus the tokens of one second,
+// whatever other keys do. A key that stays below its rate must never be refused.
 func TestRates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		perSecond := rapid.IntRange(1, 50).Draw(t, "a second")

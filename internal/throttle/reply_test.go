@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// A hundred clients ask for 2 MiB each and do not read them: together they hold
-// what the limits let them, the others are asked to come again, and all are cut
-// off after thirty seconds. Without the limits they hold 200 MiB.
+// TestClientsThatDoNotRead has a hundred clients request 2 MiB each without reading the replies.
+// The replies must hold no more memory than the limit. The other clients are refused, and all
+// connections are closed after thirty seconds. Without limits the replies would hold 200 MiB.
 func TestClientsThatDoNotRead(t *testing.T) {
 	const total, reply, clients = 8 << 20, 2 << 20, 100
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 			t.Errorf("%d bytes were held of %d, answers %v", most.Load(), total, statuses)
 		}
 		for held.Load() > 0 {
-			time.Sleep(time.Second) // of the bubble
+			time.Sleep(time.Second) // virtual time
 		}
 		if took := time.Since(began); took < 30*time.Second || took > 31*time.Second {
 			t.Errorf("they were cut off after %s, want 30s", took)
@@ -75,8 +75,8 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	})
 }
 
-// TestOneReplyAlwaysHasRoom: a reply that is larger than the limits is written when
-// there is no other, through the writers that handlers put around the server's.
+// TestOneReplyAlwaysHasRoom checks that a reply larger than the limit is written if no other
+// reply is reserved, even if handlers have wrapped the writer.
 func TestOneReplyAlwaysHasRoom(t *testing.T) {
 	var err, second error
 	h := throttle.NewBodies(1 << 20).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -99,7 +99,7 @@ func TestOneReplyAlwaysHasRoom(t *testing.T) {
 	}
 }
 
-// around is what handlers put around a writer.
+// around is a writer that wraps another one, as handlers do.
 type around struct{ http.ResponseWriter }
 
 func (a around) Unwrap() http.ResponseWriter { return a.ResponseWriter }

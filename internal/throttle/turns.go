@@ -18,14 +18,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TurnsConfig configures [Turns]. The zero value of each field means its default.
+// TurnsConfig configures [Turns]. Zero values stand for defaults.
 type TurnsConfig struct {
-	AtOnce int // orders with a turn; default 32 for each processor
-	Queue  int // orders that wait for a turn; default 4 times AtOnce
-	// InProgress limits all orders in progress, including those whose turn has ended.
-	// The default is 16 times AtOnce.
+	AtOnce int // maximum number of orders with a turn; default 32 for each processor
+	Queue  int // maximum number of orders that wait for a turn; default 4 times AtOnce
+	// InProgress is the maximum number of orders in progress, including those whose turn has
+	// ended. The default is 16 times AtOnce.
 	InProgress int
-	Patience   time.Duration // longest wait for a turn; default 1 s
+	Patience   time.Duration // maximum time that an order waits for a turn; default 1 s
 }
 
 func (c TurnsConfig) withDefaults() TurnsConfig {
@@ -44,8 +44,8 @@ func (c TurnsConfig) withDefaults() TurnsConfig {
 	return c
 }
 
-// Turns limits the number of concurrent orders, and admits them first come, first served.
-// It is safe for concurrent use.
+// Turns limits the number of concurrent orders. Waiting orders are admitted first come, first
+// served. It is safe for concurrent use.
 //
 // An order's turn ends after a limited time, because an order that takes longer waits for
 // something other than this server, such as the pull of an image or the answer of a
@@ -55,12 +55,12 @@ type Turns struct {
 
 	mu      sync.Mutex
 	taken   int
-	all     int       // orders in progress, with or without a turn
-	waiting list.List // of *waiter, oldest first
+	all     int       // number of orders in progress, with or without a turn
+	waiting list.List // the waiting orders (*waiter), oldest first
 }
 
 type waiter struct {
-	turn chan struct{} // closed when it receives a turn
+	turn chan struct{} // closed when the order receives a turn
 }
 
 // NewTurns returns a Turns with a configuration.
@@ -110,7 +110,7 @@ func (t *Turns) wait(ctx context.Context, w *waiter, place *list.Element) error 
 	}
 	t.mu.Lock()
 	select {
-	case <-w.turn: // received in the meantime
+	case <-w.turn: // it received a turn in the meantime
 		t.mu.Unlock()
 		return nil
 	default:
@@ -130,10 +130,10 @@ func (t *Turns) Load() (inProgress, waiting int) {
 	return t.all, t.waiting.Len()
 }
 
-// room reports whether another order may begin. The caller holds t.mu.
+// room reports whether another order may begin. t.mu must be held.
 func (t *Turns) room() bool { return t.taken < t.config.AtOnce && t.all < t.config.InProgress }
 
-// give releases turns and orders in progress, and admits waiting orders.
+// give subtracts turns and orders that have ended, and admits waiting orders.
 func (t *Turns) give(turns, orders int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

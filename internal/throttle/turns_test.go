@@ -14,8 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// An order that comes when all turns are taken waits; one that comes when the queue is full is
-// refused at once, before anything is done.
+// An order waits if all turns are taken. If the queue is full, an order is refused at once.
 func TestBeyondTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := throttle.NewTurns(throttle.TurnsConfig{AtOnce: 2, Queue: 1})
@@ -39,7 +38,7 @@ func TestBeyondTheQueue(t *testing.T) {
 	})
 }
 
-// No order waits longer than the patience, and one that leaves the queue leaves no gap.
+// No order waits longer than Patience. An order that leaves the queue makes room for another one.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := throttle.NewTurns(throttle.TurnsConfig{AtOnce: 1, Queue: 8, Patience: time.Second})
@@ -58,8 +57,8 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// An order that waits for something else lets others begin after its lease, but
-// only so many.
+// When an order's lease ends, another order may begin, but no more than InProgress orders in
+// total.
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := throttle.NewTurns(throttle.TurnsConfig{AtOnce: 1, InProgress: 3, Patience: time.Minute})
@@ -71,7 +70,7 @@ func TestLease(t *testing.T) {
 			}
 			long = append(long, turn)
 		}
-		time.Sleep(time.Second) // of the bubble: no lease lasts
+		time.Sleep(time.Second) // virtual time; all leases have ended
 		if _, err := turns.Take(t.Context(), time.Hour); bourse.CodeOf(err) != bourse.CodeRateLimited {
 			t.Errorf("with three in progress: %v, want %s", err, bourse.CodeRateLimited)
 		}
@@ -91,9 +90,8 @@ func take(t *testing.T, turns *throttle.Turns) *throttle.Turn {
 	return turn
 }
 
-// With orders that come, wait, leave and end at once: no more than AtOnce are
-// worked on, no more than InProgress are in progress, and in the end every turn
-// is free again.
+// Orders arrive, wait, leave and end concurrently. Never more than AtOnce orders have a turn, and
+// never more than InProgress are in progress. At the end all turns are free.
 func TestTurnsAreNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := throttle.TurnsConfig{

@@ -27,13 +27,13 @@ import (
 	otrace "go.opentelemetry.io/otel/trace"
 )
 
-// scope is the spans' instrumentation scope.
+// scope is the name of the spans' instrumentation scope.
 const scope = "github.com/bourse-dev/bourse"
 
 // Config describes the server that creates the spans.
 type Config struct {
-	Service string // "bourse-proxy"
-	ID      string // the server's id
+	Service string // name of the program, for example "bourse-proxy"
+	ID      string // id of the server
 	Region  string
 	Version string
 	Getenv  func(string) string
@@ -69,7 +69,7 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 	return &Tracer{p, p.Tracer(scope)}, nil
 }
 
-// closeTime is the longest time that a stopping server waits for the collector.
+// closeTime is the maximum time that a stopping server waits for the collector.
 const closeTime = 3 * time.Second
 
 // Close sends the remaining spans.
@@ -109,7 +109,7 @@ func (t *Tracer) Handler(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		name := "api" // clients choose other paths
+		name := "api" // clients choose all other paths
 		for _, ours := range []string{"/worker/", "/proxy/"} {
 			if strings.HasPrefix(r.URL.Path, ours) {
 				name = r.URL.Path[1:]

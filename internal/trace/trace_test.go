@@ -48,7 +48,7 @@ func TestTrace(t *testing.T) {
 		s.End(errors.New("full"))
 	}))
 	worker.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/worker/machine/use"+trace.Query(inner), nil))
-	worker.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/worker/machine/use?bm8tdHJhY2U", nil)) // in no trace
+	worker.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/worker/machine/use?bm8tdHJhY2U", nil)) // a request without a trace
 	second.End(nil)
 	first.SetInt("http.response.status_code", 503)
 	first.End(nil)

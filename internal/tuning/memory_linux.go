@@ -18,9 +18,9 @@ func hostMemory() uint64 {
 	return uint64(info.Totalram) * uint64(info.Unit) //nolint:unconvert // other widths on other architectures
 }
 
-// cgroupMemory returns the smallest memory limit of the process's cgroup and its ancestors,
-// of either cgroup version, or 0 if there is no limit. membership is the file that lists
-// the process's cgroups, and root is the directory where they are mounted.
+// cgroupMemory returns the lowest memory limit of the process's cgroup and its ancestors, or 0 if
+// there is no limit. It supports both cgroup versions. membership is the path of the file that
+// lists the process's cgroups, and root the directory in which cgroup file systems are mounted.
 func cgroupMemory(membership, root string) uint64 {
 	file, err := os.Open(membership)
 	if err != nil {
@@ -33,7 +33,7 @@ func cgroupMemory(membership, root string) uint64 {
 		controllers, path, _ := strings.Cut(rest, ":")
 		dir, name := root, "memory.max"
 		switch {
-		case controllers == "": // version 2
+		case controllers == "": // a line for version 2
 		case strings.Contains(","+controllers+",", ",memory,"):
 			dir, name = filepath.Join(root, "memory"), "memory.limit_in_bytes"
 		default:
@@ -58,7 +58,7 @@ func limitIn(file string) uint64 {
 		return 0
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil { // "max"
+	if err != nil { // the file contains "max"
 		return 0
 	}
 	return n

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// The smallest limit between the group and the root of the cgroups counts, of either
-// version.
+// The lowest limit of the group and its ancestors counts, in either cgroup version.
 func TestCgroupMemory(t *testing.T) {
 	for name, tt := range map[string]struct {
 		membership string

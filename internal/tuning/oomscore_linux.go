@@ -9,16 +9,16 @@ import (
 
 const path = "/proc/self/oom_score_adj"
 
-// process is this process's score, which applies to all of its threads.
+// process is the score of this process, which applies to all of its threads.
 var process struct {
-	mu        sync.Mutex // held during writes to /proc, which do not block
+	mu        sync.Mutex // locked while writing to /proc, which does not block
 	protected bool
 	base, own string
-	forks     int // in progress
+	forks     int // number of forks in progress
 }
 
-// ProtectFromOOM sets this process's OOM score. Lowering it requires CAP_SYS_RESOURCE;
-// without it, ProtectFromOOM does nothing. Call it once, before any fork.
+// ProtectFromOOM sets this process's OOM score. Lowering the score requires CAP_SYS_RESOURCE;
+// without this capability, ProtectFromOOM does nothing. Call it once, before any fork.
 func ProtectFromOOM(score int) {
 	process.mu.Lock()
 	defer process.mu.Unlock()

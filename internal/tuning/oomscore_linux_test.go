@@ -17,10 +17,10 @@ func read(t *testing.T) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Children that are forked at the same time, in any order, have the score of
-// before, and the process has its own again when all are forked.
+// Children that are forked concurrently have the original score. After all forks, the process has
+// its own score again.
 func TestChildrenDoNotInherit(t *testing.T) {
-	// A score that was raised may be lowered again without CAP_SYS_RESOURCE.
+	// Any process may lower a score that it has raised before.
 	const base = "200"
 	before := read(t)
 	if !set(base) {

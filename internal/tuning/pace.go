@@ -22,12 +22,12 @@ func RuntimeOfServer() {
 }
 
 const (
-	// floor is the size below which a heap is not collected. The heap of a small server
-	// has a few MiB, and collecting it more often costs latency and saves little.
+	// floor is the heap size in bytes below which no garbage is collected. The heap of a small
+	// server has a few MiB, and collecting it more often would cost latency and save little.
 	floor = 40 << 20
-	// maxPercent limits the heap's growth, in percent of the live heap.
+	// maxPercent is the maximum growth of the heap, in percent of the live heap.
 	maxPercent = 400
-	// minPercent is Go's own default, which applies above the floor.
+	// minPercent is the growth above the floor. It is Go's own default.
 	minPercent = 100
 )
 
@@ -45,9 +45,9 @@ func collect() {
 	debug.SetGCPercent(now)
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	var again func(*marker)
-	again = func(*marker) { // one goroutine runs all finalizers
+	again = func(*marker) { // all finalizers run in one goroutine
 		metrics.Read(sample)
-		// Setting it briefly stops all goroutines, so small changes are ignored.
+		// Setting the percentage briefly stops all goroutines, so ignore small changes.
 		if next := percent(sample[0].Value.Uint64()); 10*abs(next-now) > now {
 			now = next
 			debug.SetGCPercent(now)
@@ -57,14 +57,15 @@ func collect() {
 	again(nil)
 }
 
-// marker is never referenced, so its finalizer runs after each garbage collection. It is too
-// large for the allocator of tiny objects.
+// marker is the type of a value that nothing refers to, so that its finalizer runs after each
+// garbage collection. It is too large for the allocator of tiny objects.
 type marker [32]byte
 
 func abs(n int) int { return max(n, -n) }
 
-// memoryLimit returns the process's soft memory limit: nine tenths of its cgroup's limit,
-// or a quarter of the host's memory, because machines need the rest. 0 means unknown.
+// memoryLimit returns the process's soft memory limit in bytes. It is nine tenths of group, the limit
+// of the process's cgroup, or a quarter of host, the host's memory, because machines need the rest. It
+// returns 0 if both are unknown.
 func memoryLimit(host, group uint64) int64 {
 	switch {
 	case group > 0 && (host == 0 || group < host):

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A small heap grows to five times the live heap; from the floor on Go's default
-// holds, so that a server of 1 GiB takes 2 GiB and not 5.
+// A small heap may grow to five times the live heap. Above the floor, Go's default applies, so
+// that a server with a live heap of 1 GiB takes 2 GiB and not 5 GiB.
 func TestPercent(t *testing.T) {
 	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 8 << 20: 400, 10 << 20: 300, 20 << 20: 100, 40 << 20: 100, 1 << 40: 100} {
 		if got := percent(live); got != want {
@@ -26,7 +26,7 @@ func TestCollectFollowsTheHeap(t *testing.T) {
 		t.Helper()
 		for began := time.Now(); time.Since(began) < 20*time.Second; {
 			runtime.GC()
-			got := debug.SetGCPercent(want) // it can only be read by being set
+			got := debug.SetGCPercent(want) // the current value can only be read by setting another one
 			if got == want {
 				return
 			}
@@ -40,7 +40,8 @@ func TestCollectFollowsTheHeap(t *testing.T) {
 	until(400)
 }
 
-// A cgroup's limit counts; without one a quarter of the host is the server's.
+// The limit is based on the cgroup's limit. If there is none, it is a quarter of the host's
+// memory.
 func TestMemoryLimit(t *testing.T) {
 	for _, tt := range []struct {
 		host, group uint64
@@ -48,7 +49,7 @@ func TestMemoryLimit(t *testing.T) {
 	}{
 		{4 << 30, 0, 1 << 30},
 		{4 << 30, 1000 << 20, 900 << 20},
-		{4 << 30, 1 << 62, 1 << 30}, // version 1's value for no limit
+		{4 << 30, 1 << 62, 1 << 30}, // the value with which version 1 represents no limit
 		{0, 1000 << 20, 900 << 20},
 		{0, 0, 0},
 	} {

@@ -27,7 +27,7 @@ func Body(t testing.TB, text string) []byte {
 	return b
 }
 
-// whole converts the numbers in v to integers where possible.
+// whole converts the numbers in v that are whole to integers.
 func whole(v any) any {
 	switch v := v.(type) {
 	case json.Number:

@@ -54,7 +54,7 @@ func fill(v reflect.Value, path []reflect.Type) {
 				fill(v.Field(i), path)
 			}
 		}
-	case reflect.Func: // not sent
+	case reflect.Func: // functions are not encoded
 	default:
 		panic("a field of kind " + v.Kind().String() + " cannot be sent")
 	}

@@ -22,7 +22,7 @@ import (
 
 // Span is a received span.
 type Span struct {
-	Trace, ID, Parent string // in hex; Parent is "" for a trace's first span
+	Trace, ID, Parent string // hexadecimal; Parent is "" for the first span of a trace
 	Name              string
 	Service           string
 	Failed            bool
@@ -31,14 +31,14 @@ type Span struct {
 
 // Collector stores the spans that it receives. It is safe for concurrent use.
 type Collector struct {
-	URL string // for OTEL_EXPORTER_OTLP_ENDPOINT
+	URL string // value of OTEL_EXPORTER_OTLP_ENDPOINT
 
 	mu    sync.Mutex
 	spans []Span
 	more  chan struct{} // closed when spans arrive
 }
 
-// New runs a collector until the test ends.
+// New starts a collector, which runs until the test ends.
 func New(tb testing.TB) *Collector {
 	tb.Helper()
 	c := &Collector{more: make(chan struct{})}
@@ -53,8 +53,8 @@ func New(tb testing.TB) *Collector {
 	return c
 }
 
-// Env returns environment variables that make a server send its spans to the collector
-// without delay.
+// Env returns environment variables that make a server send its spans to this collector without
+// delay.
 func (c *Collector) Env() []string {
 	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_BSP_SCHEDULE_DELAY=20"}
 }
