@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// BenchmarkPullShared pulls an image of 12 MB that is not there, for one order
-// and for twenty at once: the second should take hardly longer than the first.
+// BenchmarkPullShared pulls a missing image of 12 MB, for one order and for twenty concurrent
+// orders. The latter should take hardly longer.
 func BenchmarkPullShared(b *testing.B) {
 	h := newHost(b, containerdtest.Start(b))
 	r := registrytest.Start(b, registrytest.Options{})
@@ -43,7 +43,7 @@ func BenchmarkPullShared(b *testing.B) {
 	}
 }
 
-// BenchmarkMissing is what every quote of an image asks.
+// BenchmarkMissing measures Missing, which every quote for an image calls.
 func BenchmarkMissing(b *testing.B) {
 	h := newHost(b, containerdtest.Start(b))
 	r := registrytest.Start(b, registrytest.Options{})

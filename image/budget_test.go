@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// digests returns the images that a store has.
+// digests returns the digests of a store's images.
 func digests(tb testing.TB, s *image.Store) []string {
 	tb.Helper()
 	list, err := s.List(tb.Context())
@@ -32,7 +32,8 @@ func sorted(s ...string) []string {
 	return s
 }
 
-// TestTooLarge refuses an image before any of its layers is fetched.
+// TestTooLarge checks that an image that exceeds the budget is refused before its layers are
+// fetched.
 func TestTooLarge(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -50,8 +51,8 @@ func TestTooLarge(t *testing.T) {
 	h.unchanged(t, before)
 }
 
-// TestEvict fills the budget: the least recently used image goes, unless it is in
-// use.
+// TestEvict fills the budget and checks that the least recently used image is evicted, unless it
+// is in use.
 func TestEvict(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -59,7 +60,7 @@ func TestEvict(t *testing.T) {
 	for i := range p {
 		p[i] = r.Push(t, string(rune('a'+i))+":v1", registrytest.Image{Layers: random(400_000)})
 	}
-	s := h.open(t, func(c *image.Config) { c.Budget = 2_000_000 }) // two of 400 kB and as much unpacked
+	s := h.open(t, func(c *image.Config) { c.Budget = 2_000_000 }) // room for two images of 400 kB and as much unpacked
 	var mu sync.Mutex
 	inUse := map[string]bool{}
 	s.SetInUse(func(digest string) bool {
@@ -110,8 +111,8 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestBomb pulls a layer of 4 MB that unpacks to 4 GiB. The pull ends when it is
-// past the budget, and nothing stays.
+// TestBomb pulls a layer of 4 MB that unpacks to 4 GiB. The pull must fail once it exceeds the
+// budget, and leave nothing.
 func TestBomb(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -123,7 +124,7 @@ func TestBomb(t *testing.T) {
 	h.unchanged(t, before)
 }
 
-// TestBudgetIsLowered evicts at start what does not fit a smaller budget.
+// TestBudgetIsLowered checks that images that exceed a lowered budget are evicted at startup.
 func TestBudgetIsLowered(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})

@@ -8,21 +8,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on what is remembered about images that are not on this worker.
+// Limits on what the catalogue remembers about images that are not on this worker.
 const (
-	maxHeard = 4096 // tags
-	maxKnown = 1024 // manifests, of about ten layers each
+	maxHeard = 4096 // number of tags
+	maxKnown = 1024 // number of manifests, of about ten layers each
 )
 
-// catalogue is a store's in-memory state about images. It has no lock of its own.
+// catalogue is a store's in-memory state about images. Store.mu guards it.
 type catalogue struct {
-	records map[string]*record // by their names in containerd
-	tags    map[string]string  // name with tag → the record's name
-	present map[string]int     // number of records that contain a blob which a pull need not fetch, by digest
+	records map[string]*record // records by their names in containerd
+	tags    map[string]string  // names of records, by name with tag
+	present map[string]int     // number of records that contain a blob, by the blob's digest; a pull need not fetch these blobs
 
-	heard map[string]string     // the latest digest from the registry, by name with tag; bounded
-	known map[string]parts      // configuration and layers, by the name that the record would have; bounded
-	shown map[shownTo]time.Time // bounded
+	heard map[string]string     // latest digest that the registry has returned, by name with tag; bounded
+	known map[string]parts      // configuration and layers of an image, by the name that its record would have; bounded
+	shown map[shownTo]time.Time // when an image was last shown to an asker; bounded
 }
 
 func newCatalogue() *catalogue {
@@ -54,7 +54,7 @@ func (c *catalogue) add(r *record) {
 	}
 	for _, tag := range slices.Clone(r.tags) {
 		if holder, ok := c.records[c.tags[tagOf(r, tag)]]; ok && holder != r {
-			// a crash between two writes left the tag with both records
+			// after a crash between two writes, both records have the tag
 			loser := holder
 			if holder.usedAt.After(r.usedAt) {
 				loser = r
@@ -88,7 +88,7 @@ func (c *catalogue) setTag(r *record, tag string) {
 	}
 }
 
-// drop removes a record. The catalogue still remembers what a pull of it would fetch.
+// drop removes a record. The catalogue still remembers what a pull of the image would fetch.
 func (c *catalogue) drop(name string) {
 	r, ok := c.records[name]
 	if !ok {
@@ -111,7 +111,7 @@ func (c *catalogue) drop(name string) {
 	c.setParts(r.name, known)
 }
 
-// setDigest records a registry's digest for a tag.
+// setDigest records the digest that a registry has returned for a tag.
 func (c *catalogue) setDigest(name, digest string) { remember(c.heard, maxHeard, name, digest) }
 
 // setParts records what a pull of an image would fetch.
@@ -128,7 +128,7 @@ func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
 	m[k] = v
 }
 
-// find returns the record for a name: for its digest, or otherwise for its tag's latest digest. It returns nil if
+// find returns the record for a name, by its digest or otherwise by its tag. It returns nil if
 // there is none.
 func (c *catalogue) find(ref bourse.ImageRef) *record {
 	if ref.Digest != "" {
@@ -141,8 +141,9 @@ func (c *catalogue) find(ref bourse.ImageRef) *record {
 	return c.records[c.tags[tagName(ref)]]
 }
 
-// missing returns the number of bytes that a pull of the image would fetch for an asker, and false if the catalogue
-// has no data about the image that was shown to that asker.
+// missing returns the number of bytes that a pull of the image would fetch for an asker. It
+// returns false if the image was not shown to the asker, or if the catalogue does not know its
+// parts.
 func (c *catalogue) missing(ref bourse.ImageRef, who asker, now time.Time) (int64, bool) {
 	r := c.find(ref)
 	if r != nil {
@@ -170,7 +171,7 @@ func (c *catalogue) missing(ref bourse.ImageRef, who asker, now time.Time) (int6
 	return sum, true
 }
 
-// byDigest returns the records of an image, one per repository from which it was pulled.
+// byDigest returns the records of an image: one for each repository from which it was pulled.
 func (c *catalogue) byDigest(digest string) []*record {
 	var out []*record
 	for _, r := range c.records {

@@ -12,7 +12,7 @@ import (
 
 func digestOf(n int) string { return fmt.Sprintf("sha256:%064x", n) }
 
-// recordFor makes a record of registry.test/web@digest with layers.
+// recordFor returns a record for the image registry.test/web@digest with these layers.
 func recordFor(n int, used time.Time, layers parts, tags ...string) *record {
 	ref := bourse.ImageRef{Registry: "registry.test", Repository: "web", Digest: digestOf(n)}
 	r := &record{name: recordName(ref), ref: ref, tags: tags, bytes: layers.sum(), parts: layers, usedAt: used}
@@ -63,7 +63,7 @@ func TestCatalogueTags(t *testing.T) {
 	if got := c.find(bourse.ParseImageRef("registry.test/web:latest")); got != now {
 		t.Errorf("the moved tag means %v", got)
 	}
-	// After a crash between two writes both have it: the one used last keeps it.
+	// After a crash between two writes, two records have the tag. The one used last keeps it.
 	c = newCatalogue()
 	first, second := recordFor(1, at(5), parts{}, "latest"), recordFor(2, at(9), parts{}, "latest")
 	c.add(second)
@@ -87,7 +87,7 @@ func TestCatalogueIsBounded(t *testing.T) {
 	}
 }
 
-// TestRecordLabels writes a record's labels and reads them back.
+// TestRecordLabels encodes a record's labels and decodes them again.
 func TestRecordLabels(t *testing.T) {
 	now := at(100)
 	r := recordFor(1, at(7), parts{}, "v2", "latest")

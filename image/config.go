@@ -12,25 +12,26 @@ import (
 
 // Config configures a Store.
 type Config struct {
-	// Client connects to containerd. It is called once, when first needed, and the caller closes the client. If it is
-	// nil, the store connects to Address.
+	// Client returns the connection to containerd. The store calls it once, when it first needs
+	// the connection, and does not close the connection. If Client is nil, the store connects to
+	// Address.
 	Client  func() (*containerd.Client, error)
-	Address string // path of containerd's socket, if Client is nil
+	Address string // path of containerd's socket; used if Client is nil
 
 	Namespace   string // namespace in containerd; default "bourse"
 	Snapshotter string // containerd snapshotter; default "overlayfs"
-	Budget      int64  // bytes of disk for images; 0: no limit
+	Budget      int64  // maximum disk space of images in bytes; 0: no limit
 
-	Registries        map[string]Registry // by host, as in an image's name: "registry.example.com:5000"
+	Registries        map[string]Registry // by host as in an image's name, for example "registry.example.com:5000"
 	Private           bool                // allow registries at private, loopback and link-local addresses; those in Registries are always allowed
 	AllowedRegistries []string            // the allowed registries; nil: all
 	DockerConfig      string              // optional path of a Docker config.json with credentials for all organizations
-	OrgConfigs        map[string]string   // by organization, paths of such files with credentials for its pulls only
+	OrgConfigs        map[string]string   // paths of such files by organization, with credentials for that organization's pulls only
 
 	ResolveWithin time.Duration // time limit for resolving a tag; default 3 s
-	Stall         time.Duration // a request that receives nothing for this long is aborted; default 30 s
-	Linger        time.Duration // how long a pull continues after its last waiter has left; default 10 min
-	Keep          time.Duration // how long a failed pull's data is preserved for a retry; default 1 h
+	Stall         time.Duration // time after which a request that receives nothing is aborted; default 30 s
+	Linger        time.Duration // how long a pull continues without waiters; default 10 min
+	Keep          time.Duration // how long the data of a failed pull is preserved for a retry; default 1 h
 	Recheck       time.Duration // how long a registry's answer for a digest is valid; default 5 min
 
 	Log *slog.Logger // default: discards
@@ -40,7 +41,7 @@ type Config struct {
 // and no credentials, or plain HTTP for a registry on loopback, as in Docker.
 type Registry struct {
 	PlainHTTP bool
-	CA        string // optional PEM file with certificate authorities to use instead of the system's
+	CA        string // optional PEM file with certificate authorities, which replace the system's
 	Username  string // optional; if empty and Password is set, Password is a token
 	Password  string
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestCredentials pulls from a registry with TLS of its own authority that requires
-// credentials.
+// TestCredentials pulls from a registry that requires credentials and uses TLS with its own
+// certificate authority.
 func TestCredentials(t *testing.T) {
 	server := containerdtest.Start(t)
 	r := registrytest.Start(t, registrytest.Options{TLS: true, Username: "ann", Password: "secret"})
@@ -57,7 +57,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// foreignCA returns an authority that has signed no certificate of this test.
+// foreignCA returns the path of the certificate of a CA that has signed no certificate in this
+// test.
 func foreignCA(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

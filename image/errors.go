@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Causes of failed pulls.
+// Errors of failed pulls.
 var (
 	errStalled = errors.New("the registry stopped sending")
 	errShort   = errors.New("the registry sent fewer bytes than the manifest says")
@@ -24,13 +24,14 @@ var (
 	errNobody  = errors.New("nobody is waiting for it any more")
 )
 
-// layerError is the error of a layer that containerd could not unpack.
+// layerError wraps the error of a layer that containerd could not unpack.
 type layerError struct{ err error }
 
 func (e *layerError) Error() string { return e.err.Error() }
 func (e *layerError) Unwrap() error { return e.err }
 
-// registryError marks an error of a registry, to distinguish its "not found" from containerd's.
+// registryError wraps an error of a registry, to distinguish the registry's "not found" from
+// containerd's.
 type registryError struct{ err error }
 
 func (e *registryError) Error() string { return e.err.Error() }
@@ -94,8 +95,8 @@ func classify(err error, registry string) (bourse.Code, string) {
 	return bourse.CodeUnavailable, "pull failed; see the worker's log for the cause"
 }
 
-// Messages about an image that a registry does not show. To avoid revealing names, registries do not say whether it
-// exists.
+// Messages about an image that a registry does not show. Registries do not reveal whether such an
+// image exists.
 const (
 	noSuch         = "there is no such image"
 	noSuchOrDenied = noSuch + ", or this organization has no credentials for it on the worker (--registry-auth)"
@@ -125,13 +126,14 @@ func unreachable(err error) bool {
 	return errdefs.IsUnavailable(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errdefs.IsCanceled(err)
 }
 
-// diskFull checks the text, because containerd does not pass on the cause in another form.
+// diskFull reports whether err means that the disk is full. It checks the text, because
+// containerd reports the cause in no other form.
 func diskFull(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// final reports whether retrying a pull is useless. Then nothing of it is preserved.
+// final reports whether a retry of the pull is useless. If so, none of its data is preserved.
 func final(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// holding is something that takes disk space: an image, a pull in progress, or the data of a failed pull.
+// holding is an object that takes disk space: an image, a pull in progress, or the data of a
+// failed pull.
 type holding struct {
 	name   string
-	digest string // of an image that a machine may use; otherwise empty
+	digest string // digest of an image that a machine may use; otherwise empty
 	parts  parts
 	usedAt time.Time
-	fixed  bool // must not be evicted: in use, or being pulled
+	fixed  bool // whether it must not be evicted, because it is in use or being pulled
 }
 
 // usage returns the total size of holdings. Shared parts count once.
@@ -26,11 +27,12 @@ func usage(holdings []holding) int64 {
 	return all.sum()
 }
 
-// victims selects holdings to evict so that the rest takes at most budget bytes: the least recently used first,
-// skipping those whose eviction frees nothing. It also returns the size of the rest. If that exceeds the budget,
-// evicting is useless.
+// victims selects holdings to evict, so that the remaining ones take at most budget bytes. It
+// selects the least recently used ones first, and skips those whose eviction would free nothing.
+// It also returns the size of the remaining holdings. If that exceeds budget, evicting is
+// useless.
 func victims(holdings []holding, budget int64) ([]string, int64) {
-	holders := map[string]int{} // number of holdings with each part
+	holders := map[string]int{} // number of holdings that contain each part
 	sizes := parts{}
 	for _, h := range holdings {
 		for name, size := range h.parts {

@@ -34,8 +34,8 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-// TestVictimsProperties: what stays is within the budget, nothing fixed is evicted, and
-// nothing is evicted that need not be.
+// TestVictimsProperties checks that the remaining holdings are within the budget, that nothing
+// fixed is evicted, and that nothing is evicted unnecessarily.
 func TestVictimsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var holdings []holding
@@ -43,7 +43,7 @@ func TestVictimsProperties(t *testing.T) {
 			p := parts{}
 			for range rapid.IntRange(0, 4).Draw(t, "parts") {
 				n := rapid.IntRange(0, 9).Draw(t, "part")
-				p[string(rune('a'+n))] = int64(n + 1) // the same part has the same size
+				p[string(rune('a'+n))] = int64(n + 1) // so that equal parts have equal sizes
 			}
 			holdings = append(holdings, holding{
 				name: string(rune('A' + i)), parts: p, usedAt: at(rapid.IntRange(0, 5).Draw(t, "used")), fixed: rapid.Bool().Draw(t, "fixed"),

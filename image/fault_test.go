@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// of applies a fault to answers that carry the blob of a digest.
+// of returns a function that applies a fault to replies with the blob or manifest d.
 func of(d digest.Digest, f registrytest.Fault) func(*http.Request) registrytest.Fault {
 	return func(req *http.Request) registrytest.Fault {
 		if strings.HasSuffix(req.URL.Path, d.String()) {
@@ -27,7 +27,8 @@ func of(d digest.Digest, f registrytest.Fault) func(*http.Request) registrytest.
 	}
 }
 
-// TestFinal has images that can never be pulled. Nothing of them stays.
+// TestFinal pulls images that can never be pulled successfully. The pulls must leave nothing
+// behind.
 func TestFinal(t *testing.T) {
 	big := int64(500_000)
 	for name, tc := range map[string]struct {
@@ -55,7 +56,7 @@ func TestFinal(t *testing.T) {
 		},
 		"manifest without end": {
 			fault: func(p registrytest.Pushed) func(*http.Request) registrytest.Fault {
-				// Too large to be a manifest, by its Content-Length.
+				// Its Content-Length exceeds the maximum size of a manifest.
 				return of(p.Manifest.Digest, registrytest.Fault{Body: make([]byte, 5<<20)})
 			},
 			want: bourse.CodeNotFound,
@@ -162,7 +163,7 @@ func TestNotFound(t *testing.T) {
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
-// TestPlatforms pulls this host's image of an index, and no other's.
+// TestPlatforms checks that a pull of an index fetches only the image for this host's platform.
 func TestPlatforms(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -190,8 +191,8 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// TestInterruptedDownload breaks each connection after a part of the layer: the
-// transfer continues where it stopped, within the same pull.
+// TestInterruptedDownload breaks each connection after a part of the layer. The same pull must
+// resume the transfer where it stopped.
 func TestInterruptedDownload(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -204,7 +205,8 @@ func TestInterruptedDownload(t *testing.T) {
 	}
 }
 
-// TestResume has the registry break off half-way; a later pull resumes there.
+// TestResume breaks the connection in the middle of a layer and then refuses requests. A later
+// pull must resume the transfer.
 func TestResume(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -238,7 +240,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestHang has the registry stop sending, at each place where it can.
+// TestHang checks that a pull fails if the registry stops sending, at any stage.
 func TestHang(t *testing.T) {
 	for name, fault := range map[string]func(registrytest.Pushed) func(*http.Request) registrytest.Fault{
 		"at the manifest": func(p registrytest.Pushed) func(*http.Request) registrytest.Fault {
@@ -268,7 +270,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestSlowIsNoHang has a transfer take longer than a registry may be silent.
+// TestSlowIsNoHang checks that a transfer may take longer than Config.Stall as long as data
+// arrives.
 func TestSlowIsNoHang(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -280,7 +283,8 @@ func TestSlowIsNoHang(t *testing.T) {
 	}
 }
 
-// TestResolveWithin has the registry hang when it is asked what a tag means.
+// TestResolveWithin checks that Resolve uses the latest known digest of a tag if the registry
+// does not respond.
 func TestResolveWithin(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})

@@ -2,8 +2,8 @@ package image
 
 import "context"
 
-// gate limits the number of goroutines that have passed it at a time to its capacity. Unlike a mutex, it may be held
-// during I/O, because a waiter can give up.
+// gate limits the number of goroutines that hold it to its capacity. Unlike a mutex, it may be
+// held during I/O, because a waiting goroutine can give up.
 type gate chan struct{}
 
 // pass waits for a free slot and returns a function that frees it.

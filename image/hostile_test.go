@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestHostileLayers has layers that try to write outside the image. They may be
-// refused or unpacked, but nothing outside changes.
+// TestHostileLayers pulls layers that try to write outside of the image. They may be refused or
+// unpacked, but must not change anything outside.
 func TestHostileLayers(t *testing.T) {
 	outside := t.TempDir()
 	victim := filepath.Join(outside, "victim")
@@ -55,8 +55,8 @@ func TestHostileLayers(t *testing.T) {
 	}
 }
 
-// TestDeviceNodes unpacks devices: they are in the image, where a container's own
-// rules keep it from opening them.
+// TestDeviceNodes unpacks device nodes. An image may contain them, because a container's own
+// rules prevent it from opening them.
 func TestDeviceNodes(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -77,7 +77,7 @@ func TestDeviceNodes(t *testing.T) {
 	}
 }
 
-// TestManyFiles pulls a layer of 100 000 files and removes it again.
+// TestManyFiles pulls and removes a layer with 100,000 files.
 func TestManyFiles(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

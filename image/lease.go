@@ -14,14 +14,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// labelPull is the label of a lease with the name of the image being pulled, including its tag.
+// labelPull is the label of a lease that contains the name of the image being pulled, including
+// its tag.
 const labelPull = "bourse.dev/pull"
 
-// labelOrg is the label of a lease with the organization that the pull is for.
+// labelOrg is the label of a lease that contains the organization for which the image is pulled.
 const labelOrg = "bourse.dev/org"
 
-// A lease that is not removed expires after leaseTime. A lease that expires in less than leaseRest is not used for
-// another attempt, because a pull must not lose its content to the garbage collector halfway.
+// A lease that is not removed expires after leaseTime. A lease that expires in less than
+// leaseRest is not used for another attempt, because its data could be garbage-collected during
+// the pull.
 const (
 	leaseTime = 24 * time.Hour
 	leaseRest = 6 * time.Hour
@@ -70,7 +72,7 @@ func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (c
 	return leases.WithLease(ctx, lease.ID), nil
 }
 
-// validForRetry reports whether a lease is valid long enough for another attempt.
+// validForRetry reports whether a lease remains valid long enough for another attempt.
 func validForRetry(lease leases.Lease, now time.Time) bool {
 	end, err := time.Parse(time.RFC3339, lease.Labels[labelExpire])
 	return err == nil && end.Sub(now) >= leaseRest
@@ -89,7 +91,7 @@ func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, c
 	return nil
 }
 
-// dropKept removes the data of a failed pull, unless the pull was started again.
+// dropKept removes the data of a failed pull, unless the pull has been started again.
 func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.ImageRef) error {
 	leave, err := s.leasing.pass(ctx)
 	if err != nil {
@@ -102,7 +104,7 @@ func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.I
 	delete(s.memory.kept, name)
 	s.mu.Unlock()
 	if again {
-		return nil // that pull uses the lease
+		return nil // the new pull uses the lease
 	}
 	return dropLease(ctx, c, ref, true)
 }
@@ -110,8 +112,8 @@ func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.I
 // settlingTime is the time limit for removing the remains of a pull.
 const settlingTime = time.Minute
 
-// settle removes the data that an ended pull does not preserve for a retry. If containerd is unavailable, the lease
-// remains and is handled when containerd is back.
+// settle removes the data of an ended pull, except data that is preserved for a retry. If
+// containerd is unavailable, the lease remains and is removed later.
 func (s *Store) settle(ctx context.Context, p *pull) {
 	if p.keeps() {
 		return
@@ -120,7 +122,7 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 	defer cancel()
 	ctx, c, err := s.containerd(ctx)
 	if err == nil {
-		// An earlier killed attempt may have left data that is not part of the image.
+		// An earlier attempt that was killed may have left data that is not part of the image.
 		err = dropLease(ctx, c, p.ref, p.err != nil || p.again)
 	}
 	if err == nil && p.err != nil && diskFull(p.err) {
@@ -131,7 +133,7 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 	}
 }
 
-// leased is a pull with a lease.
+// leased is a pull that has a lease.
 type leased struct {
 	ref bourse.ImageRef
 	org string
@@ -147,7 +149,7 @@ func activePulls(ctx context.Context, c *containerd.Client) ([]leased, error) {
 	for _, lease := range list {
 		ref, err := parseName(lease.Labels[labelPull])
 		if err != nil || leaseOf(ref).ID != lease.ID {
-			continue // another program's lease
+			continue // the lease of another program
 		}
 		out = append(out, leased{ref, lease.Labels[labelOrg]})
 	}

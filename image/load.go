@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// load updates the in-memory state from containerd.
+// load updates the in-memory state from containerd's images.
 func (s *Store) load(ctx context.Context, c *containerd.Client) error {
 	for {
 		s.mu.Lock()
@@ -33,7 +33,7 @@ func (s *Store) load(ctx context.Context, c *containerd.Client) error {
 	}
 }
 
-// inspectNew reads the listed images that are not in memory.
+// inspectNew reads the images in list that are not in memory.
 func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []images.Image) ([]*record, error) {
 	var out []*record
 	for _, image := range list {
@@ -46,7 +46,8 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 		r, err := s.inspect(ctx, c, image)
 		switch {
 		case errdefs.IsNotFound(err), bourse.CodeOf(err) == bourse.CodeInvalid:
-			// Part of the image is missing, so treat it as not pulled. A pull repairs it.
+			// A part of the image is missing, so treat the image as not pulled. A pull repairs
+			// it.
 			s.config.Log.Warn("image incomplete", "image", image.Name, "err", err)
 		case err != nil:
 			return nil, fmt.Errorf("image %s: %w", image.Name, err)
@@ -57,8 +58,8 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 	return out, nil
 }
 
-// replace makes list the store's contents, unless an image was added or removed since the list was read. It reports
-// whether it did.
+// replace makes the images in list the store's contents. It returns false and does nothing if an
+// image was added or removed since list was read.
 func (s *Store) replace(list []images.Image, found []*record, change uint64) bool {
 	listed := map[string]bool{}
 	for _, image := range list {
@@ -87,8 +88,8 @@ func (s *Store) replace(list []images.Image, found []*record, change uint64) boo
 	return true
 }
 
-// inspect reads an image from containerd: its parts, and that it is unpacked. If anything is missing, it returns
-// containerd's "not found" error.
+// inspect reads an image's parts from containerd and checks that the image is unpacked. It
+// returns containerd's "not found" error if anything is missing.
 func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.Image) (*record, error) {
 	ref, err := parseName(image.Name)
 	if err != nil {
@@ -129,7 +130,8 @@ func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.
 	return r, nil
 }
 
-// requirePresent turns a missing blob into an error instead of something to fetch.
+// requirePresent returns a blobReader that returns an error for a missing blob, so that the blob
+// is not fetched.
 func requirePresent(blobs blobReader) blobReader {
 	return func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
 		raw, err := blobs(ctx, desc)

@@ -14,8 +14,8 @@ type logins struct {
 	path string
 
 	mu     sync.Mutex
-	byHost map[string]credentials.Login // as last read; nil: not read yet
-	err    error                        // of the last read
+	byHost map[string]credentials.Login // credentials by registry; nil if the file has not been read yet
+	err    error                        // error of the last read
 }
 
 // at reads the file again and returns its credentials for a registry.
@@ -26,7 +26,8 @@ func (l *logins) at(host string) (credentials.Login, error) {
 	return l.byHost[host], l.err
 }
 
-// names reports whether the file contains a registry, or cannot be read. It reads the file only once.
+// names reports whether the file contains a registry or cannot be read. It reads the file only if
+// it has not been read before.
 func (l *logins) names(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,12 +53,12 @@ func (l *logins) read() {
 	l.byHost, l.err = got.Logins, nil
 }
 
-// asker identifies the credentials used for a registry: an organization's own, or for "" those shared by all
-// organizations, or none. Two askers share no connections, tokens or answers.
+// asker identifies the credentials used for a registry: an organization's own, or for "", those
+// shared by all organizations, if any. Two askers share no connections, tokens or answers.
 type asker string
 
-// asker returns the identity of an organization at a registry: itself if it has its own credentials there. It uses
-// only memory.
+// asker returns the asker for an organization at a registry: the organization if it has its own
+// credentials there, and otherwise "". It normally uses only memory.
 func (r *registries) asker(org, host string) asker {
 	if l := r.orgs[org]; l != nil && l.names(host) {
 		return asker(org)
@@ -68,7 +69,7 @@ func (r *registries) asker(org, host string) asker {
 // freshAsker is like asker but reads the organization's file again.
 func (r *registries) freshAsker(org, host string) asker {
 	if l := r.orgs[org]; l != nil {
-		_, _ = l.at(host) // asker handles the result and the error
+		_, _ = l.at(host) // asker uses the credentials that at has read, or its error
 	}
 	return r.asker(org, host)
 }
@@ -77,7 +78,7 @@ func (r *registries) freshAsker(org, host string) asker {
 func (r *registries) login(who asker, host string) (credentials.Login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {
-			return l.at(host) // possibly none any more, but never the shared ones
+			return l.at(host) // possibly no longer any, but never the shared credentials
 		}
 		return credentials.Login{}, nil
 	}

@@ -15,9 +15,9 @@ type blobReader func(context.Context, ocispec.Descriptor) ([]byte, error)
 
 // outline describes an image, from its index to the descriptors of its layers.
 type outline struct {
-	index    *stored // nil: the name refers to the manifest itself
+	index    *stored // nil if the name refers to the manifest itself
 	manifest stored
-	document document // decoded manifest
+	document document // the decoded manifest
 }
 
 // stored is a small blob with its contents.
@@ -43,9 +43,9 @@ func (o outline) needs() parts {
 	return out
 }
 
-// look reads the index and the manifest of an image for this host's platform and records what a pull would fetch.
-// Without blobs, both come from the registry with the asker's credentials, so that an asker who knows only the digest
-// of another's image gets nothing.
+// look reads the index and the manifest of an image for this host's platform and records what a
+// pull would fetch. If blobs is nil, it requests both from the registry with the asker's
+// credentials, so that an asker who knows only the digest of another's image gets nothing.
 func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
 	var o outline
 	for depth := 0; ; depth++ {
@@ -79,8 +79,8 @@ func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bours
 	return o, needs, nil
 }
 
-// read reads a manifest or a configuration: from containerd if blobs is set, from what the registry has sent to this
-// asker before, or from the registry.
+// read reads a manifest or a configuration: from containerd if blobs is not nil, from what the
+// registry has sent to this asker before, or from the registry.
 func (s *Store) read(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	if blobs != nil {
 		raw, err := blobs(ctx, desc)
@@ -103,12 +103,12 @@ func (s *Store) read(ctx context.Context, blobs blobReader, who asker, ref bours
 	return raw, nil
 }
 
-// fetch fetches a small blob from its registry within Config.Stall.
+// fetch requests a small blob from its registry. It takes at most Config.Stall.
 func (s *Store) fetch(ctx context.Context, from remotes.Resolver, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Stall)
 	defer cancel()
 	name := recordName(ref)
-	if desc.MediaType == "" { // the URL depends on the type
+	if desc.MediaType == "" { // the URL depends on the media type
 		_, found, err := from.Resolve(ctx, name)
 		if err != nil {
 			return nil, &registryError{err}

@@ -27,14 +27,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(containerdtest.Main(m)) }
 
-// patience bounds every wait of these tests: far beyond what any takes.
+// patience bounds every wait in these tests. It is far longer than any of them takes.
 const patience = time.Minute
 
-// counter makes namespaces, and seeds of random layers, that no other test has:
-// containerd shares blobs between namespaces.
+// counter makes namespaces and the seeds of random layers unique to a test, because containerd
+// shares blobs between namespaces.
 var counter atomic.Uint64
 
-// host is a containerd namespace of a test and the stores on it.
+// host is a test's containerd namespace and the stores that use it.
 type host struct {
 	server    *containerdtest.Server
 	namespace string
@@ -47,7 +47,7 @@ func newHost(tb testing.TB, server *containerdtest.Server) *host {
 	return &host{server, namespace, server.Client(tb, namespace)}
 }
 
-// open opens a store that does not run yet. It is closed with the test.
+// open opens a store without running it. The store is closed when the test ends.
 func (h *host) open(tb testing.TB, edit func(*image.Config)) *image.Store {
 	tb.Helper()
 	config := image.Config{Address: h.server.Address, Namespace: h.namespace, Stall: 10 * time.Second, Private: true}
@@ -66,7 +66,7 @@ func (h *host) open(tb testing.TB, edit func(*image.Config)) *image.Store {
 	return s
 }
 
-// run runs a store; the result ends it and waits.
+// run runs a store. The returned function stops it and waits until it has ended.
 func run(tb testing.TB, s *image.Store) func() {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -87,7 +87,7 @@ func run(tb testing.TB, s *image.Store) func() {
 	return stop
 }
 
-// random returns layers of these sizes in bytes that no other test has.
+// random returns layers of these sizes in bytes. No other test has the same layers.
 func random(sizes ...int) []registrytest.Layer {
 	var out []registrytest.Layer
 	for _, size := range sizes {
@@ -96,7 +96,7 @@ func random(sizes ...int) []registrytest.Layer {
 	return out
 }
 
-// pull resolves and pulls.
+// pull resolves and pulls an image.
 func pull(tb testing.TB, s *image.Store, name string) bourse.Image {
 	tb.Helper()
 	ref, err := s.Resolve(tb.Context(), "", name)
@@ -110,10 +110,11 @@ func pull(tb testing.TB, s *image.Store, name string) bourse.Image {
 	return got
 }
 
-// refOf is the reference of what was pushed.
+// refOf returns the reference of a pushed image.
 func refOf(p registrytest.Pushed) bourse.ImageRef { return bourse.ParseImageRef(p.Ref()) }
 
-// eventually waits for a condition on something that notifies of no change.
+// eventually polls ok until it returns true. It is for conditions that cannot be waited for
+// otherwise.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	deadline := time.Now().Add(patience)
@@ -125,7 +126,7 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// contents lists all that a namespace has in containerd, by kind.
+// contents lists all objects in a containerd namespace by kind.
 func (h *host) contents(tb testing.TB) map[string][]string {
 	tb.Helper()
 	ctx, c := tb.Context(), h.client
@@ -164,7 +165,7 @@ func (h *host) contents(tb testing.TB) map[string][]string {
 	return out
 }
 
-// unchanged checks that a namespace has what it had before.
+// unchanged checks that a namespace contains the same objects as before.
 func (h *host) unchanged(tb testing.TB, before map[string][]string) {
 	tb.Helper()
 	if diff := cmp.Diff(before, h.contents(tb)); diff != "" {
@@ -172,7 +173,7 @@ func (h *host) unchanged(tb testing.TB, before map[string][]string) {
 	}
 }
 
-// kinds counts the contents of each kind.
+// kinds returns the number of objects of each kind.
 func kinds(contents map[string][]string) map[string]int {
 	out := map[string]int{}
 	for kind := range maps.Keys(contents) {
@@ -208,7 +209,7 @@ func has(tb testing.TB, dir, path, text string) bool {
 	return err == nil && strings.Contains(string(got), text)
 }
 
-// wantCode checks an error's code.
+// wantCode checks the code of an error.
 func wantCode(tb testing.TB, err error, want bourse.Code) {
 	tb.Helper()
 	if got := bourse.CodeOf(err); got != want {

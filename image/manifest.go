@@ -15,11 +15,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on what a registry can make the worker read into memory and process.
+// Limits on the amount of a registry's data that the worker reads into memory and processes.
 const (
-	maxManifest  = 4 << 20 // bytes of a manifest, index or configuration; 4 MiB according to the OCI distribution specification
+	maxManifest  = 4 << 20 // bytes of a manifest, index or configuration; the OCI distribution specification recommends 4 MiB
 	maxLayers    = 256     // overlayfs supports fewer than 500, Docker created at most 127
-	maxManifests = 1024    // in an index
+	maxManifests = 1024    // manifests in an index
 	maxBytes     = 1 << 50 // total size of all layers, so that sums do not overflow
 )
 
@@ -29,7 +29,7 @@ type document struct {
 	Manifests []ocispec.Descriptor `json:"manifests"`
 	Config    *ocispec.Descriptor  `json:"config"`
 	Layers    []ocispec.Descriptor `json:"layers"`
-	FSLayers  json.RawMessage      `json:"fsLayers"` // of Docker's schema 1
+	FSLayers  json.RawMessage      `json:"fsLayers"` // layers of a manifest in Docker's schema 1
 }
 
 func (d document) isIndex() bool { return d.Config == nil }
@@ -50,7 +50,7 @@ func (d *document) check() error {
 	case d.FSLayers != nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the image's manifest has Docker's schema 1, which is not supported: push the image again")
 	case d.Config != nil && d.Manifests != nil:
-		return bourse.Errorf(bourse.CodeInvalid, "the manifest is also an index") // read as either, it would be two images
+		return bourse.Errorf(bourse.CodeInvalid, "the manifest is also an index") // such a document could be read as two different images
 	case d.Config == nil && len(d.Layers) > 0, d.Config == nil && d.Manifests == nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the manifest is neither an image manifest nor an index")
 	case len(d.Manifests) > maxManifests:
@@ -102,7 +102,7 @@ func choose(index document, host platforms.MatchComparer) (ocispec.Descriptor, e
 	var has []string
 	for _, m := range index.Manifests {
 		switch {
-		case m.Platform == nil || m.Platform.OS == "unknown": // signatures and attestations
+		case m.Platform == nil || m.Platform.OS == "unknown": // signatures and attestations have no platform
 			continue
 		case host.Match(*m.Platform) && !images.IsIndexType(m.MediaType):
 			fit = append(fit, m)
@@ -190,7 +190,8 @@ func verify(raw []byte, desc ocispec.Descriptor) error {
 	return nil
 }
 
-// hostPlatform matches images for this host. They are always for Linux, whatever system the client was built for.
+// hostPlatform returns a matcher for images that run on this host. It always matches Linux
+// images, whatever system the program was built for.
 func hostPlatform() platforms.MatchComparer {
 	spec := platforms.DefaultSpec()
 	spec.OS, spec.OSVersion, spec.OSFeatures = "linux", "", nil

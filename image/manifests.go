@@ -8,7 +8,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Limits of manifestCache: half a MiB.
+// Limits of manifestCache, which amount to half a MiB.
 const (
 	maxCached     = 32
 	maxCachedSize = 16 << 10
@@ -46,8 +46,9 @@ func (c *manifestCache) put(k manifestKey, raw []byte) {
 	remember(c.raw, maxCached, k, raw)
 }
 
-// manifestType and indexType return a media type that containerd accepts, because a registry may send any type, or
-// none.
+// manifestType returns a manifest's media type and indexType that of an index, in a form that
+// containerd accepts. said is the type that the registry has sent, which may be anything or
+// empty.
 func manifestType(said string) string {
 	if images.IsManifestType(said) {
 		return said

@@ -8,13 +8,13 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 )
 
-// mount mounts a snapshot, to be read, until the test ends.
+// mount mounts a snapshot for reading until the test ends.
 func (h *host) mount(tb testing.TB, chain string) string {
 	tb.Helper()
 	ctx := context.WithoutCancel(tb.Context())
 	sn := h.client.SnapshotService("overlayfs")
 	key := "view-" + h.namespace
-	// Nothing leads to it, so it would be collected.
+	// Without this label the snapshot would be garbage-collected, because nothing refers to it.
 	root := snapshots.WithLabels(map[string]string{"containerd.io/gc.root": "of a test"})
 	mounts, err := sn.View(ctx, key, chain, root)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// parseName parses an image's name and refuses names that no registry can have.
+// parseName parses an image's name. It returns an error for names that no registry accepts.
 func parseName(name string) (bourse.ImageRef, error) {
 	ref := bourse.ParseImageRef(name)
 	return ref, checkRef(ref)
@@ -29,12 +29,13 @@ func checkRef(ref bourse.ImageRef) error {
 	return nil
 }
 
-// recordName returns the name of an image's record in containerd and of its pull, without the tag.
+// recordName returns the name of an image's record and of its pull: the image's name without the
+// tag.
 func recordName(ref bourse.ImageRef) string {
 	return bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Digest: ref.Digest}.String()
 }
 
-// tagName returns the name without the digest, or "" if there is no tag.
+// tagName returns the image's name without the digest, or "" if it has no tag.
 func tagName(ref bourse.ImageRef) string {
 	if ref.Tag == "" {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The statuses of a bourse.PullProgress.
+// The values of Status in a bourse.PullProgress.
 const (
 	statusResolving = "resolving"
 	statusPulling   = "pulling"
@@ -25,22 +25,22 @@ const progressEvery = 200 * time.Millisecond
 // pull is a pull in progress and its waiters.
 type pull struct {
 	ref    bourse.ImageRef
-	org    string // the first waiter's, whose credentials it uses
+	org    string // organization of the first waiter, whose credentials the pull uses
 	done   chan struct{}
 	cancel context.CancelCauseFunc
 
 	phase      atomic.Pointer[string]
 	got, total atomic.Int64
-	again      bool // an earlier attempt left its lease; only for the pull's goroutine
+	again      bool // an earlier attempt left a lease; used only by the pull's goroutine
 
-	// Set before done is closed, read after.
+	// Set before done is closed; read only after that.
 	image bourse.Image
 	err   error
 
 	// Guarded by Store.mu.
 	waiters int
-	linger  *time.Timer // set while there are no waiters
-	parts   parts       // its disk space, as far as known
+	linger  *time.Timer // set while nobody waits for the pull
+	parts   parts       // the disk space that it takes, as far as known
 }
 
 // leftover is the data that a failed pull preserves for a retry.
@@ -50,8 +50,8 @@ type leftover struct {
 	failed time.Time
 }
 
-// keeps reports whether an ended pull preserves its lease and data for a retry. A pull that was stopped with the
-// daemon does so even without data.
+// keeps reports whether an ended pull preserves its lease and data for a retry. A pull that was
+// stopped with the daemon preserves its lease even if there is no data.
 func (p *pull) keeps() bool {
 	if p.err == nil || final(p.err) {
 		return false
@@ -77,7 +77,8 @@ func (p *pull) state() bourse.Image {
 // share one pull. progress, if not nil, is called in each caller's goroutine, at most five times per second and once
 // at the end.
 //
-// When ctx ends, the caller stops waiting. The pull continues for the others, or for Config.Linger if there are none.
+// When ctx ends, the caller stops waiting. The pull continues as long as others wait, and for
+// Config.Linger after that.
 //
 // Errors: CodeNotFound, CodeInvalid and CodeInsufficient are final, and nothing of the pull is preserved.
 // CodeUnavailable means that the registry or containerd is unreachable; a retry resumes where this pull stopped.
@@ -96,7 +97,8 @@ func (s *Store) Pull(ctx context.Context, org string, ref bourse.ImageRef, progr
 	return p.wait(ctx, progress)
 }
 
-// join returns the pull of an image, starting it if necessary, or the image if it is present.
+// join returns the pull of an image, starting it if necessary. If the image is present, it
+// returns the image instead.
 func (s *Store) join(ctx context.Context, org string, ref bourse.ImageRef) (*pull, bourse.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +122,7 @@ func (s *Store) join(ctx context.Context, org string, ref bourse.ImageRef) (*pul
 	return p, bourse.Image{}, nil
 }
 
-// start starts a pull without waiters. Store.mu is held.
+// start starts a pull without waiters. Store.mu must be held.
 func (s *Store) start(ctx context.Context, org string, ref bourse.ImageRef) *pull {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	ref.Labels = nil
@@ -140,7 +142,7 @@ func (s *Store) start(ctx context.Context, org string, ref bourse.ImageRef) *pul
 	return p
 }
 
-// leave removes a waiter.
+// leave records that a waiter no longer waits.
 func (s *Store) leave(p *pull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +151,7 @@ func (s *Store) leave(p *pull) {
 	}
 }
 
-// unattended lets a pull continue temporarily without waiters. Store.mu is held.
+// unattended lets a pull continue without waiters for Config.Linger. Store.mu must be held.
 func (s *Store) unattended(p *pull) {
 	p.linger = time.AfterFunc(s.config.Linger, func() {
 		s.mu.Lock()
@@ -160,7 +162,7 @@ func (s *Store) unattended(p *pull) {
 	})
 }
 
-// wait waits for the end of the pull and reports its progress.
+// wait waits until the pull ends, and reports its progress.
 func (p *pull) wait(ctx context.Context, progress func(bourse.Image)) (bourse.Image, error) {
 	tell := func(image bourse.Image) {
 		if progress != nil {
@@ -191,13 +193,13 @@ func (p *pull) wait(ctx context.Context, progress func(bourse.Image)) (bourse.Im
 	}
 }
 
-// carryOut executes a pull, notifies the waiters, and removes the pull.
+// carryOut executes a pull. When the pull ends, carryOut removes it and notifies the waiters.
 func (s *Store) carryOut(ctx context.Context, p *pull) {
 	name := recordName(p.ref)
 	began := time.Now()
 	image, err := s.waitAndRun(ctx, p)
 	if cause, ok := errors.AsType[*bourse.Error](context.Cause(ctx)); ok && err != nil {
-		err = cause // over the budget
+		err = cause // the pull exceeded the budget
 	}
 	p.image, p.err = image, withCode(err, p.ref.String())
 	s.settle(context.WithoutCancel(ctx), p)
@@ -220,7 +222,7 @@ func (s *Store) carryOut(ctx context.Context, p *pull) {
 	s.config.Log.Info("image pulled", "image", p.ref.String(), "bytes", image.Bytes, "disk", image.Disk, "duration", time.Since(began))
 }
 
-// waitAndRun waits for the pull's turn and executes it.
+// waitAndRun waits until the pull may start, and executes it.
 func (s *Store) waitAndRun(ctx context.Context, p *pull) (bourse.Image, error) {
 	leave, err := s.turns.pass(ctx)
 	if err != nil {

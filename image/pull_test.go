@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestPull follows an image from its tag to a later run of the store.
+// TestPull resolves and pulls an image by its tag, and checks that a later store still has it.
 func TestPull(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -79,7 +79,8 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// TestPresentNeedsNoNetwork names an image by its digest.
+// TestPresentNeedsNoNetwork checks that an image on the worker can be used by its digest without
+// its registry.
 func TestPresentNeedsNoNetwork(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -95,7 +96,7 @@ func TestPresentNeedsNoNetwork(t *testing.T) {
 	}
 }
 
-// TestShared has twenty orders ask for the same image at once.
+// TestShared has twenty callers pull the same image concurrently.
 func TestShared(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -125,7 +126,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestSharedLayers pulls a second image on the same base.
+// TestSharedLayers pulls a second image with the same base layers.
 func TestSharedLayers(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -151,7 +152,7 @@ func TestSharedLayers(t *testing.T) {
 	}
 }
 
-// TestProgress listens to a pull that takes half a second.
+// TestProgress checks the progress reports of a pull that takes half a second.
 func TestProgress(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -182,8 +183,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestWaitersLeave has the only waiter leave: the pull goes on without it, and
-// is stopped when no waiter returns.
+// TestWaitersLeave checks that a pull continues after its only waiter has left, and stops if
+// nobody waits again within Config.Linger.
 func TestWaitersLeave(t *testing.T) {
 	for name, tc := range map[string]struct {
 		linger time.Duration
@@ -227,8 +228,8 @@ func TestWaitersLeave(t *testing.T) {
 	}
 }
 
-// TestUseBeforeRecordsAreRead uses a store that has just been opened, and has not
-// yet read containerd's records.
+// TestUseBeforeRecordsAreRead uses a store that has just been opened and has not read
+// containerd's records yet.
 func TestUseBeforeRecordsAreRead(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, containerdtest.Start(t))
@@ -251,8 +252,8 @@ func TestUseBeforeRecordsAreRead(t *testing.T) {
 	}
 }
 
-// TestNothingStaysRunning counts goroutines after a store's life, pulls that were
-// left and one that was stopped included.
+// TestNothingStaysRunning checks that a closed store leaves no goroutines, even after a pull
+// whose waiter has left.
 func TestNothingStaysRunning(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -272,7 +273,7 @@ func TestNothingStaysRunning(t *testing.T) {
 	if err := goleak.Find(before); err != nil {
 		t.Error(err)
 	}
-	// The stopped pull's lease is for a later run.
+	// The lease of the stopped pull remains for a later run.
 	for _, l := range h.contents(t)["lease"] {
 		if err := h.client.LeasesService().Delete(t.Context(), leases.Lease{ID: l}, leases.SynchronousDelete); err != nil {
 			t.Error(err)

@@ -14,14 +14,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// reach restricts registries and their addresses. Tenants choose images, and a registry's answers contain further
-// hosts. Without restrictions, they could make a worker connect to any address in its network.
+// reach restricts registries and their addresses. Tenants choose images, and a registry's
+// responses may refer to further hosts. Without restrictions, they could make a worker connect to
+// any address in its network.
 type reach struct {
-	private bool     // allow private, loopback and link-local addresses
-	only    []string // nil: all
+	private bool     // whether private, loopback and link-local addresses are allowed
+	only    []string // the allowed registries; nil: all
 }
 
-// allowed returns CodeInvalid for a registry that is not allowed.
+// allowed returns CodeInvalid if a registry is not allowed.
 func (r *reach) allowed(host string) error {
 	if r.only == nil || slices.Contains(r.only, host) {
 		return nil
@@ -29,8 +30,9 @@ func (r *reach) allowed(host string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker (--registry)", bourse.Quoted(host))
 }
 
-// dialer returns a dialer for a registry's own host and all hosts in its answers. It checks the address after the
-// name was resolved. known means that the operator has configured the registry.
+// dialer returns a dialer for a registry's own host and all hosts in its responses. It checks
+// each address after the name was resolved. known means that the operator has configured the
+// registry.
 func (r *reach) dialer(known bool, timeout time.Duration) *net.Dialer {
 	d := &net.Dialer{Timeout: timeout}
 	if r.private || known {
@@ -56,7 +58,7 @@ func (r *reach) dialer(known bool, timeout time.Duration) *net.Dialer {
 // carrierNAT is the address block of RFC 6598, which is effectively private.
 var carrierNAT = netip.MustParsePrefix("100.64.0.0/10")
 
-// public reports whether an address is public.
+// public reports whether an address is reachable from the public Internet.
 func public(a netip.Addr) bool {
 	a = a.Unmap()
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !carrierNAT.Contains(a)

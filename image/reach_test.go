@@ -23,15 +23,16 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// A registry's name that leads to the worker's own network is not asked, nor is
-// what a registry that may be asked sends us on to; with the flag, or when the
-// operator has described it, it is.
+// TestRegistriesDoNotLeadIntoTheWorkersNetwork checks that no connection is made to a registry
+// whose name refers to an address in the worker's own network, or to such an address that a
+// registry redirects to. Connections are made if private addresses are allowed or the operator
+// has configured the registry.
 func TestRegistriesDoNotLeadIntoTheWorkersNetwork(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) { asked++ }))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	named := "localhost" + host[strings.LastIndexByte(host, ':'):] // judged after it was resolved
+	named := "localhost" + host[strings.LastIndexByte(host, ':'):] // checked after it was resolved
 	for name, c := range map[string]struct {
 		registries *registries
 		want       bool

@@ -9,23 +9,26 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Labels of an image's record in containerd. They are the store's only durable data besides containerd's own.
+// Labels of an image's record in containerd. In addition to containerd's own data, they are the
+// store's only durable data.
 const (
-	labelStore = "bourse.dev/image" // "1": the record belongs to this store
-	labelTags  = "bourse.dev/tags"  // tags by which it was last requested, separated by spaces
+	labelStore = "bourse.dev/image" // "1" if the record belongs to this store
+	labelTags  = "bourse.dev/tags"  // tags by which the image was last requested, separated by spaces
 	labelUsed  = "bourse.dev/used"  // time of the last use (RFC 3339)
-	labelShown = "bourse.dev/shown" // askers to whom its registry has shown it, and when: {"asker": seconds}
+	labelShown = "bourse.dev/shown" // askers to whom the registry has shown the image, and when: {"asker": seconds}
 )
 
-// maxTags is the maximum number of remembered tags per image, because containerd limits a label to 4096 bytes.
+// maxTags is the maximum number of tags that are stored for an image, because containerd limits a
+// label to 4096 bytes.
 const maxTags = 24
 
-// parts holds the disk space of an image's parts in bytes: blobs by digest, unpacked layers by the name of their
-// snapshot. A part shared by two images has the same name in both.
+// parts contains the disk space of an image's parts in bytes. Blobs are identified by digest,
+// unpacked layers by the name of their snapshot. A part that two images share has the same name
+// in both.
 type parts map[string]int64
 
-// snapshotPart returns the name of an unpacked layer. The prefix is needed because an uncompressed layer's digest may
-// equal the name of its snapshot.
+// snapshotPart returns the name of an unpacked layer among an image's parts. The prefix is needed
+// because the digest of an uncompressed layer may equal the name of its snapshot.
 func snapshotPart(chain string) string { return "snapshot " + chain }
 
 func (p parts) sum() int64 {
@@ -39,17 +42,17 @@ func (p parts) sum() int64 {
 // record is an image on this worker.
 type record struct {
 	name   string          // name in containerd
-	ref    bourse.ImageRef // without a tag
-	tags   []string        // newest first
-	bytes  int64           // compressed: configuration and layers
+	ref    bourse.ImageRef // the image's name without a tag
+	tags   []string        // the tags by which it was requested, newest first
+	bytes  int64           // compressed size of the configuration and layers
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	shown  map[asker]time.Time // as stored, or to be stored, in containerd; the catalogue has the current values
-	dirty  bool                // tags, usedAt or shown are not stored in containerd yet
+	shown  map[asker]time.Time // as stored or to be stored in containerd; the catalogue contains the current values
+	dirty  bool                // whether tags, usedAt or shown must still be stored in containerd
 }
 
-// image returns the public form of the record.
+// image returns the record in its public form.
 func (r *record) image() bourse.Image {
 	ref := r.ref
 	ref.Labels = maps.Clone(ref.Labels)
@@ -69,8 +72,8 @@ func (r *record) labels() map[string]string {
 	}
 }
 
-// read parses the labels of a record in containerd. It ignores invalid values, which another program must have
-// written: the tags and the time are only a cache.
+// read parses the labels of a record in containerd. It ignores invalid values, which must come
+// from another program, because the tags and the time are only a cache.
 func (r *record) read(labels map[string]string, now time.Time) {
 	for tag := range strings.FieldsSeq(labels[labelTags]) {
 		named := r.ref
@@ -80,14 +83,14 @@ func (r *record) read(labels map[string]string, now time.Time) {
 		}
 	}
 	used, err := time.Parse(time.RFC3339Nano, labels[labelUsed])
-	if err != nil || used.After(now) { // otherwise a clock that was set back would keep it forever
+	if err != nil || used.After(now) { // otherwise a clock that was set back would preserve the image forever
 		used = now
 	}
 	r.usedAt = used
 	r.shown = readShown(labels[labelShown], now)
 }
 
-// addTag makes a tag the first one and reports whether that changed anything.
+// addTag makes tag the newest tag. It returns false if it already was.
 func (r *record) addTag(tag string) bool {
 	if tag == "" || len(r.tags) > 0 && r.tags[0] == tag {
 		return false
@@ -98,7 +101,8 @@ func (r *record) addTag(tag string) bool {
 	return true
 }
 
-// dropTag removes a tag, which now refers to another image, and reports whether the record had it.
+// dropTag removes a tag, because it now refers to another image. It returns false if the record
+// does not have the tag.
 func (r *record) dropTag(tag string) bool {
 	n := len(r.tags)
 	r.tags = slices.DeleteFunc(r.tags, func(t string) bool { return t == tag })

@@ -16,15 +16,15 @@ import (
 	"github.com/bourse-dev/bourse/image/credentials"
 )
 
-// maxRegistries is the maximum number of registries whose connections and tokens are retained, because orders can
-// name any number.
+// maxRegistries is the maximum number of registries whose connections and tokens are retained.
+// Orders can name any number of registries.
 const maxRegistries = 64
 
 // registries contains the settings and connections of all registries.
 type registries struct {
 	config map[string]Registry
-	shared *logins            // shared by all organizations; may be nil
-	orgs   map[string]*logins // each organization's own
+	shared *logins            // credentials for all organizations; may be nil
+	orgs   map[string]*logins // each organization's own credentials
 	stall  time.Duration
 	reach  reach
 
@@ -32,7 +32,8 @@ type registries struct {
 	hosts map[hostKey]knownHost
 }
 
-// hostKey identifies the retained data of a registry. Askers do not share any.
+// hostKey identifies the retained connection of an asker to a registry. Askers share no
+// connections.
 type hostKey struct {
 	who  asker
 	host string
@@ -41,10 +42,10 @@ type hostKey struct {
 // knownHost contains an asker's connection to a registry.
 type knownHost struct {
 	docker.RegistryHost
-	login credentials.Login // the credentials for its tokens
+	login credentials.Login // credentials with which its tokens were requested
 }
 
-// newRegistries returns the registries for a configuration.
+// newRegistries returns the registries for configuration c.
 func newRegistries(c *Config) *registries {
 	r := &registries{config: c.Registries, stall: c.Stall, reach: reach{c.Private, c.AllowedRegistries}, orgs: map[string]*logins{}}
 	if c.DockerConfig != "" {
@@ -79,7 +80,7 @@ func (r *registries) host(who asker, name string) (docker.RegistryHost, error) {
 	if err != nil {
 		return docker.RegistryHost{}, err
 	}
-	if unread != nil { // to be read again the next time
+	if unread != nil { // do not retain the connection, so that the credentials are read again
 		return h, nil
 	}
 	if r.hosts == nil {
@@ -100,8 +101,8 @@ func (r *registries) host(who asker, name string) (docker.RegistryHost, error) {
 	return h, nil
 }
 
-// connect creates a client for a registry. It sends login when the registry asks for credentials; unread is the
-// reason if there are none.
+// connect creates a client for a registry. The client sends login when the registry asks for
+// credentials. If the credentials could not be read, unread is the reason.
 func (r *registries) connect(name string, login credentials.Login, unread error) (docker.RegistryHost, error) {
 	if err := r.reach.allowed(name); err != nil {
 		return docker.RegistryHost{}, err
@@ -137,7 +138,8 @@ func (r *registries) connect(name string, login credentials.Login, unread error)
 	return h, nil
 }
 
-// authorities reads the CA certificates for a registry. nil means the system's.
+// authorities reads the CA certificates for a registry. It returns nil, which stands for the
+// system's certificates, if path is empty.
 func authorities(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil

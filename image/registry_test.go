@@ -2,7 +2,7 @@ package image
 
 import "testing"
 
-// TestRegistriesAreBounded names more registries than connections are kept of.
+// TestRegistriesAreBounded connects to more registries than are retained.
 func TestRegistriesAreBounded(t *testing.T) {
 	r := &registries{}
 	for i := range 3 * maxRegistries {

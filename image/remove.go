@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// remove removes images' records, and with the last one all data that no other image, container or pull needs. The
-// images leave the catalogue first, so that no quote relies on them.
+// remove removes images' records, and all data that no other image, container or pull needs. It
+// first removes the images from the catalogue, so that no quote relies on them.
 func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -38,9 +38,10 @@ func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string
 	return errors.Join(errs...)
 }
 
-// Remove removes an image by its digest, under all its names. Errors: CodeNotFound if it is not on this worker,
-// CodeFailedPrecondition if a machine uses it, CodeUnavailable if containerd is unavailable. In the last case, images
-// that could not be removed are listed again when containerd is back.
+// Remove removes an image by its digest, under all its names. Errors: CodeNotFound if it is not
+// on this worker, CodeFailedPrecondition if a machine uses it, CodeUnavailable if containerd is
+// unavailable. In the last case, images that could not be removed are listed again when
+// containerd is back.
 func (s *Store) Remove(ctx context.Context, digest string) error {
 	s.mu.Lock()
 	inUse := s.memory.inUse

@@ -21,8 +21,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// halfWay makes a registry send half of a layer and then hold it, until the
-// result is called; the channel receives a value when the layer is requested.
+// halfWay makes a registry send half of a layer and then stop until the returned function is
+// called. The channel receives a value when the layer is requested.
 func halfWay(r *registrytest.Registry, p registrytest.Pushed) (<-chan struct{}, func()) {
 	half := p.Layers[0].Size / 2
 	arrived := make(chan struct{}, 10)
@@ -36,7 +36,7 @@ func halfWay(r *registrytest.Registry, p registrytest.Pushed) (<-chan struct{}, 
 	return arrived, func() { r.Fault(nil) }
 }
 
-// reached waits until a pull has so many bytes.
+// reached waits until a pull has received this many bytes.
 func reached(t *testing.T, s *image.Store, bytes int64) {
 	t.Helper()
 	eventually(t, "half of the layer", func() bool {
@@ -45,8 +45,8 @@ func reached(t *testing.T, s *image.Store, bytes int64) {
 	})
 }
 
-// TestDaemonRestarts ends the store within a pull. The next run finishes it,
-// without being asked, from where it was.
+// TestDaemonRestarts closes the store during a pull. The next run must resume the pull by itself
+// where it stopped.
 func TestDaemonRestarts(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, containerdtest.Start(t))
@@ -68,7 +68,7 @@ func TestDaemonRestarts(t *testing.T) {
 	next := h.open(t, nil)
 	run(t, next)
 	eventually(t, "resumption", func() bool { return next.Has(refOf(p)) })
-	// Bytes go to containerd in pieces of a MiB; the last one may be lost.
+	// containerd receives data in pieces of a MiB, and the last piece may be lost.
 	if got := r.Stats().BlobBytes; got > p.Bytes+1<<20 {
 		t.Errorf("%d bytes were fetched altogether, the image has %d", got, p.Bytes)
 	}
@@ -78,7 +78,8 @@ func TestDaemonRestarts(t *testing.T) {
 	}
 }
 
-// TestCrashBetweenRecordAndLease leaves the lease of a pull that is done.
+// TestCrashBetweenRecordAndLease checks that the lease of a completed pull is removed after a
+// crash.
 func TestCrashBetweenRecordAndLease(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, containerdtest.Start(t))
@@ -86,7 +87,7 @@ func TestCrashBetweenRecordAndLease(t *testing.T) {
 	p := r.Push(t, "web:v1", registrytest.Image{Layers: random(200_000)})
 	arrived, release := halfWay(r, p)
 	s := h.open(t, nil)
-	go func() { _, _ = s.Pull(t.Context(), "", refOf(p), nil) }() // it fails when the store closes
+	go func() { _, _ = s.Pull(t.Context(), "", refOf(p), nil) }() // it fails when the store is closed
 	<-arrived
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -107,7 +108,8 @@ func TestCrashBetweenRecordAndLease(t *testing.T) {
 	eventually(t, "the lease's end", func() bool { return kinds(h.contents(t))["lease"] == 0 })
 }
 
-// TestKeepEnds removes what a failed pull has kept, when its time is over.
+// TestKeepEnds checks that the data of a failed pull is removed if the budget has no room for
+// both it and another image.
 func TestKeepEnds(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, containerdtest.Start(t))
@@ -122,7 +124,7 @@ func TestKeepEnds(t *testing.T) {
 	if got := kinds(h.contents(t)); got["lease"] != 1 || got["ingest"] != 1 {
 		t.Fatalf("containerd has %v, want the lease and the begun layer to be kept", got)
 	}
-	// The budget does not fit it and another image: the image wins.
+	// The budget has no room for the data and the image, so the data is removed.
 	pull(t, s, small.Name)
 	if err := s.Remove(t.Context(), small.Digest); err != nil {
 		t.Error(err)
@@ -130,7 +132,7 @@ func TestKeepEnds(t *testing.T) {
 	h.unchanged(t, before)
 }
 
-// TestContainerdDies kills containerd within a pull, and starts it again.
+// TestContainerdDies kills containerd during a pull and restarts it.
 func TestContainerdDies(t *testing.T) {
 	t.Parallel()
 	server := containerdtest.New(t)
@@ -179,7 +181,7 @@ func TestImageRemovedByAnotherClient(t *testing.T) {
 	}
 }
 
-// TestDiskFull has containerd on a file system that is too small.
+// TestDiskFull runs containerd on a file system that is too small.
 func TestDiskFull(t *testing.T) {
 	small := t.TempDir()
 	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=24m"); err != nil {
@@ -228,8 +230,8 @@ func free(t *testing.T, dir string) int64 {
 	return int64(fs.Bavail) * fs.Bsize
 }
 
-// freeAgain waits until about as much is free as before: snapshots' directories
-// are removed a little later.
+// freeAgain waits until nearly as much space is free as before. The directories of snapshots are
+// removed with a delay.
 func freeAgain(t *testing.T, dir string, before int64) int64 {
 	t.Helper()
 	eventually(t, "free disk", func() bool { return before-free(t, dir) <= 1<<20 })

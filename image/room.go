@@ -9,18 +9,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// activePart is the name of the layer being unpacked among a pull's parts.
+// activePart is the name, among a pull's parts, of the layer that is being unpacked.
 const activePart = "active"
 
-// How often a growing layer is measured. At most a tenth of the time is spent on that, because containerd walks all
-// its files.
+// Intervals at which a growing layer is measured. Measuring takes at most a tenth of the time,
+// because containerd walks all files of the layer.
 const (
 	measureEvery = 200 * time.Millisecond
 	measureShare = 10
 )
 
-// watch measures the layer being unpacked, frees space for it, and ends the pull if there is none. The returned
-// function stops watch and waits for its goroutine.
+// watch measures the layer that is being unpacked, frees space for it, and ends the pull if there
+// is not enough. The returned function stops watch and waits for its goroutine.
 func (s *Store) watch(ctx context.Context, w *watched) func() {
 	if s.config.Budget == 0 {
 		return func() {}
@@ -50,7 +50,7 @@ func (s *Store) watch(ctx context.Context, w *watched) func() {
 	}
 }
 
-// measure updates the size of the layer being unpacked, and makes room for it.
+// measure updates the size of the layer that is being unpacked, and makes room for it.
 func (s *Store) measure(ctx context.Context, w *watched) error {
 	w.mu.Lock()
 	key := w.active
@@ -60,14 +60,15 @@ func (s *Store) measure(ctx context.Context, w *watched) error {
 	}
 	used, err := w.Usage(ctx, key)
 	if err != nil {
-		return err // committed or removed in the meantime
+		return err // the layer was committed or removed in the meantime
 	}
 	s.holds(w.pull, parts{activePart: used.Size})
 	return s.makeRoom(ctx, w.client, w.pull)
 }
 
-// makeRoom evicts images until everything fits into the budget, including pull p. With a nil p it evicts as many as
-// possible. If p cannot fit, it evicts nothing and returns CodeInsufficient.
+// makeRoom evicts images until everything fits into the budget, including pull p. If p cannot
+// fit, it evicts nothing and returns CodeInsufficient. If p is nil, it evicts as many images as
+// necessary and possible.
 func (s *Store) makeRoom(ctx context.Context, c *containerd.Client, p *pull) error {
 	if s.config.Budget == 0 {
 		return nil
@@ -99,7 +100,8 @@ func (s *Store) sizeOf(p *pull) int64 {
 	return p.parts.sum()
 }
 
-// holdings returns everything that takes disk space, and the function of SetInUse.
+// holdings returns all objects that take disk space, and the function that was passed to
+// SetInUse.
 func (s *Store) holdings() ([]holding, func(string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,13 +113,13 @@ func (s *Store) holdings() ([]holding, func(string) bool) {
 		copied := parts{}
 		for part, size := range p.parts {
 			if part == activePart {
-				part = activePart + " " + name // distinct from other pulls'
+				part = activePart + " " + name // the name must differ from those of other pulls
 			}
 			copied[part] = size
 		}
 		out = append(out, holding{name: "pull " + name, parts: copied, fixed: true})
 	}
-	for name, k := range s.memory.kept { // without usedAt, so evicted first
+	for name, k := range s.memory.kept { // they have no usedAt, so they are evicted first
 		out = append(out, holding{name: name, parts: k.parts})
 	}
 	return out, s.memory.inUse

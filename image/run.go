@@ -16,12 +16,12 @@ const (
 	flushEvery = 10 * time.Second
 	sweepEvery = time.Minute
 	retryEvery = 500 * time.Millisecond
-	serveWait  = 5 * time.Second // time limit for containerd's answer, including retries
+	serveWait  = 5 * time.Second // time limit for an answer from containerd, including retries
 )
 
-// Run synchronizes the store with containerd until ctx ends: it reads the images, resumes interrupted pulls, evicts
-// what exceeds the budget, notices what other programs remove, and starts over when containerd returns. It closes the
-// store at the end.
+// Run synchronizes the store with containerd until ctx ends: it reads the images, resumes
+// interrupted pulls, evicts images that exceed the budget, notices images that other programs
+// remove, and starts over when containerd is available again. It closes the store at the end.
 func (s *Store) Run(ctx context.Context) error {
 	away := false
 	for ctx.Err() == nil {
@@ -48,7 +48,8 @@ func (s *Store) Run(ctx context.Context) error {
 	return s.Close()
 }
 
-// session runs as long as containerd is available. It calls ready when it has read everything.
+// session runs as long as containerd is available. It calls ready once it has read everything
+// from containerd.
 func (s *Store) session(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -83,7 +84,7 @@ func (s *Store) session(ctx context.Context, ready func()) error {
 			s.flush(ctx, c)
 		case <-sweep.C:
 			s.sweep(ctx, c)
-			err = s.load(ctx, c) // an event may have been lost
+			err = s.load(ctx, c) // events may have been lost
 			s.trim(ctx, c)
 		}
 		if err != nil {
@@ -103,7 +104,7 @@ func serving(ctx context.Context, c *containerd.Client) error {
 	return err
 }
 
-// resume starts the pulls that have a lease and have not been started again.
+// resume starts the pulls that have a lease and are not in progress.
 func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 	all, err := activePulls(ctx, c)
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 		if !here {
 			continue
 		}
-		// The daemon ended between the record's creation and the lease's removal.
+		// An earlier daemon ended after creating the record and before removing the lease.
 		if err := dropLease(ctx, c, ref, true); err != nil {
 			return err
 		}
@@ -130,7 +131,7 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 	return nil
 }
 
-// trim evicts what exceeds the budget.
+// trim evicts images that exceed the budget.
 func (s *Store) trim(ctx context.Context, c *containerd.Client) {
 	if err := s.makeRoom(ctx, c, nil); err != nil && ctx.Err() == nil {
 		s.config.Log.Warn("evict images failed", "err", err)

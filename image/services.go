@@ -16,14 +16,14 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// applier marks errors in layers as layerError.
+// applier is an applier of layers that wraps errors caused by the layer in a layerError.
 type applier struct {
 	diff.Applier
-	want map[digest.Digest]digest.Digest // uncompressed digests by layer
+	want map[digest.Digest]digest.Digest // uncompressed digest of each layer, according to the configuration
 }
 
-// Apply unpacks a layer. It returns a layerError, including when the layer does not match the image's configuration,
-// unless containerd became unavailable.
+// Apply unpacks a layer. It returns a layerError if the layer is invalid or does not match the
+// image's configuration. If containerd becomes unavailable, it returns that error unchanged.
 func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mount.Mount, opts ...diff.ApplyOpt) (ocispec.Descriptor, error) {
 	out, err := a.Applier.Apply(ctx, desc, mounts, opts...)
 	if err != nil && ctx.Err() == nil && !unreachable(err) {
@@ -35,14 +35,15 @@ func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mo
 	return out, err
 }
 
-// ingester distinguishes between a blob that another process is writing, for which one has to wait, and an
-// unavailable containerd, because containerd's client returns "unavailable" for both.
+// ingester is a content store that distinguishes between a blob that another process is writing,
+// for which one has to wait, and an unavailable containerd. containerd's client returns
+// "unavailable" for both.
 type ingester struct {
 	content.Store
 	client *containerd.Client
 }
 
-// awayError is the error of a containerd that does not answer.
+// awayError is returned if containerd does not answer.
 type awayError struct{ text string }
 
 func (e *awayError) Error() string { return "containerd does not answer: " + e.text }
@@ -67,10 +68,10 @@ type watched struct {
 	pull   *pull
 
 	mu     sync.Mutex
-	active string // key of the snapshot being filled
+	active string // key of the snapshot into which a layer is being unpacked
 }
 
-// Prepare starts a layer.
+// Prepare begins to unpack a layer.
 func (w *watched) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
 	mounts, err := w.Snapshotter.Prepare(ctx, key, parent, opts...)
 	if err == nil {
@@ -97,7 +98,7 @@ func (w *watched) Commit(ctx context.Context, name, key string, opts ...snapshot
 	return w.store.makeRoom(ctx, w.client, w.pull)
 }
 
-// Remove removes a layer.
+// Remove removes a layer that was not completed.
 func (w *watched) Remove(ctx context.Context, key string) error {
 	w.setActive("")
 	return w.Snapshotter.Remove(ctx, key)

@@ -13,12 +13,13 @@ import (
 // them with the time. The label labelShown of the image's record preserves this for the next daemon.
 
 const (
-	maxShown      = 8192               // in memory: images times askers
-	maxShownBytes = 3 << 10            // of the label; containerd limits key and value to 4096
-	shownFor      = 7 * 24 * time.Hour // how long an answer is valid while the registry cannot be reached
+	maxShown      = 8192               // maximum number of pairs of image and asker in memory
+	maxShownBytes = 3 << 10            // maximum size of the label; containerd limits key and value to 4096 bytes
+	shownFor      = 7 * 24 * time.Hour // how long an image counts as shown while the registry cannot be reached
 )
 
-// shownTo is an image, by the name of its record, and an asker to whom its registry showed it.
+// shownTo identifies an image, by the name of its record, and an asker to whom its registry has
+// shown it.
 type shownTo struct {
 	name string
 	who  asker
@@ -63,8 +64,8 @@ func (c *catalogue) askers(name string) map[asker]time.Time {
 	return out
 }
 
-// writeShown encodes the label. It omits the oldest entries that exceed the label's size; the image must then be
-// shown to them again.
+// writeShown encodes the label. If the label becomes too large, it omits the oldest entries; the
+// registry must then show the image to those askers again.
 func writeShown(shown map[asker]time.Time) string {
 	latest := slices.SortedFunc(maps.Keys(shown), func(a, b asker) int { return shown[b].Compare(shown[a]) })
 	out, size := map[asker]int64{}, 2
@@ -76,7 +77,7 @@ func writeShown(shown map[asker]time.Time) string {
 		out[who] = shown[who].Unix()
 	}
 	text, err := json.Marshal(out)
-	if err != nil { // impossible for a map of numbers
+	if err != nil { // cannot happen for a map of numbers
 		return ""
 	}
 	return string(text)
@@ -90,7 +91,7 @@ func readShown(text string, now time.Time) map[asker]time.Time {
 	}
 	out := map[asker]time.Time{}
 	for who, seconds := range in {
-		if at := time.Unix(seconds, 0); !at.After(now) { // otherwise a clock that was set back would keep it forever
+		if at := time.Unix(seconds, 0); !at.After(now) { // otherwise a clock that was set back would preserve the entry forever
 			out[who] = at
 		}
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// An image that is shown to one asker is not known to another, and what its
-// repository no longer shows is hidden from that asker alone.
+// TestShownToOneIsNotShownToAnother checks that an image that was shown to one asker remains
+// unknown to another. If a repository no longer shows its images to an asker, they must be hidden
+// from that asker only.
 func TestShownToOneIsNotShownToAnother(t *testing.T) {
 	c := newCatalogue()
 	r := recordFor(1, at(1), parts{"base": 50}, "v1")
@@ -27,7 +28,7 @@ func TestShownToOneIsNotShownToAnother(t *testing.T) {
 		{"acme", time.Hour, 11, true},
 		{"", time.Hour, 21, true},
 		{"other", time.Hour, 21, false},
-		{"acme", time.Second, 11, false}, // too long ago
+		{"acme", time.Second, 11, false}, // it was shown too long ago
 		{"acme", time.Hour, 9, false},    // the clock was set back
 	} {
 		if got := c.wasShown(r.name, tc.who, tc.within, at(tc.now)); got != tc.want {
@@ -43,7 +44,7 @@ func TestShownToOneIsNotShownToAnother(t *testing.T) {
 	}
 }
 
-// The askers that an image was shown to survive a restart, in the label of its record.
+// The label of an image's record preserves, across restarts, to which askers the image was shown.
 func TestShownIsALabel(t *testing.T) {
 	c := newCatalogue()
 	r := recordFor(1, at(1), parts{}, "v1")

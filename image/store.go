@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/redial"
 )
 
-// maxConcurrent is the maximum number of concurrent pulls. Others wait for their turn.
+// maxConcurrent is the maximum number of concurrent pulls. Other pulls wait.
 const maxConcurrent = 3
 
 // Store manages a worker's images. It is created by Open and run by Run.
@@ -28,12 +28,12 @@ type Store struct {
 	hosts    *registries
 	connect  func() (*containerd.Client, error)
 
-	changed   chan struct{}      // capacity 1
-	turns     gate               // for running pulls
-	room      gate               // held to free space
-	leasing   gate               // held while taking a pull's lease, or dropping one without a pull
+	changed   chan struct{}      // has capacity 1; see Changed
+	turns     gate               // limits the number of concurrent pulls
+	room      gate               // held by the goroutine that frees space
+	leasing   gate               // held while taking a pull's lease, or removing a lease that has no pull
 	pulling   sync.WaitGroup     // the goroutines of pulls
-	resolving singleflight.Group // requests to resolve tags
+	resolving singleflight.Group // shares concurrent requests for the same tag
 	manifests manifestCache
 
 	mu     sync.Mutex
@@ -43,16 +43,16 @@ type Store struct {
 // state contains the fields that Store.mu guards.
 type state struct {
 	catalogue *catalogue
-	pulls     map[string]*pull    // in progress, by the name of the future record
-	kept      map[string]leftover // data of failed pulls, by the same name
+	pulls     map[string]*pull    // pulls in progress, by the name of the image's future record
+	kept      map[string]leftover // data of failed pulls, by the name of the image's future record
 	inUse     func(digest string) bool
-	change    uint64 // counts additions and removals
+	change    uint64 // counts added and removed images
 	closed    bool
-	loaded    bool         // containerd's images have been read at least once
-	close     func() error // closes the connection, if the store opened it
+	loaded    bool         // whether containerd's images have been read at least once
+	close     func() error // closes the connection to containerd, if the store has opened it
 }
 
-// Open returns a new store. It starts nothing and connects to nothing.
+// Open returns a new store. It does not connect to containerd or start anything.
 func Open(config Config) (*Store, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -78,8 +78,9 @@ func Open(config Config) (*Store, error) {
 	return s, nil
 }
 
-// SetInUse sets the function that reports whether a machine uses the image with a digest. It is called without any
-// lock before an image is evicted, pruned or removed. With nil, the default, no image is in use.
+// SetInUse sets the function that reports whether a machine uses the image with a digest. It is
+// called without any lock before an image is evicted, pruned or removed. If f is nil, which is
+// the default, no image is in use.
 func (s *Store) SetInUse(f func(digest string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +98,7 @@ func (s *Store) notify() {
 	}
 }
 
-// Has reports whether an image is on this worker, unpacked. It uses only memory.
+// Has reports whether an image is on this worker and unpacked. It uses only memory.
 func (s *Store) Has(ref bourse.ImageRef) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +116,8 @@ func (s *Store) Missing(org, name string) (int64, bool) {
 	return s.memory.catalogue.missing(ref, who, time.Now())
 }
 
-// MarkUsed records that a machine was started from an image. containerd receives the time a little later.
+// MarkUsed records that a machine was started from an image. The time is stored in containerd a
+// little later.
 func (s *Store) MarkUsed(digest string) {
 	now := time.Now()
 	s.mu.Lock()
@@ -159,7 +161,7 @@ func compare(a, b bourse.ImageRef) int {
 	return 0
 }
 
-// containerd returns the connection, and ctx with the namespace.
+// containerd returns the connection to containerd, and ctx with the store's namespace.
 func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Client, error) {
 	c, err := s.connect()
 	if err != nil {
@@ -168,8 +170,8 @@ func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Cl
 	return s.within(ctx), c, nil
 }
 
-// within returns ctx with the store's namespace. It silences the client's own log, which has a line for every failed
-// request.
+// within returns ctx with the store's namespace. It also disables the client's own log, which
+// contains a line for every failed request.
 func (s *Store) within(ctx context.Context) context.Context {
 	quiet := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(namespaces.WithNamespace(ctx, s.config.Namespace), logrus.NewEntry(quiet))

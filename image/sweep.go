@@ -8,9 +8,10 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 )
 
-// sweep frees the disk space of layers that containerd has forgotten but its snapshotter still has. On a full disk, a
-// snapshotter may have no space in its own database to record a removal, and containerd does not retry before another
-// snapshot is removed. So sweep creates and removes an empty one.
+// sweep frees the disk space of layers that containerd has forgotten but its snapshotter still
+// has. On a full disk, a snapshotter may have no space in its own database to record a removal,
+// and containerd does not retry until another snapshot is removed. Therefore, sweep creates and
+// removes an empty snapshot.
 func sweep(ctx context.Context, c *containerd.Client, snapshotter string) error {
 	manager := c.LeasesService()
 	lease, err := manager.Create(ctx, leases.WithRandomID(), leases.WithExpiration(settlingTime))

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// loginFile writes credentials for a registry as docker does.
+// loginFile writes credentials for a registry to a file in docker's format.
 func loginFile(tb testing.TB, path, host, login string) string {
 	tb.Helper()
 	auth := base64.StdEncoding.EncodeToString([]byte(login))
@@ -28,9 +28,9 @@ func loginFile(tb testing.TB, path, host, login string) string {
 	return path
 }
 
-// An image that one organization's credentials have brought to a worker is
-// refused to another one by its tag, by its digest, and while its registry is
-// unreachable; public images are for all.
+// TestCredentialsOfAnOrganizationAreItsOwn checks that an image pulled with one organization's
+// credentials is refused to another organization, by tag, by digest, and while the registry is
+// unreachable. Public images are available to all.
 func TestCredentialsOfAnOrganizationAreItsOwn(t *testing.T) {
 	server := containerdtest.Start(t)
 	private := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
@@ -88,8 +88,8 @@ func TestCredentialsOfAnOrganizationAreItsOwn(t *testing.T) {
 	wantCode(t, have(s, "acme", p.Ref()), "")
 }
 
-// The askers that an image was shown to survive a restart: without its registry the next
-// daemon has it for its organization, and for no other.
+// TestARestartForgetsNoOrganization checks that a restarted daemon, without its registry, offers
+// an image to the organization to which it was shown, and to no other.
 func TestARestartForgetsNoOrganization(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
@@ -109,8 +109,9 @@ func TestARestartForgetsNoOrganization(t *testing.T) {
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
-// Credentials that are taken out of an organization's file, or changed, count
-// no more once an answer is older than Config.Recheck; new ones count at once.
+// TestCredentialsOfAnOrganizationAreReadAgain checks that changed or removed credentials of an
+// organization no longer give access once an answer is older than Config.Recheck, and that new
+// credentials do so at once.
 func TestCredentialsOfAnOrganizationAreReadAgain(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
@@ -147,8 +148,8 @@ func TestCredentialsOfAnOrganizationAreReadAgain(t *testing.T) {
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
-// A registry of a tenant's own that claims to have what another has pulled, by
-// its digest alone, brings that tenant none of it.
+// TestDigestAloneIsNoProof checks that a tenant whose own registry claims to have another
+// tenant's image, by its digest, does not get that image.
 func TestDigestAloneIsNoProof(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	private := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
@@ -175,8 +176,8 @@ func TestDigestAloneIsNoProof(t *testing.T) {
 	}
 }
 
-// claimsAll starts a registry that claims to have every manifest, under
-// one digest, and sends none.
+// claimsAll starts a registry that claims to have every manifest, with the same digest, and sends
+// none of them.
 func claimsAll(tb testing.TB, digest string) (host string) {
 	tb.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -186,7 +187,7 @@ func claimsAll(tb testing.TB, digest string) (host string) {
 			w.Header().Set("Content-Length", "500")
 			return
 		}
-		_, _ = w.Write([]byte("{}")) // a client that has left
+		_, _ = w.Write([]byte("{}")) // the client may have disconnected
 	}))
 	tb.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// stalling aborts stalled requests: without headers, or without more of the body, for the given time. However slow a
-// transfer is, it may take as long as it makes progress.
+// stalling is a transport that aborts stalled requests: those that receive no headers, or no more
+// of the body, for the given time. A slow transfer may take any time as long as data arrives.
 type stalling struct {
 	next  http.RoundTripper
 	limit time.Duration
@@ -66,7 +66,7 @@ type stallingBody struct {
 	limit time.Duration
 }
 
-// Read limits only its own waiting time, not the time between reads.
+// Read limits the time that it waits itself, not the time between reads.
 func (b *stallingBody) Read(p []byte) (int, error) {
 	b.guard.timer.Reset(b.limit)
 	n, err := b.ReadCloser.Read(p)

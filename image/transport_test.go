@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// script is a registry that sends pieces of a body, each after a pause; it hangs
-// at the end of the script until the request ends.
+// script is a registry that sends the headers of a response after the time headers. It then sends
+// a body with one byte for each of pauses, each byte after that pause.
 type script struct {
 	headers time.Duration
 	pauses  []time.Duration
@@ -43,7 +43,7 @@ func (b *scriptBody) Read(p []byte) (int, error) {
 }
 
 func pause(ctx context.Context, d time.Duration) error {
-	wait, cancel := context.WithTimeout(ctx, d) // no timer for no time
+	wait, cancel := context.WithTimeout(ctx, d) // WithTimeout starts no timer if d is 0
 	defer cancel()
 	<-wait.Done()
 	return ctx.Err()
@@ -53,7 +53,7 @@ func TestStalling(t *testing.T) {
 	const second = time.Second
 	for name, tc := range map[string]struct {
 		script script
-		reader time.Duration // that the reader takes between reads
+		reader time.Duration // time that the reader takes between reads
 		want   string
 		err    error
 	}{
@@ -92,7 +92,8 @@ func TestStalling(t *testing.T) {
 	}
 }
 
-// TestCancelIsNoStall: a caller that leaves gets no error about a registry that hangs.
+// TestCancelIsNoStall checks that a caller that cancels does not receive an error about a stalled
+// registry.
 func TestCancelIsNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -18,10 +18,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// layersAtOnce is the maximum number of layers of one image fetched concurrently.
+// layersAtOnce is the maximum number of an image's layers that are fetched concurrently.
 const layersAtOnce = 3
 
-// unpack fetches an image's layers concurrently and unpacks each as soon as it and those below it have arrived.
+// unpack fetches an image's layers concurrently. It unpacks each layer as soon as the layer and
+// all layers below it have arrived.
 func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o outline, config imageConfig) error {
 	manifest, d := o.manifest.desc, o.document
 	fetcher, err := s.hosts.resolver(s.hosts.asker(p.org, p.ref.Registry)).Fetcher(ctx, recordName(p.ref))
@@ -44,7 +45,7 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 			SnapshotterKey: s.config.Snapshotter, Snapshotter: watched, Applier: applier{c.DiffService(), unpacksTo(d.Layers, config)},
 		}),
 		unpack.WithLimiter(semaphore.NewWeighted(layersAtOnce)),
-		// So that no transfer remains after an ended unpack.
+		// without this, transfers could continue after unpacking has failed
 		unpack.WithFetchAllContent(),
 	)
 	if err != nil {
@@ -52,7 +53,7 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 	}
 	err = images.Dispatch(ctx, unpacker.Unpack(f), nil, manifest)
 	if _, failed := unpacker.Wait(); failed != nil {
-		err = failed // this is the cause of the other error, if there is one
+		err = failed // failed is the cause of err, if err is set
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -60,8 +61,8 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 	return err
 }
 
-// unpacksTo returns the uncompressed digest of each layer, from the configuration. The list may contain the same
-// layer twice.
+// unpacksTo returns the uncompressed digest of each layer according to the configuration. The
+// list may contain a layer twice.
 func unpacksTo(layers []ocispec.Descriptor, config imageConfig) map[digest.Digest]digest.Digest {
 	out := make(map[digest.Digest]digest.Digest, len(layers))
 	for i, l := range layers {
@@ -70,7 +71,7 @@ func unpacksTo(layers []ocispec.Descriptor, config imageConfig) map[digest.Diges
 	return out
 }
 
-// layerFetch handles the blobs of an image.
+// layerFetch handles the blobs of an image while it is unpacked.
 type layerFetch struct {
 	store    content.Store
 	fetcher  remotes.Fetcher
@@ -80,11 +81,11 @@ type layerFetch struct {
 
 	counts map[digest.Digest]*layerCount
 	mu     sync.Mutex
-	left   int // layers that have not arrived yet
+	left   int // number of layers that have not arrived yet
 }
 
-// Handle returns the configuration and the layers for the manifest, which has already been stored, and fetches the
-// layers.
+// Handle returns the children of the manifest, which are the configuration and the layers. The
+// manifest is already stored. For a layer, Handle fetches the layer.
 func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 	switch desc.Digest {
 	case f.manifest:
@@ -109,7 +110,7 @@ func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]oci
 	return nil, nil
 }
 
-// arrived records that one more layer has arrived.
+// arrived records that another layer has arrived.
 func (f *layerFetch) arrived() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,7 +119,8 @@ func (f *layerFetch) arrived() {
 	}
 }
 
-// layerCount adds a layer's bytes to its pull's progress, each byte once even if it is fetched again.
+// layerCount adds the bytes of a layer to the pull's progress. Each byte counts once, even if it
+// is fetched again.
 type layerCount struct {
 	pull *pull
 	mu   sync.Mutex
@@ -135,7 +137,7 @@ func (c *layerCount) to(offset int64) {
 	}
 }
 
-// reach records that the whole layer has arrived. It returns true the first time.
+// reach records that the whole layer has arrived. It returns true only at the first call.
 func (c *layerCount) reach(size int64) bool {
 	c.to(size)
 	c.mu.Lock()
@@ -145,7 +147,8 @@ func (c *layerCount) reach(size int64) bool {
 	return first
 }
 
-// counted is a layer's body. Resumed transfers seek first.
+// counted is the body of a layer whose bytes are counted. A resumed transfer seeks before it
+// reads.
 type counted struct {
 	io.ReadCloser
 	count  *layerCount
@@ -169,7 +172,7 @@ func (b *counted) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// Seek moves to where the content was left.
+// Seek sets the position at which a transfer resumes.
 func (b *counted) Seek(offset int64, whence int) (int64, error) {
 	seeker, ok := b.ReadCloser.(io.Seeker)
 	if !ok {

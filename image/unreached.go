@@ -19,11 +19,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Messages about failed connections to a registry, for the caller who ordered an image. The libraries' errors are
-// only logged, because they contain URLs, whose queries may be signatures, and addresses in the worker's network.
+// Messages about failed connections to a registry, for the caller who ordered an image. The
+// libraries' errors are only logged, because they contain addresses in the worker's network, and
+// URLs with queries that may be signatures.
 
-// unreachableText describes why a registry, or a host that it refers to, could not be reached, with a flag of the worker
-// that may help. It returns "" for other errors.
+// unreachableText explains why a registry, or a host that it refers to, could not be reached. The
+// text names a flag of the worker if one may help. unreachableText returns "" for other errors.
 func unreachableText(err error, registry string) string {
 	host := hostOf(err, registry)
 	if why := untrusted(err, host); why != "" {
@@ -53,7 +54,7 @@ func unreachableText(err error, registry string) string {
 	return ""
 }
 
-// untrusted describes why TLS with a host failed, or returns "".
+// untrusted explains why TLS with a host failed. It returns "" for other errors.
 func untrusted(err error, host string) string {
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		return host + " does not use TLS: to allow that, start the worker with --registry-http " + host
@@ -79,7 +80,8 @@ func untrusted(err error, host string) string {
 	return ""
 }
 
-// hostOf returns the host of the failed request, which a registry may have redirected.
+// hostOf returns the host of the failed request, which may differ from the registry because of a
+// redirect.
 func hostOf(err error, registry string) string {
 	e, ok := errors.AsType[*url.Error](err)
 	if !ok {
@@ -92,7 +94,7 @@ func hostOf(err error, registry string) string {
 	return sanitize(u.Host, 100)
 }
 
-// statusText returns a response's status and the registry's reason.
+// statusText returns the status of a response, and the reason that the registry has sent.
 func statusText(e *remoteerrors.ErrUnexpectedStatus) string {
 	text := strings.TrimSpace(strconv.Itoa(e.StatusCode) + " " + http.StatusText(e.StatusCode))
 	var body struct {
@@ -123,7 +125,7 @@ func sanitize(text string, most int) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// errPrivate returns the error of a registry at an address that is not allowed.
+// errPrivate returns the error for a registry at an address that is not allowed.
 func errPrivate() error {
 	return bourse.Errorf(bourse.CodeInvalid, "its registry has a private address: to allow that, start the worker with --registry-private")
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestReasons: the caller who orders an image reads why its registry did not give it, and
-// the worker's flag that may help; not what only the worker's log should have.
+// TestReasons checks that a caller learns why an image's registry failed, and which flag of the
+// worker may help. The message must not contain details that belong only in the worker's log.
 func TestReasons(t *testing.T) {
 	answer := func(status int, body string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -58,7 +58,7 @@ func TestReasons(t *testing.T) {
 		host    string
 		private bool
 		code    bourse.Code
-		want    string // after "image NAME: "; HOST is the host
+		want    string // text after "image NAME: "; HOST stands for the host
 	}{
 		"no such host":     {"registry.invalid", true, bourse.CodeUnavailable, "HOST cannot be reached: no such host"},
 		"refused":          {refused, true, bourse.CodeUnavailable, "HOST cannot be reached: connection refused"},
@@ -111,7 +111,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// A registry's own words are one short line.
+// A registry's own message is reduced to a short line.
 func TestRegistryMessages(t *testing.T) {
 	body, err := json.Marshal(map[string]any{"errors": []any{map[string]string{"code": "TOOMANYREQUESTS", "message": "pull\x1b[31m\nlimit " + strings.Repeat("é", 999)}}})
 	if err != nil {
@@ -135,7 +135,7 @@ func FuzzStatusText(f *testing.F) {
 	})
 }
 
-// otherCA returns the certificate of a CA that has signed nothing here.
+// otherCA returns the certificate of a CA that has signed no certificate in this test.
 func otherCA(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

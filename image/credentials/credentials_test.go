@@ -49,7 +49,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestHelpers runs programs that implement the protocol of docker's helpers.
+// TestHelpers runs scripts that implement the protocol of docker's credential helpers.
 func TestHelpers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

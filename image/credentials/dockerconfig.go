@@ -21,9 +21,9 @@ type Login struct{ Name, Secret string }
 // File is the part of docker's config.json about registries. Registries are identified by
 // their hosts in image names, such as "registry.example.com:5000".
 type File struct {
-	Logins  map[string]Login  // credentials in the file itself
-	Helpers map[string]string // helpers by registry: "pass" is the program docker-credential-pass
-	Store   string            // helper for all other registries; "" means none
+	Logins  map[string]Login  // credentials stored in the file itself, by registry
+	Helpers map[string]string // credential helpers by registry; "pass" stands for the program docker-credential-pass
+	Store   string            // credential helper for all other registries; "" means none
 }
 
 // Parse parses a config.json and ignores unrelated fields. Errors contain no secrets.
@@ -68,8 +68,8 @@ func Parse(raw []byte) (File, error) {
 	return out, nil
 }
 
-// hostOf returns the host of a key in docker's file, which may be a URL:
-// "https://index.docker.io/v1/" is the Docker Hub.
+// hostOf returns the registry's host for a key in docker's file. The key may be a URL:
+// "https://index.docker.io/v1/" stands for the Docker Hub.
 func hostOf(key string) string {
 	_, host, ok := strings.Cut(key, "://")
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// hub is the name of the Docker Hub in docker's helpers.
+// hub is the name under which docker's helpers store credentials for the Docker Hub.
 const hub = "https://index.docker.io/v1/"
 
 // Of returns the credentials for a registry's host, from the registry's helper, from the
@@ -40,7 +40,7 @@ func (f File) Of(host string) (Login, error) {
 		return f.Logins[host], nil
 	case err != nil:
 		return Login{}, fmt.Errorf("%s: %w", program, err)
-	case got.Username == "<token>": // marks an identity token
+	case got.Username == "<token>": // this name marks an identity token
 		return Login{Secret: got.Secret}, nil
 	}
 	return Login{Name: got.Username, Secret: got.Secret}, nil

@@ -20,29 +20,29 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// limits are the bounds of an archive.
+// limits are the bounds of an archive's contents.
 type limits struct {
-	bytes   int64 // total size of the files
-	entries int   // files, directories and links; also the number of visited descriptors
+	bytes   int64 // total size of the files in bytes
+	entries int   // number of files, directories and links, and of the descriptors to visit
 }
 
-// defaultLimits are far above those of any real image.
+// defaultLimits are far higher than the values of any real image.
 var defaultLimits = limits{bytes: 64 << 30, entries: 10_000}
 
 // maxManifest is the maximum size of a manifest or index in bytes. Registries have similar limits.
 const maxManifest = 4 << 20
 
-// unpacked is an archive's content, addressed by computed digests.
+// unpacked is the contents of an archive, addressed by computed digests.
 type unpacked struct {
 	content.Store
 	index ocispec.Descriptor
 }
 
-// unpack copies the archive at path into a new directory below dir. The names of the
-// archive's files have no influence on where they are written.
+// unpack copies the archive at path into a new directory below dir. The names in the archive do
+// not influence where its files are written.
 func unpack(ctx context.Context, path, dir string, bound limits) (unpacked, error) {
-	// Opening a store checks whether the file system supports fs-verity, and logs that it does
-	// not without using a context's logger.
+	// Opening a store checks whether the file system supports fs-verity. If it does not,
+	// containerd logs that with its global logger.
 	if err := log.SetLevel(log.PanicLevel); err != nil {
 		return unpacked{}, err
 	}
@@ -68,7 +68,7 @@ func unpack(ctx context.Context, path, dir string, bound limits) (unpacked, erro
 	return unpacked{store, index}, nil
 }
 
-// fromTar reads a tar file.
+// fromTar reads the tar file at path.
 func fromTar(ctx context.Context, path string, store content.Store, bound limits) (ocispec.Descriptor, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -84,7 +84,7 @@ func fromTar(ctx context.Context, path string, store content.Store, bound limits
 	return load(ctx, f, store)
 }
 
-// load reads the tar file r. It compresses the layers of docker's format.
+// load reads the tar file r. It compresses the layers of an archive in docker's format.
 func load(ctx context.Context, r io.Reader, store content.Store) (ocispec.Descriptor, error) {
 	index, err := archive.ImportIndex(ctx, store, contextReader{ctx, r}, archive.WithImportCompression())
 	switch {
@@ -93,13 +93,13 @@ func load(ctx context.Context, r io.Reader, store content.Store) (ocispec.Descri
 	case ctx.Err() != nil:
 		return index, context.Cause(ctx)
 	}
-	if _, ok := errors.AsType[*fs.PathError](err); ok { // an error of this host's disk
+	if _, ok := errors.AsType[*fs.PathError](err); ok { // the error comes from this host's disk
 		return index, err
 	}
 	return index, invalid("%w", err)
 }
 
-// contextReader fails once its context has ended.
+// contextReader is a reader that fails once its context has ended.
 type contextReader struct {
 	ctx context.Context //nolint:containedctx // the reader lives for one call
 	r   io.Reader
@@ -113,11 +113,11 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// compressions contains the first bytes of compressed files.
+// compressions contains the first bytes of files in each compression format.
 var compressions = map[string]string{"gzip": "\x1f\x8b", "zstd": "\x28\xb5\x2f\xfd", "bzip2": "BZh", "xz": "\xfd7zXZ"}
 
-// checkTar checks all headers of a tar file before its contents are stored, because a
-// small file can announce contents of any size.
+// checkTar checks all headers of a tar file before any contents are stored, because a small file
+// can announce contents of any size.
 func checkTar(f *os.File, bound limits) error {
 	head := make([]byte, 8)
 	n, _ := f.ReadAt(head, 0) // a file that is too short is detected below
@@ -130,7 +130,7 @@ func checkTar(f *os.File, bound limits) error {
 	if err != nil {
 		return err
 	}
-	bound.bytes = min(bound.bytes, info.Size()) // a sparse or truncated archive announces more
+	bound.bytes = min(bound.bytes, info.Size()) // only a sparse or truncated archive announces more
 	s := &sums{bound: bound}
 	r := tar.NewReader(f)
 	for {
@@ -149,14 +149,14 @@ func checkTar(f *os.File, bound limits) error {
 	}
 }
 
-// sums adds up an archive's entries.
+// sums adds up the sizes and the number of an archive's entries.
 type sums struct {
 	bound   limits
 	entries int
 	bytes   int64
 }
 
-// add adds an entry and checks the bounds.
+// add adds an entry. It returns an error if that exceeds a bound.
 func (s *sums) add(name string, size int64) error {
 	s.entries++
 	s.bytes += size
@@ -197,7 +197,7 @@ func fromLayout(ctx context.Context, path string, store content.Store, bound lim
 	return index, err
 }
 
-// checkLayout checks a directory's files before any of them is read.
+// checkLayout checks all files of a directory before any of them is read.
 func checkLayout(dir fs.FS, bound limits) error {
 	s := &sums{bound: bound}
 	err := fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -221,7 +221,7 @@ func checkLayout(dir fs.FS, bound limits) error {
 	return err
 }
 
-// invalid returns an error about the archive.
+// invalid returns an error that the archive is invalid.
 func invalid(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid image archive: %w", fmt.Errorf(format, args...))
 }

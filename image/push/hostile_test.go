@@ -19,11 +19,11 @@ import (
 	"github.com/bourse-dev/bourse/image/registrytest"
 )
 
-// tight contains bounds that are cheap to exceed.
+// tight contains bounds that a small archive exceeds.
 var tight = limits{bytes: 1 << 20, entries: 20}
 
-// A hostile archive is refused: nothing is sent, nothing is written outside of the
-// temporary directory, and nothing is left in it.
+// TestHostileArchives checks that a hostile archive is refused: nothing is sent, nothing is
+// written outside of the temporary directory, and no file remains in it.
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, registrytest.Options{})
@@ -85,7 +85,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// A directory with links or special files is refused.
+// A directory that contains links or special files is refused.
 func TestHostileDirectories(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(path string) error{
@@ -140,10 +140,10 @@ func zipped(tb testing.TB, data []byte) []byte {
 	return out.Bytes()
 }
 
-// cut removes the end of an archive and a part of its last file.
+// cut removes the end of a tar file and a part of its last file.
 func cut(data []byte) []byte { return data[:len(data)-2048] }
 
-// announced returns a tar file that consists of the header of a file of this size.
+// announced returns a tar file that contains only the header of a file of this size.
 func announced(size int64) []byte {
 	var out bytes.Buffer
 	if err := tar.NewWriter(&out).WriteHeader(&tar.Header{Name: "blobs/sha256/a", Size: size, Typeflag: tar.TypeReg, Format: tar.FormatGNU}); err != nil {
@@ -160,8 +160,8 @@ func many(n int) []entry {
 	return out
 }
 
-// nested returns an index that lists one index ten times, which does the same, and so on.
-// With a few more levels, visiting all of them would never end.
+// nested returns an index that lists the same index ten times, which in turn lists another one
+// ten times, and so on. With a few more levels, visiting all of them would never end.
 func nested(tb testing.TB) (ocispec.Descriptor, []entry) {
 	tb.Helper()
 	var blobs []entry
@@ -175,8 +175,8 @@ func nested(tb testing.TB) (ocispec.Descriptor, []entry) {
 	return d, blobs
 }
 
-// Reading any bytes as an archive ends and respects the bounds. Every part of an accepted
-// image has the digest in its descriptor.
+// FuzzArchive reads arbitrary bytes as an archive. Reading must end and respect the bounds, and
+// every part of an accepted image must have the digest in its descriptor.
 func FuzzArchive(f *testing.F) {
 	image := registrytest.Build(f, registrytest.Image{Layers: []registrytest.Layer{{"a": {Data: []byte("a")}}}})
 	f.Add(tarOf(f, layout(f, image)...))

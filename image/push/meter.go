@@ -29,7 +29,8 @@ func newMeter(from content.Provider, sizes map[digest.Digest]int64, report func(
 	return m
 }
 
-// count wraps the handler of each part, so that a part that was handled counts as sent.
+// count wraps the handler of an image's parts, so that a part counts as sent once it has been
+// handled.
 func (m *meter) count(next images.Handler) images.Handler {
 	return images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 		children, err := next.Handle(ctx, d)

@@ -29,9 +29,9 @@ import (
 type Request struct {
 	Archive string // path of a tar file or a directory
 	Image   string // name, tag or digest of the image in the archive; "" means the only image
-	Name    string // registry/repository[:tag]; the default tag is "latest"
+	Name    string // registry/repository[:tag] to push to; the default tag is "latest"
 
-	Login    credentials.Login // if zero, the credentials in Config are used
+	Login    credentials.Login // credentials for the registry; if zero, those in Config are used
 	Config   string            // path of docker's config.json, which may be missing; "" means none
 	Insecure bool              // use plain HTTP; a registry on loopback is always reached by HTTP unless CA is set
 	CA       string            // optional PEM file with the CAs of the registry's certificate
@@ -106,7 +106,7 @@ func (r Request) push(ctx context.Context, bound limits) (string, error) {
 	return ref.String(), nil
 }
 
-// atOnce is the number of parts that are sent concurrently.
+// atOnce is the maximum number of parts that are sent concurrently.
 const atOnce = 3
 
 func tempOf(dir string) string {
@@ -161,7 +161,7 @@ func (r Request) host(name string) (docker.RegistryHost, func(), error) {
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: 5 * time.Minute, // a registry may compute the digest of a whole layer first
+		ResponseHeaderTimeout: 5 * time.Minute, // a registry may compute a layer's digest before it responds
 		ForceAttemptHTTP2:     true,
 	}}
 	h := docker.RegistryHost{
@@ -200,7 +200,7 @@ func (r Request) login(host string) (credentials.Login, error) {
 	return login, nil
 }
 
-// authorities returns the certificates in CA, or nil for those of the system.
+// authorities returns the certificates in the file CA, or nil for the system's certificates.
 func (r Request) authorities() (*x509.CertPool, error) {
 	if r.CA == "" {
 		return nil, nil
@@ -223,7 +223,7 @@ func quiet(ctx context.Context) context.Context {
 	return log.WithLogger(ctx, logrus.NewEntry(none))
 }
 
-// about adds the archive's path to an error.
+// about adds the path of the archive to an error.
 func about(archive string, err error) error {
 	return fmt.Errorf("%s: %w", archive, err)
 }

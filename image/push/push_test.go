@@ -33,7 +33,7 @@ type entry struct {
 	link string
 }
 
-// tarOf returns a tar file with these entries.
+// tarOf returns a tar file with entries.
 func tarOf(tb testing.TB, entries ...entry) []byte {
 	tb.Helper()
 	var out bytes.Buffer
@@ -93,7 +93,7 @@ func write(tb testing.TB, data []byte) string {
 	return path
 }
 
-// small is an image of two layers.
+// small returns an image of two layers.
 func small(tb testing.TB, seed uint64) registrytest.Built {
 	tb.Helper()
 	return registrytest.Build(tb, registrytest.Image{Layers: []registrytest.Layer{
@@ -101,7 +101,7 @@ func small(tb testing.TB, seed uint64) registrytest.Built {
 	}})
 }
 
-// get reads what a registry has.
+// get requests a URL of a registry and returns the body and the digest.
 func get(tb testing.TB, url string) (body []byte, dig string) {
 	tb.Helper()
 	req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, url, http.NoBody)
@@ -123,8 +123,8 @@ func get(tb testing.TB, url string) (body []byte, dig string) {
 	return body, resp.Header.Get("Docker-Content-Digest")
 }
 
-// TestPushLayout pushes an OCI layout, as a tar file and as a directory, and finds each
-// part in the registry; a second push sends nothing but questions.
+// TestPushLayout pushes an OCI layout as a tar file and as a directory, and checks that the
+// registry has each part. A second push must not send any part again.
 func TestPushLayout(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, registrytest.Options{})
@@ -189,8 +189,8 @@ func TestPushIndex(t *testing.T) {
 	}
 }
 
-// TestPushDockerSave pushes what "docker save" of old writes: layers that are not compressed,
-// one of them a link to another's.
+// TestPushDockerSave pushes the output of an old "docker save": the layers are not compressed,
+// and one of them is a link to another.
 func TestPushDockerSave(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, registrytest.Options{})
@@ -215,7 +215,7 @@ func TestPushDockerSave(t *testing.T) {
 	}
 }
 
-// TestPushOneOfSeveral has to be told which.
+// TestPushOneOfSeveral checks that the image must be named if the archive contains several.
 func TestPushOneOfSeveral(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, registrytest.Options{})
@@ -234,7 +234,8 @@ func TestPushOneOfSeveral(t *testing.T) {
 	}
 }
 
-// TestPushAsWhom shows a registry that asks for them the credentials given, or those of docker's file.
+// TestPushAsWhom checks that a push uses the given credentials, or else those in docker's file,
+// if the registry requires any.
 func TestPushAsWhom(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, registrytest.Options{TLS: true, Username: "ann", Password: "secret"})
@@ -277,7 +278,8 @@ func codeOf(err error) bourse.Code {
 	return bourse.CodeOf(err)
 }
 
-// TestPushPlainly uses plain HTTP for loopback, and elsewhere only when told to.
+// TestPushPlainly checks that plain HTTP is used for registries on loopback, and for others only
+// if requested.
 func TestPushPlainly(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -303,8 +305,8 @@ func TestPushPlainly(t *testing.T) {
 	}
 }
 
-// TestPushFaults meets registries that refuse, break connections and are away: the tag does
-// not move, and the code tells callers if repeating helps.
+// TestPushFaults pushes to registries that refuse requests, break connections or are stopped. The
+// tag must not move, and the error's code must show whether a retry can help.
 func TestPushFaults(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, registrytest.Options{})
@@ -343,7 +345,7 @@ func TestPushFaults(t *testing.T) {
 	}
 }
 
-// TestPushStopped ends while a registry holds a request.
+// TestPushStopped cancels a push while the registry delays a request.
 func TestPushStopped(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, registrytest.Options{})

@@ -19,13 +19,13 @@ type Fault struct {
 	After     int64
 }
 
-// Stats counts the requests of a registry's clients, without those of [Registry.Push].
+// Stats counts the requests of a registry's clients, except requests of [Registry.Push].
 type Stats struct {
-	Requests  int   // all requests
-	Manifests int   // GET and HEAD requests for manifests
-	Blobs     int   // GET requests for blobs
-	Ranges    int   // GET requests for a range of a blob
-	BlobBytes int64 // bytes of blobs sent
+	Requests  int   // number of requests
+	Manifests int   // number of GET and HEAD requests for manifests
+	Blobs     int   // number of GET requests for blobs
+	Ranges    int   // number of GET requests for a range of a blob
+	BlobBytes int64 // number of bytes of blobs that were sent
 }
 
 // IsManifest reports whether a request is for a manifest.
@@ -34,15 +34,15 @@ func IsManifest(req *http.Request) bool { return strings.Contains(req.URL.Path, 
 // IsBlob reports whether a request is for a layer or a configuration.
 func IsBlob(req *http.Request) bool { return strings.Contains(req.URL.Path, "/blobs/sha256:") }
 
-// Fault makes f choose the fault of each reply. Nil disables faults. f must be safe for
-// concurrent use.
+// Fault sets the function that chooses the fault of each reply. nil disables faults. f must be
+// safe for concurrent use.
 func (r *Registry) Fault(f func(*http.Request) Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fault = f
 }
 
-// Stats returns the counters since the start or the last ResetStats.
+// Stats returns the counters since the start or the last call of ResetStats.
 func (r *Registry) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case fault.Status != 0:
 		w.WriteHeader(fault.Status)
 	case fault.Body != nil:
-		_, _ = body.Write(fault.Body) // the client may disconnect
+		_, _ = body.Write(fault.Body) // fails if the client disconnects
 	case (fault.Hang || fault.Cut) && fault.After == 0:
 		body.stop()
 	default:
@@ -146,11 +146,11 @@ func (b *body) wait(d time.Duration) {
 	}
 }
 
-// stop breaks the connection, for Hang only after the client disconnects or the registry
-// stops.
+// stop breaks the connection. For Hang, it first waits until the client disconnects or the
+// registry stops.
 func (b *body) stop() {
 	if b.sent > 0 {
-		_ = http.NewResponseController(b.ResponseWriter).Flush() // the client may have disconnected
+		_ = http.NewResponseController(b.ResponseWriter).Flush() // fails if the client has disconnected
 	}
 	if b.fault.Hang {
 		select {

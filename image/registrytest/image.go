@@ -20,9 +20,9 @@ type Image struct {
 	Arch   string // default: this host's
 	OS     string // default "linux"
 
-	// Bomb adds a layer with one file of this many zeros, rounded up to whole MiB. Its
-	// size in the registry is a thousandth of that. The digest of the unpacked layer
-	// differs from the one in the configuration.
+	// Bomb adds a layer with one file of this many zeros, rounded up to whole MiB. Its compressed
+	// size is a thousandth of that. The digest of the unpacked layer differs from the one in the
+	// configuration.
 	Bomb int64
 
 	// Edit changes the manifest before it is pushed, to make it invalid.
@@ -31,7 +31,7 @@ type Image struct {
 	EditConfig func(*ocispec.Image)
 }
 
-// Built is an image as a registry stores it.
+// Built is an image in the form in which a registry stores it.
 type Built struct {
 	Manifest ocispec.Descriptor
 	Config   ocispec.Descriptor
@@ -39,8 +39,8 @@ type Built struct {
 	Blobs    map[digest.Digest][]byte // manifest, configuration and layers
 }
 
-// Bytes returns the total size of the configuration and the different layers, which the
-// first pull on a host transfers in addition to the manifest.
+// Bytes returns the total size of the configuration and the distinct layers. The first pull on a
+// host transfers this size and the manifest.
 func (b Built) Bytes() int64 {
 	sizes := map[digest.Digest]int64{b.Config.Digest: b.Config.Size}
 	for _, l := range b.Layers {
@@ -109,8 +109,8 @@ func (image Image) platform() *ocispec.Platform {
 	return p
 }
 
-// bomb returns a compressed layer of zeros. A gzip file may consist of several streams, so
-// only one MiB has to be compressed.
+// bomb returns a compressed layer of size zeros. A gzip file may consist of several streams, so
+// bomb compresses only one MiB and repeats the result.
 func bomb(tb testing.TB, size int64) []byte {
 	tb.Helper()
 	const block = 1 << 20
@@ -121,7 +121,7 @@ func bomb(tb testing.TB, size int64) []byte {
 		tb.Fatal(err)
 	}
 	zeros := compress(tb, make([]byte, block))
-	return append(compress(tb, head.Bytes()), bytes.Repeat(zeros, int(n)+1)...) // the last one ends the archive
+	return append(compress(tb, head.Bytes()), bytes.Repeat(zeros, int(n)+1)...) // the additional one ends the archive
 }
 
 func compress(tb testing.TB, data []byte) []byte {

@@ -16,8 +16,8 @@ import (
 
 // Pushed is an image in a registry.
 type Pushed struct {
-	Name   string // with registry and tag: "127.0.0.1:41234/web:v1"
-	Digest string // of its manifest or index
+	Name   string // name with registry and tag: "127.0.0.1:41234/web:v1"
+	Digest string // digest of its manifest or index
 	Bytes  int64  // size of its configuration and layers; 0 for an index
 	Built
 }
@@ -38,14 +38,14 @@ func (r *Registry) PushBuilt(tb testing.TB, name string, built Built) Pushed {
 	return Pushed{Name: r.Name(name), Digest: built.Manifest.Digest.String(), Bytes: built.Bytes(), Built: built}
 }
 
-// PushIndex stores images for several platforms under one name.
+// PushIndex stores images for several platforms and an index of them under one name.
 func (r *Registry) PushIndex(tb testing.TB, name string, images ...Image) Pushed {
 	tb.Helper()
 	repository, _, _ := strings.Cut(name, ":")
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
 	for _, image := range images {
 		built := Build(tb, image)
-		// Stored by digest, because it has no tag.
+		// stored by digest, because it has no tag
 		r.PushBlobs(tb, repository+":"+built.Manifest.Digest.String(), built.Manifest, built.Blobs)
 		desc := built.Manifest
 		desc.Platform = image.platform()
@@ -60,7 +60,7 @@ func (r *Registry) PushIndex(tb testing.TB, name string, images ...Image) Pushed
 	return Pushed{Name: r.Name(name), Digest: desc.Digest.String()}
 }
 
-// PushBlobs stores blobs, and then a manifest as "repository:tag".
+// PushBlobs stores blobs, and then a manifest that is named "repository:tag".
 func (r *Registry) PushBlobs(tb testing.TB, name string, manifest ocispec.Descriptor, blobs map[digest.Digest][]byte) {
 	tb.Helper()
 	repository, tag, _ := strings.Cut(name, ":")

@@ -27,31 +27,31 @@ import (
 // Options configures a registry. The zero value stores content in memory and serves plain
 // HTTP without credentials.
 type Options struct {
-	TLS                bool   // use a certificate of a new CA, see Registry.CA
-	Username, Password string // if not empty, these credentials are required
-	Dir                string // store content in this directory, not in memory
+	TLS                bool   // use TLS with a certificate of a new CA; see Registry.CA
+	Username, Password string // if not empty, clients must send these credentials
+	Dir                string // directory for the content; "": memory
 	Address            string // host:port to listen on; default: a free port on loopback
 }
 
 // Registry is a test's registry. It stops when the test ends.
 type Registry struct {
 	Host string // "127.0.0.1:41234", as in an image's name
-	CA   string // file with the CA certificate; empty without TLS
+	CA   string // path of the CA's certificate; empty without TLS
 
 	options Options
 	app     http.Handler
 
 	mu     sync.Mutex
 	server *httptest.Server // nil while stopped
-	ended  chan struct{}    // closed when server stops; hanging replies wait for it
+	ended  chan struct{}    // closed when the server stops; hanging replies wait for it
 	fault  func(*http.Request) Fault
 	stats  Stats
 }
 
-// Start runs a registry until the test ends.
+// Start starts a registry, which runs until the test ends.
 func Start(tb testing.TB, o Options) *Registry {
 	tb.Helper()
-	// By default, the registry and containerd's client log each request to standard error.
+	// By default, the registry and containerd's client log every request to standard error.
 	if err := log.SetLevel(log.PanicLevel); err != nil {
 		tb.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func Start(tb testing.TB, o Options) *Registry {
 	}
 	tb.Cleanup(func() {
 		r.Stop()
-		_ = app.Shutdown() // its storage is temporary
+		_ = app.Shutdown() // the error does not matter, because the storage is temporary
 		cancel()
 	})
 	r.Host = r.server.Listener.Addr().String()
@@ -143,9 +143,9 @@ func (r *Registry) listen(address string) error {
 		return err
 	}
 	server := httptest.NewUnstartedServer(r)
-	_ = server.Listener.Close() // it has chosen its own port
+	_ = server.Listener.Close() // close the listener that it has opened at another port
 	server.Listener = listener
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // tests make handshakes fail
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // do not log failed handshakes, which some tests cause
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.server, r.ended = server, make(chan struct{})

@@ -13,7 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/image/registrytest"
 )
 
-// get asks a registry and returns the status, the body and whether all of it came.
+// get requests a URL and returns the status and the body. It returns an error if the body is
+// incomplete.
 func get(t *testing.T, client *http.Client, url, user, password string) (int, []byte, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
