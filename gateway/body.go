@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// maxBody limits the body of a request, in bytes.
+// maxBody is the maximum size of a request's body in bytes.
 const maxBody = fabric.MaxBody
 
 // readBody decodes the JSON body of a request into v. Errors: invalid.
@@ -23,7 +23,7 @@ func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 	switch {
 	case err == nil:
 		return nil
-	case bourse.CodeOf(err) == bourse.CodeInternal: // an error of encoding/json
+	case bourse.CodeOf(err) == bourse.CodeInternal: // an error of encoding/json, which has no code
 		return bourse.Errorf(bourse.CodeInvalid, "decode the body: %w", err)
 	default:
 		return err

@@ -32,7 +32,7 @@ type Config struct {
 	Driver   *pull.Driver
 	Orders   Orders
 	Machines Machines
-	Keep     time.Duration // time until an ended job that was submitted here is destroyed; default 10 min
+	Keep     time.Duration // how long a submitted job remains after its end; default 10 min
 	Log      *slog.Logger  // default: nothing is logged
 }
 
@@ -55,7 +55,7 @@ func New(cfg Config) *Gateway {
 	return &Gateway{cfg: cfg, stay: stay, leave: leave}
 }
 
-// Leave ends the waiting calls. Later calls do not wait.
+// Leave ends the waiting calls. Calls that arrive later do not wait.
 func (g *Gateway) Leave() { g.leave() }
 
 // Handler serves /sched.
@@ -86,7 +86,7 @@ func (g *Gateway) Handler() http.Handler {
 	return mux
 }
 
-// nameIn returns the job's name in a request's path. Errors: not_found if the name is
+// nameIn returns the name of the job in a request's path. Errors: not_found if the name is
 // invalid.
 func nameIn(r *http.Request) (string, error) {
 	name := r.PathValue("name")
@@ -99,5 +99,5 @@ func nameIn(r *http.Request) (string, error) {
 // jobName is the reply to a call that changes a job.
 type jobName struct {
 	Name   string      `json:"name"`
-	Ticket pull.Ticket `json:"ticket,omitempty"` // created for a caller without a ticket
+	Ticket pull.Ticket `json:"ticket,omitempty"` // set if the caller sent no ticket: a new one
 }

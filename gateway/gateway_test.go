@@ -47,7 +47,7 @@ func TestSubmitPollClaimRelease(t *testing.T) {
 	})
 }
 
-// TestAJobAsAScript checks that a poller can request jobs as scripts.
+// TestAJobAsAScript checks that a poller can receive a job as a shell script.
 func TestAJobAsAScript(t *testing.T) {
 	inBubble(t, func(_ *testing.T, r *rig) {
 		jobs := r.later("GET", "jobs", "", "Accept", "text/x-shellscript")
@@ -203,7 +203,7 @@ func TestEndedJobsAreDestroyed(t *testing.T) {
 		time.Sleep(9 * time.Minute)
 		<-watching
 		r.want("a, 9 minutes later", r.call("GET", "status/a", ""), 200)
-		time.Sleep(2*time.Minute + time.Second) // after the second check following the ten minutes; at the first one they may have just expired
+		time.Sleep(2*time.Minute + time.Second) // at the first check after ten minutes, the job may not have expired yet
 		r.want("a, 11 minutes later", r.call("GET", "status/a", ""), 404)
 		r.want("b, which was lost, later", r.call("GET", "status/b", ""), 200)
 	})
@@ -241,7 +241,7 @@ func TestHostileRequests(t *testing.T) {
 			{"GET", "assigned", "", 400},
 			{"GET", "assigned?host=../x", "", 404},
 			{"GET", "cancellations?after=-1", "", 400},
-			{"GET", "cancellations?" + strings.Repeat("job=a&", 10), "", 0}, // names one job, so it waits
+			{"GET", "cancellations?" + strings.Repeat("job=a&", 10), "", 0}, // all name the same job, so the call is valid and waits
 			{"POST", "claim/%2e%2e%2fa", "", 404},
 			{"POST", "claim/" + url.PathEscape("a\nb"), "", 404},
 			{"POST", "claim/A", "", 404},

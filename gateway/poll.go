@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// The time that a call waits.
+// How long a call waits.
 const (
 	defaultWait = 30 * time.Second
 	maxWait     = time.Minute
@@ -21,11 +21,11 @@ const (
 // scriptType is the media type of a job as a shell script.
 const scriptType = "text/x-shellscript"
 
-// maxWatched is the largest number of jobs that one call may watch.
+// maxWatched is the maximum number of jobs that one call may watch.
 const maxWatched = 1000
 
-// waiting returns the context of a waiting call. It ends after the time in ?wait=, or when
-// the gateway leaves.
+// waiting returns the context of a waiting call. The context ends after the time in ?wait=, or
+// when the gateway leaves.
 func (g *Gateway) waiting(r *http.Request) (context.Context, context.CancelFunc, error) {
 	wait := defaultWait
 	if text := r.URL.Query().Get("wait"); text != "" {
@@ -65,7 +65,7 @@ func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) erro
 		w.WriteHeader(http.StatusNoContent)
 	case strings.HasPrefix(r.Header.Get("Accept"), scriptType):
 		w.Header().Set("Content-Type", scriptType)
-		_, _ = w.Write([]byte(script(&j))) // a poller that has disconnected does not claim the job
+		_, _ = w.Write([]byte(script(&j))) // if this fails, the poller has disconnected and will not claim the job
 	default:
 		writeBody(w, &j)
 	}
@@ -79,7 +79,7 @@ func script(j *pull.Job) string {
 	b.WriteString("# job " + j.Name + "\n")
 	for _, e := range j.Env {
 		name, value, _ := strings.Cut(e, "=")
-		if shellName(name) { // a shell cannot set other names
+		if shellName(name) { // a shell cannot set variables with other names
 			b.WriteString("export " + name + "=" + shellQuote(value) + "\n")
 		}
 	}
@@ -109,11 +109,11 @@ func shellName(s string) bool {
 // cancelled lists the jobs that a poller must end.
 type cancelled struct {
 	Names []string `json:"names"`
-	Next  uint64   `json:"next"` // for ?after=
+	Next  uint64   `json:"next"` // value for ?after= in the next request
 }
 
-// cancellations waits until there are jobs to end: among those in ?job=, or among all jobs
-// whose end was requested after ?after=.
+// cancellations waits until there are jobs to end, and lists them. With ?job=, it considers only
+// the named jobs, and otherwise all jobs canceled after ?after=.
 func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	jobs := slices.Compact(slices.Sorted(slices.Values(q["job"])))

@@ -12,11 +12,11 @@ import (
 
 // registration is the body of a request that registers a host.
 type registration struct {
-	Name    string     `json:"name"` // default: a random name
-	CPU     float64    `json:"cpu"`  // cores
+	Name    string     `json:"name"` // the host's name; default: a random name
+	CPU     float64    `json:"cpu"`  // number of cores
 	Mem     bourse.MiB `json:"mem"`
 	Disk    bourse.MiB `json:"disk"`
-	Running []string   `json:"running"` // the jobs that it runs; its other jobs are given up, unless this is null
+	Running []string   `json:"running"` // jobs that the host still runs; unless null, its other jobs are given up
 }
 
 func (r *registration) size() (pull.Size, error) {

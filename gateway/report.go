@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// maxBy limits a claimer's name, in bytes.
+// maxBy is the maximum length of a claimer's name in bytes.
 const maxBy = 128
 
 // claim gives the job to the first caller. ?by= is the caller's name. A caller with its own
@@ -36,7 +36,7 @@ func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	return g.take(w, r, who, made)
 }
 
-// started is the claim of a registered host. The host repeats it as a heartbeat.
+// started claims a job for a registered host. The host may repeat it as a heartbeat.
 func (g *Gateway) started(w http.ResponseWriter, r *http.Request) error {
 	host := r.URL.Query().Get("host")
 	if host == "" {
@@ -57,14 +57,14 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer,
 	return nil
 }
 
-// report is the body of release and stopped.
+// report is the body of a release or stopped request.
 type report struct {
-	ExitCode *int   `json:"exit_code"` // null in a release returns the job
+	ExitCode *int   `json:"exit_code"` // null returns the job; allowed only in a release request
 	Output   string `json:"output,omitempty"`
 }
 
-// release ends a job or returns it. A returned job has failed, and its machine's restart
-// policy decides whether it is offered again.
+// release ends a job or returns it. A returned job has failed, and its machine's restart policy
+// decides whether it is offered again.
 func (g *Gateway) release(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, false) }
 
 // stopped ends a host's job.
@@ -93,8 +93,8 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	return nil
 }
 
-// readReport reads the report that a poller sends when a job ends. The body is JSON or, with
-// ?exit_code=, the raw output, of which only the tail is kept.
+// readReport reads a poller's report about the end of a job. The body is JSON, or with
+// ?exit_code=, the job's output, of which only the end is stored.
 func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	var said report
 	text := r.URL.Query().Get("exit_code")
@@ -109,8 +109,8 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "invalid exit_code %s: use 0 to 255", bourse.Quoted(text))
 	}
-	throttle.StreamBody(r)                                                        // only its end is kept
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTime)) // some writers cannot
+	throttle.StreamBody(r)                                                        // no limit: only the end is stored
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTime)) // unsupported by some writers
 	output, err := readTail(r.Body)
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "the output was truncated: %w", err)
@@ -118,7 +118,7 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	return report{ExitCode: &code, Output: string(output)}, nil
 }
 
-// outputTime is the longest time for sending a job's output.
+// outputTime is the maximum time for sending a job's output.
 const outputTime = 5 * time.Minute
 
 // readTail reads r to its end and returns the last pull.MaxOutput bytes.

@@ -68,7 +68,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	})
 }
 
-// answer is a reply.
+// answer is the reply to a call.
 type answer struct {
 	status int
 	text   string
@@ -98,7 +98,7 @@ func (r *rig) callIn(ctx context.Context, method, path, body string, header ...s
 	return answer{rec.Code, rec.Body.String()}
 }
 
-// later makes a call in the background and returns when the call waits.
+// later makes a call in the background. It returns when the call is waiting.
 func (r *rig) later(method, path, body string, header ...string) <-chan answer {
 	out := make(chan answer, 1)
 	go func() { out <- r.call(method, path, body, header...) }()
@@ -128,7 +128,7 @@ func (r *rig) run(name string) {
 	r.want("submit", <-submitted, 200, `"by":"me"`)
 }
 
-// settled waits until a job's end is recorded.
+// settled waits until a job's end is recorded, and returns the job's status.
 func (r *rig) settled(name string) map[string]any {
 	r.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {

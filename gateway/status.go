@@ -17,7 +17,7 @@ type state struct {
 	ExitCode *int             `json:"exit_code,omitempty"` // set once the job has ended; -1 means unknown
 	Error    string           `json:"error,omitempty"`     // reason for an unknown exit code
 	EndedAt  time.Time        `json:"ended_at,omitzero"`
-	Output   string           `json:"output,omitempty"` // from the poller's report; only for callers with the ticket of the submission
+	Output   string           `json:"output,omitempty"` // from the poller's report; only for callers with the submission's ticket
 }
 
 // status replies with the state of a job of the default app.
@@ -34,7 +34,7 @@ func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// theirs reports whether a request contains the ticket that the job was submitted with.
+// theirs reports whether a request contains the ticket with which the job was submitted.
 func theirs(r *http.Request, m *bourse.Machine) bool {
 	return submitted(m) && shown(r).Named(m.Config.Metadata[ticketKey])
 }
@@ -51,8 +51,8 @@ func (g *Gateway) stateOf(m *bourse.Machine) *state {
 	return out
 }
 
-// cancel ends a job. A job that has not been claimed will not run, and an ended one is no
-// error. To stop a job that was not submitted here, use a broker.
+// cancel ends a job. A job that has not been claimed will not run. Canceling an ended job is no
+// error. Jobs that were not submitted here can be stopped through a broker.
 func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	m, err := g.find(r)
 	if err != nil {
@@ -70,7 +70,7 @@ func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// find returns the machine of the job in a request's path.
+// find returns the machine of the job that is named in a request's path.
 func (g *Gateway) find(r *http.Request) (bourse.Machine, error) {
 	name, err := nameIn(r)
 	if err != nil {

@@ -10,22 +10,22 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// submission is a submitted job.
+// submission is the body of a submit request.
 type submission struct {
-	Name    string            `json:"name"` // default: a random name
+	Name    string            `json:"name"` // the job's name; default: a random name
 	Command bourse.Command    `json:"command"`
 	Env     map[string]string `json:"env"`
-	CPU     int64             `json:"cpu"`     // cores; default 1
-	Mem     bourse.MiB        `json:"mem"`     // default 256
-	Disk    bourse.MiB        `json:"disk"`    // default none
-	Timeout bourse.Duration   `json:"timeout"` // until it is claimed; default 10s, at most 5m
+	CPU     int64             `json:"cpu"`     // number of cores; default 1
+	Mem     bourse.MiB        `json:"mem"`     // MiB; default 256
+	Disk    bourse.MiB        `json:"disk"`    // MiB; default none
+	Timeout bourse.Duration   `json:"timeout"` // maximum time until the job is claimed; default 10s, at most 5m
 }
 
 // Metadata of submitted machines.
 const (
 	submittedKey   = "bourse_sched"
 	submittedValue = "submitted"
-	ticketKey      = "bourse_sched_ticket" // hash of the client's ticket
+	ticketKey      = "bourse_sched_ticket" // the hash of the client's ticket
 )
 
 // order returns the order for a submission.
@@ -57,12 +57,12 @@ type taken struct {
 	Name    string           `json:"name"`
 	Machine bourse.MachineID `json:"machine"`
 	Order   bourse.OrderID   `json:"order"`
-	By      string           `json:"by"`               // the claimer
-	Host    string           `json:"host,omitempty"`   // the claimer, if it is a registered host
-	Ticket  pull.Ticket      `json:"ticket,omitempty"` // created for a client without a ticket
+	By      string           `json:"by"`               // name of the claimer
+	Host    string           `json:"host,omitempty"`   // name of the claimer's host if it is registered
+	Ticket  pull.Ticket      `json:"ticket,omitempty"` // set if the client sent no ticket: a new one
 }
 
-// answerTime is the additional time for the worker's answer after a submission's deadline.
+// answerTime is the time limit for the worker's answer after a submission's deadline.
 const answerTime = 5 * time.Second
 
 // submit submits a job and replies once it is claimed or refused. The job is canceled if
@@ -92,7 +92,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	fill, refusal, err := g.cfg.Orders.Claim(ctx, &bourse.Claim{Order: *order, Decision: bourse.Decision{
 		Order: order.ID, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: time.Now().UTC(),
 	}})
-	if err != nil { // the client cannot learn the outcome
+	if err != nil { // the client does not receive the machine
 		g.takeBack(order.ID)
 		return err
 	}
@@ -108,7 +108,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// takeBack cancels an order whose client receives no machine.
+// takeBack cancels an order if its client did not receive the machine.
 func (g *Gateway) takeBack(id bourse.OrderID) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
@@ -117,7 +117,7 @@ func (g *Gateway) takeBack(id bourse.OrderID) {
 	}
 }
 
-// vacate destroys an ended job with the order's name.
+// vacate destroys the job with the order's name if that job has ended.
 func (g *Gateway) vacate(ctx context.Context, o *bourse.Order) error {
 	if o.Name == "" {
 		return nil
@@ -127,7 +127,7 @@ func (g *Gateway) vacate(ctx context.Context, o *bourse.Order) error {
 		err = g.cfg.Machines.Destroy(ctx, m.ID)
 	}
 	if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeFailedPrecondition {
-		return nil // another call was faster; if that matters, the claim returns an error
+		return nil // another call was faster; if that is a problem, the claim will return an error
 	}
 	return err
 }

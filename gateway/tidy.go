@@ -7,10 +7,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tidyParts is the number of times that Run looks for jobs to destroy within Config.Keep.
+// tidyParts is the number of times that Run calls tidy within Config.Keep.
 const tidyParts = 10
 
-// Run destroys ended jobs that were submitted here after Config.Keep. It returns when ctx
+// Run destroys submitted jobs once Config.Keep has passed since their end. It returns when ctx
 // ends.
 func (g *Gateway) Run(ctx context.Context) error {
 	look := time.NewTicker(g.cfg.Keep / tidyParts)
