@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// remote returns a thing of a store as a source on another host.
+// remote returns a Source of a volume or snapshot in another store, as if that store was on
+// another host.
 func remote(from *Store, id string) Source {
 	return func(ctx context.Context, at Position) (io.ReadCloser, error) {
 		r, w := io.Pipe()
@@ -21,8 +22,8 @@ func remote(from *Store, id string) Source {
 	}
 }
 
-// BenchmarkFork fills a volume of another store, durably, and compares with cp
-// and sync of the same image in the same run.
+// BenchmarkFork durably fills a volume with the contents of a volume in another store, and
+// compares that with cp and sync of the same image.
 func BenchmarkFork(b *testing.B) {
 	const data = 256 << 20
 	store := func() *Store {
@@ -75,7 +76,7 @@ func BenchmarkFork(b *testing.B) {
 	}
 }
 
-// BenchmarkCreate makes, mounts and removes an empty volume.
+// BenchmarkCreate creates, mounts and destroys an empty volume.
 func BenchmarkCreate(b *testing.B) {
 	s, err := Open(Config{Dir: b.TempDir()})
 	if err != nil {

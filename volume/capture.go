@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// capture makes dst, an empty file, a copy of the volume's image at one moment. If the host's file system can share
-// blocks, writers wait for some milliseconds. Otherwise everything is copied while they write. They then wait while
-// the image is read once more to find the changes, which takes as long as the host needs to read the volume's data.
-// Nothing waits for a volume that is not mounted. The caller syncs dst and holds the lock of the object that dst
+// capture makes dst, an empty file, a copy of the volume's image at one moment. If the host's
+// file system can share blocks, writers to the volume wait for some milliseconds. Otherwise the
+// image is copied while they write, and they then wait while the image is read once more to find
+// the changes, which takes as long as the host needs to read the volume's data. If the volume is
+// not mounted, nothing waits. The caller syncs dst and holds the lock of the object that dst
 // belongs to.
 func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, error) {
 	c := &capturing{s: s, id: id, dst: dst, changes: s.mountCount(id)}
 	if err := c.open(); err != nil {
 		return content{}, err
 	}
-	defer func() { _ = c.src.Close() }() // only read
+	defer func() { _ = c.src.Close() }() // Close cannot lose data, because the file is only read
 	if err := dst.Truncate(c.content.Bytes); err != nil {
 		return content{}, err
 	}
@@ -49,7 +50,7 @@ func (c *capturing) open() (err error) {
 	return err
 }
 
-// clone tries to share the image's blocks.
+// clone tries to make dst share the image's blocks. cloned reports whether that succeeded.
 func (c *capturing) clone(ctx context.Context) (cloned bool, err error) {
 	if c.s.noClone.Load() {
 		return false, nil
@@ -58,7 +59,8 @@ func (c *capturing) clone(ctx context.Context) (cloned bool, err error) {
 	return cloned, failed(err, "clone %s", c.id)
 }
 
-// clone makes dst share the blocks of src, and reports whether the host's file system supports that.
+// clone makes dst share the blocks of src. It returns false if the host's file system does not
+// support that.
 func (s *Store) clone(dst, src *os.File) (bool, error) {
 	if s.noClone.Load() {
 		return false, nil
@@ -71,7 +73,8 @@ func (s *Store) clone(dst, src *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// copy copies the image while it may change, and then the changes while it cannot.
+// copy copies the image while it may change. It then copies the changes while the image cannot
+// change.
 func (c *capturing) copy(ctx context.Context) (err error) {
 	if c.sums, err = copyImage(ctx, c.src, c.dst, c.content.Bytes); err != nil {
 		return failed(err, "copy %s", c.id)
@@ -79,21 +82,21 @@ func (c *capturing) copy(ctx context.Context) (err error) {
 	c.s.step("copied")
 	return failed(c.quiesced(ctx, func(frozen bool) error {
 		if !frozen && c.changes == c.s.mountCount(c.id) {
-			return nil // never mounted since the start
+			return nil // the volume was not mounted during the copy
 		}
 		return c.recopy(ctx)
 	}), "copy %s", c.id)
 }
 
-// quiesced calls do while nothing writes to the volume: it is locked, and frozen if it is mounted. It
-// is always thawed again.
+// quiesced calls do while nothing writes to the volume: it is locked and, if it is mounted,
+// frozen. quiesced always thaws it again.
 func (c *capturing) quiesced(ctx context.Context, do func(frozen bool) error) error {
 	unlock, err := c.s.locks.lock(ctx, c.id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := c.s.requireComplete(c.id); err != nil { // destroyed since
+	if err := c.s.requireComplete(c.id); err != nil { // the volume may have been destroyed in the meantime
 		return err
 	}
 	if err := c.resize(); err != nil {
@@ -104,7 +107,7 @@ func (c *capturing) quiesced(ctx context.Context, do func(frozen bool) error) er
 	if err != nil || device == "" {
 		return errors.Join(err, do(false))
 	}
-	// Flush now what would otherwise be written while all writers wait.
+	// Flush dirty data now, because all writers would wait if freezing did it.
 	if err := flush(target); err != nil {
 		return err
 	}
@@ -122,7 +125,8 @@ func (c *capturing) quiesced(ctx context.Context, do func(frozen bool) error) er
 	return do(true)
 }
 
-// resize adjusts to a volume that was extended during the capture: its data may now be beyond its old end.
+// resize adjusts dst if the volume was extended during the capture, because data may now be
+// beyond the old end.
 func (c *capturing) resize() error {
 	st, err := c.src.Stat()
 	if err != nil || st.Size() == c.content.Bytes {
@@ -132,7 +136,8 @@ func (c *capturing) resize() error {
 	return c.dst.Truncate(c.content.Bytes)
 }
 
-// recopy updates dst from the image. It compares each chunk's checksum with that of the copied chunk.
+// recopy copies the chunks of the image that have changed to dst. It compares each chunk's
+// checksum with that of the copied chunk.
 func (c *capturing) recopy(ctx context.Context) error {
 	size := c.content.Bytes
 	return eachChunk(ctx, c.everyChunk(), func(n int, buf []byte) error {
@@ -151,7 +156,8 @@ func (c *capturing) recopy(ctx context.Context) error {
 	})
 }
 
-// everyChunk returns the chunks that contain data now, and then those that only contained data before.
+// everyChunk returns the chunks that contain data now, followed by those that contained data
+// before but do not any more.
 func (c *capturing) everyChunk() iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		seen := map[int]bool{}

@@ -17,11 +17,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// envChild makes the test binary a child process: the name of an
-// operation, the number of the step at which it is killed, and the directory.
+// envChild is an environment variable that makes the test binary a child process. It contains the
+// name of an operation, the number of the step at which the process kills itself, and the
+// directory.
 const envChild = "BOURSE_VOLUME_CHILD"
 
-// child does what envChild says and reports whether it was set.
+// child executes the operation in envChild. It returns false if envChild is not set.
 func child() bool {
 	words := strings.SplitN(os.Getenv(envChild), " ", 3)
 	if len(words) != 3 {
@@ -48,7 +49,7 @@ func runChild(operation, step, dir string) error {
 	s.step = func(string) {
 		if n++; n == last {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // until it arrives
+			select {} // until the signal arrives
 		}
 	}
 	for _, o := range operations() {
@@ -59,7 +60,7 @@ func runChild(operation, step, dir string) error {
 	return errors.New("no such operation")
 }
 
-// operation is one that is killed at each of its steps.
+// operation is an operation that a test kills at each of its steps.
 type operation struct {
 	name    string
 	prepare func(t *testing.T, s *Store)
@@ -96,7 +97,7 @@ func operations() []operation {
 		{"extend-unmounted", unmounted, func(ctx context.Context, s *Store) error { return s.Extend(ctx, vol1, 3) }, size3},
 		{"snapshot", mounted, snapshot, func(t *testing.T, s *Store) {
 			checkImage(t, image(s, string(snap1)))
-			writeMarks(t, mount(t, s, vol1)) // it is not frozen
+			writeMarks(t, mount(t, s, vol1)) // it must not be frozen
 		}},
 		{"fork", mounted, func(ctx context.Context, s *Store) error { return s.Export(ctx, string(vol1), Position{}, io.Discard) }, func(t *testing.T, s *Store) {
 			writeMarks(t, mount(t, s, vol1))
@@ -121,7 +122,7 @@ func operations() []operation {
 	}
 }
 
-// marks are files in a volume that show whether its content is whole.
+// marks is the number of files in a volume whose contents show whether the volume is intact.
 const marks = 3
 
 func writeMarks(t *testing.T, dir string) {
@@ -146,8 +147,8 @@ func checkMarks(t *testing.T, s *Store, id bourse.VolumeID, gb int64) {
 	}
 }
 
-// TestKill kills a process at every step of every operation. Afterwards the
-// operation succeeds, and nothing is left of what is then removed.
+// TestKill kills a process at every step of every operation. Afterwards the operation must
+// succeed, and after everything is removed, nothing may be left.
 func TestKill(t *testing.T) {
 	for _, o := range operations() {
 		t.Run(o.name, func(t *testing.T) {
@@ -162,7 +163,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killed kills an operation at a step, and reports whether it has so many.
+// killed kills an operation at a step. It returns false if the operation ended before that step.
 func killed(t *testing.T, o operation, dir string, step int) bool {
 	s := open(t, dir)
 	create(t, s, vol1)

@@ -15,22 +15,24 @@ import (
 )
 
 const (
-	// chunkBytes is the unit in which images on one host are copied and compared.
+	// chunkBytes is the size of the chunks in which images on one host are copied and compared.
 	chunkBytes = 4 << 20
-	// pieceBytes is how much of an image is read at once. It remains in the processor's cache between reading,
-	// hashing and writing.
+	// pieceBytes is the number of bytes of an image that are read at once. They remain in the
+	// processor's cache between reading, hashing and writing.
 	pieceBytes = 256 << 10
 )
 
 var zeros [pieceBytes]byte
 
-// sums contains a quick checksum of each chunk of an image that is not all zero.
+// sums contains a fast checksum of each chunk of an image that is not all zero, by the chunk's
+// number.
 type sums map[int]uint64
 
 // chunkLength returns the length of chunk n of an image.
 func chunkLength(bytes int64, n int) int64 { return min(chunkBytes, bytes-int64(n)*chunkBytes) }
 
-// dataChunks returns, in order, the chunks of a file that are not entirely a hole. It does not read the data.
+// dataChunks returns the numbers of the chunks of a file that are not entirely a hole, in order.
+// It does not read the data.
 func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		for n, off := 0, int64(0); off < size; off = int64(n) * chunkBytes {
@@ -51,7 +53,8 @@ func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	}
 }
 
-// eachChunk calls do for the chunks on all processors, each with a buffer of pieceBytes, until one call fails.
+// eachChunk calls do for each of chunks, concurrently on all processors, until a call fails. Each
+// call has a buffer of pieceBytes.
 func eachChunk(ctx context.Context, chunks iter.Seq2[int, error], do func(n int, buf []byte) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	work := make(chan int)
@@ -96,7 +99,7 @@ func readPiece(f io.ReaderAt, off int64, piece []byte) error {
 
 func isZero(piece []byte) bool { return bytes.Equal(piece, zeros[:len(piece)]) }
 
-// copyImage copies an image to dst, an empty file, and returns its checksums.
+// copyImage copies an image to dst, an empty file, and returns the checksums of its chunks.
 func copyImage(ctx context.Context, src, dst *os.File, size int64) (sums, error) {
 	all := sums{}
 	var mu sync.Mutex
@@ -113,8 +116,8 @@ func copyImage(ctx context.Context, src, dst *os.File, size int64) (sums, error)
 	return all, err
 }
 
-// sumChunk returns the checksum of a chunk, and whether any of it is not zero. If dst is not nil, sumChunk writes the
-// pieces that are not zero to it.
+// sumChunk returns the checksum of a chunk, and whether the chunk contains anything but zeros. If
+// dst is not nil, it writes the pieces that are not zero to dst.
 func sumChunk(src, dst *os.File, size int64, n int, buf []byte) (sum uint64, data bool, err error) {
 	h := xxhash.New()
 	off := int64(n) * chunkBytes
@@ -123,7 +126,7 @@ func sumChunk(src, dst *os.File, size int64, n int, buf []byte) (sum uint64, dat
 		if err := readPiece(src, off, piece); err != nil {
 			return 0, false, err
 		}
-		_, _ = h.Write(piece) // a hash never fails
+		_, _ = h.Write(piece) // writing to a hash cannot fail
 		if isZero(piece) {
 			continue
 		}

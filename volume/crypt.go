@@ -10,8 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Encrypted volumes are LUKS2 images that cryptsetup opens through dm-crypt. Snapshots and forks are copies of the
-// encrypted bytes; a fork then gets its own key. The keys are random, so their derivation need not be slow.
+// Encrypted volumes are LUKS2 images that cryptsetup opens through dm-crypt. Snapshots and forks
+// are copies of the encrypted bytes; a fork then gets its own key. The keys are random, so
+// deriving the disk key from them need not be slow.
 
 const luksMagic = "LUKS\xba\xbe"
 
@@ -32,7 +33,8 @@ func luksTestArgs(image string) []string {
 	return []string{"cryptsetup", "open", "--test-passphrase", "--type", "luks2", "--key-file", "-", image}
 }
 
-// luksRekeyArgs returns the command that replaces the key of the image, which it reads from stdin.
+// luksRekeyArgs returns the command that replaces the key of an image. The command reads the old
+// key from stdin.
 func luksRekeyArgs(image, newKeyFile string) []string {
 	return append([]string{"cryptsetup", "luksChangeKey", "--batch-mode", "--key-file", "-", image, newKeyFile}, fastKey...)
 }
@@ -45,7 +47,7 @@ func luksCloseArgs(name string) []string { return []string{"cryptsetup", "close"
 
 const mapperPrefix = "bourse-"
 
-// mapperPath returns the device of an opened encrypted volume.
+// mapperPath returns the path of the mapped device of an opened encrypted volume.
 func mapperPath(id string) string { return "/dev/mapper/" + mapperPrefix + id }
 
 // encrypted reports whether the image is encrypted.
@@ -65,8 +67,8 @@ func (s *Store) mayEncrypt() error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "this host cannot encrypt volumes: it has no dm-crypt, no cryptsetup or no key")
 }
 
-// keyOf returns the key that opens the image at this stage: that of the volume named in the key file next to it, or
-// otherwise of the volume itself.
+// keyOf returns the key that opens the image of an object at a stage: that of the volume that the
+// key file next to the image names, or otherwise that of the volume itself.
 func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	owner := bourse.VolumeID(id)
 	switch b, err := os.ReadFile(s.path(id, at, keyOfFile)); {
@@ -82,7 +84,7 @@ func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	return key, failed(err, "key of %s", id)
 }
 
-// openCrypt maps the encrypted volume's device and returns the mapped device.
+// openCrypt opens an encrypted volume on a device and returns the path of the mapped device.
 func (s *Store) openCrypt(ctx context.Context, id, device string) (string, error) {
 	if err := s.mayEncrypt(); err != nil {
 		return "", err
@@ -97,15 +99,16 @@ func (s *Store) openCrypt(ctx context.Context, id, device string) (string, error
 	return mapperPath(id), failed(run(ctx, key, luksOpenArgs(device, mapperPrefix+id)), "open the encrypted %s", id)
 }
 
-// closeCrypt removes the mapping of a volume, if there is one.
+// closeCrypt removes the mapping of a volume if there is one.
 func closeCrypt(ctx context.Context, id string) error {
 	if _, err := os.Stat(mapperPath(id)); err != nil {
 		return nil //nolint:nilerr // not mapped
 	}
-	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // 4: not mapped any more
+	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // exit code 4: the volume is not mapped
 }
 
-// rekey makes the key of id open the image instead of the old key. It may be repeated after a crash.
+// rekey makes an image accept the key of id instead of the key old. It may be repeated after a
+// crash.
 func (s *Store) rekey(ctx context.Context, id string, at stage, old []byte) error {
 	key, err := s.key(bourse.VolumeID(id))
 	if err != nil {
@@ -119,7 +122,7 @@ func (s *Store) rekey(ctx context.Context, id string, at stage, old []byte) erro
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(key) // a key fits into a pipe's buffer
+	_, err = w.Write(key) // does not block, because a key fits into a pipe's buffer
 	err = errors.Join(err, w.Close())
 	if err == nil {
 		err = runWith(ctx, old, []*os.File{r}, luksRekeyArgs(image, "/proc/self/fd/3"))

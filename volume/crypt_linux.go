@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostCrypts reports whether dm-crypt can be used: the host has device-mapper with the target (whose module the
-// kernel loads on demand) and cryptsetup.
+// hostCrypts reports whether dm-crypt can be used: whether the host has cryptsetup and
+// device-mapper with the target crypt. The kernel loads the target's module on demand.
 func hostCrypts() bool {
 	if _, err := tool("cryptsetup"); err != nil {
 		return false
@@ -19,7 +19,7 @@ func hostCrypts() bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = control.Close() }() // only queried
+	defer func() { _ = control.Close() }() // nothing was written
 	if targetSupported(control, "crypt") {
 		return true
 	}
@@ -27,12 +27,12 @@ func hostCrypts() bool {
 	return err == nil
 }
 
-// targetSupported queries device-mapper for the version of a target. The request is a struct dm_ioctl of linux/dm-ioctl.h
-// with space for the answer.
+// targetSupported asks device-mapper whether it has a target. The request is a struct dm_ioctl of
+// linux/dm-ioctl.h with space for the answer.
 func targetSupported(control *os.File, target string) bool {
 	const header, size, nameAt = 312, 4096, 48
 	b := make([]byte, size)
-	binary.NativeEndian.PutUint32(b[0:], 4) // major version; minor and patch 0
+	binary.NativeEndian.PutUint32(b[0:], 4) // major version 4; minor and patch version 0
 	binary.NativeEndian.PutUint32(b[12:], size)
 	binary.NativeEndian.PutUint32(b[16:], header)
 	copy(b[nameAt:], target)

@@ -24,7 +24,7 @@ func TestEncryptionRefused(t *testing.T) {
 	order := bourse.VolumeOrder{SizeGB: 1, Encrypted: true}
 	wantCode(t, s.Create(t.Context(), vol1, order), bourse.CodeFailedPrecondition)
 	wantCode(t, s.Copy(t.Context(), vol1, order, string(snap1)), bourse.CodeFailedPrecondition)
-	// A volume from before the host lost it.
+	// The volume was created before the host lost dm-crypt.
 	must(t, os.Mkdir(s.path(string(vol1), complete), 0o700))
 	must(t, os.WriteFile(image(s, string(vol1)), append([]byte(luksMagic), make([]byte, 1<<20)...), 0o600))
 	_, err := s.Mount(t.Context(), vol1)
@@ -39,7 +39,7 @@ func TestEncryptionRefused(t *testing.T) {
 	}
 }
 
-// TestEncrypted runs where the host can do it.
+// TestEncrypted creates encrypted volumes. It is skipped on hosts that do not support them.
 func TestEncrypted(t *testing.T) {
 	if !hostCrypts() {
 		t.Skip("this host has no dm-crypt")
@@ -80,8 +80,8 @@ func TestCryptCommands(t *testing.T) {
 	}
 }
 
-// TestRekey sets an own key on an image of another volume. It needs
-// cryptsetup, but not the kernel.
+// TestRekey replaces the key of a copied image by the key of the new volume. It needs cryptsetup
+// but no support by the kernel.
 func TestRekey(t *testing.T) {
 	if _, err := tool("cryptsetup"); err != nil {
 		t.Skip(err)

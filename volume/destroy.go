@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Destroy removes the volume in any state, including incomplete copies. Its snapshots remain. It does nothing if the
-// volume does not exist.
+// Destroy removes a volume in any state, including an incomplete one. The volume's snapshots
+// remain. It does nothing if the volume does not exist.
 func (s *Store) Destroy(ctx context.Context, id bourse.VolumeID) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (s *Store) remove(ctx context.Context, id string) error {
 	if err := s.unmount(ctx, id); err != nil {
 		return err
 	}
-	if err := s.clear(id, gone); err != nil { // left by a crash
+	if err := s.clear(id, gone); err != nil { // may have been left by a crash
 		return err
 	}
 	there, err := s.has(id, complete)

@@ -10,7 +10,7 @@
 //	<id>/mnt/            the mount point, except for snapshots
 //	<id>/content.json    a snapshot's description
 //	<id>/key             for encrypted images: the volume whose key opens the image
-//	<id>.new/            being created; worthless after a crash
+//	<id>.new/            being created; removed after a crash
 //	<id>.fill/           being filled; image and progress, resumed after a crash
 //	<id>.ready/          filled and verified; still has the identity of its source
 //	<id>.gone/           being removed

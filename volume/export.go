@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Export writes the content of a volume or snapshot to w as a stream; see Source. It writes nothing before the first
-// piece to send.
+// Export writes the content of a volume or snapshot to w as a stream; see Source. It writes
+// nothing until it has found the first piece to send.
 //
 // A mounted volume is copied first (see capture). The copy remains for 15 minutes after its last reader disconnected.
 // An unmounted volume is read in place: if it changes in the meantime, Export returns CodeUnavailable before the end
@@ -54,7 +54,7 @@ func (s *Store) Export(ctx context.Context, id string, from Position, w io.Write
 	return failed(err, "export %s", id)
 }
 
-// sender writes a stream, starting with the header.
+// sender writes a stream to w. It writes the header before the first piece.
 type sender struct {
 	*bufio.Writer
 	head  *header
@@ -68,20 +68,20 @@ func (s *sender) send(off int64, data []byte) error {
 		if err != nil {
 			return err
 		}
-		_, _ = s.Write(append(line, '\n')) // an error is returned again below
+		_, _ = s.Write(append(line, '\n')) // the next write returns the same error
 	}
 	_, _ = s.Write(binary.BigEndian.AppendUint64(nil, uint64(off)))
 	_, err := s.Write(data)
 	return err
 }
 
-// export is content being read.
+// export is an image that is being sent.
 type export struct {
-	image     *os.File // only read
+	image     *os.File // opened for reading only
 	head      header
 	unchanged func() bool
-	fork      string // directory of the copy; "": not a copy
-	sent      bool   // the whole stream was sent
+	fork      string // directory of the copy; "" if image is not a copy
+	sent      bool   // whether the whole stream was sent
 	store     *Store
 }
 
@@ -131,7 +131,7 @@ func (s *Store) openExport(ctx context.Context, id, moment string) (*export, err
 	return e, nil
 }
 
-// openFork opens a copy that holdFork or fork has returned.
+// openFork opens a copy that fork has created or holdFork has found.
 func (s *Store) openFork(id string, at stage) (*export, error) {
 	e, err := s.openStage(id, at, string(at[1:]))
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Store) openFork(id string, at stage) (*export, error) {
 	return e, nil
 }
 
-// openStage opens the image of an object at this stage.
+// openStage opens the image of an object at a stage, to be sent as the content at a moment.
 func (s *Store) openStage(id string, at stage, moment string) (*export, error) {
 	image, c, err := s.openImage(id, at)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Store) openStage(id string, at stage, moment string) (*export, error) {
 	return e, nil
 }
 
-// openImage opens an image and describes it.
+// openImage opens the image of an object at a stage, and describes it.
 func (s *Store) openImage(id string, at stage) (*os.File, content, error) {
 	image, err := os.Open(s.path(id, at, imageFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -184,7 +184,8 @@ func (s *Store) openImage(id string, at stage) (*os.File, content, error) {
 	return image, c, nil
 }
 
-// versionOf identifies the content of a volume that is read in place. It does not change at a restart.
+// versionOf returns a text that identifies the current content of a volume that is read in place.
+// The text does not change when the daemon restarts.
 func versionOf(image *os.File) string {
 	st, err := image.Stat()
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 // blockSize is the block size of every file system in bytes.
 const blockSize = 4096
 
-// features is set here rather than left to the host's mke2fs, whose defaults change, because other workers' kernels
-// must be able to read the file system. metadata_csum_seed allows giving a fork its own identity without rewriting
-// all checksums.
+// features lists the features of every file system. The defaults of the host's mke2fs are not
+// used, because they change, and other workers' kernels must be able to read the file system.
+// metadata_csum_seed allows giving a fork its own identity without rewriting all checksums.
 const features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file," +
 	"dir_nlink,extra_isize,metadata_csum,metadata_csum_seed"
 
-// makeFSArgs returns the command that creates a file system on an image or device. A volume has a journal and can
-// grow; scratch space has neither ability. The image is discarded first, so that blocks that mke2fs omits read as
-// zero.
+// makeFSArgs returns the command that creates a file system on an image or device. A volume has a
+// journal and can grow; scratch space has no journal and cannot grow. The command discards the
+// target's blocks first, so that blocks that mke2fs does not write read as zero.
 func makeFSArgs(target, uuid string, scratch bool) []string {
 	wanted := features + ",has_journal,resize_inode"
 	if scratch {
@@ -31,12 +31,12 @@ func makeFSArgs(target, uuid string, scratch bool) []string {
 	}
 }
 
-// uuidOf returns a file system's UUID. It follows from the id, so that creating the file system again yields the same
-// one.
+// uuidOf returns the UUID of an object's file system. It is derived from the id, so that creating
+// the file system again yields the same UUID.
 func uuidOf(id string) string {
 	h := sha256.Sum256([]byte("bourse volume " + id))
 	b := h[:16]
-	b[6] = b[6]&0x0f | 0x80 // version 8: a custom hash
+	b[6] = b[6]&0x0f | 0x80 // version 8: derived in a custom way
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
@@ -54,15 +54,15 @@ func makeImage(path string, bytes int64) (*os.File, error) {
 	return f, nil
 }
 
-// renewIdentity changes the identity of a copied file system to that of id, after replaying its journal and repairing
-// minor damage.
+// renewIdentity replays the journal of a copied file system and repairs minor damage. It then
+// gives the file system the identity that belongs to id.
 func renewIdentity(ctx context.Context, id, image string) error {
 	f, err := os.Open(image)
 	if err != nil {
 		return err
 	}
 	_, err = readSuperblock(f)
-	_ = f.Close() // only read
+	_ = f.Close() // nothing was written
 	if err != nil {
 		return damaged(id, err.Error())
 	}
@@ -72,14 +72,14 @@ func renewIdentity(ctx context.Context, id, image string) error {
 	return run(ctx, nil, []string{"tune2fs", "-U", uuidOf(id), image})
 }
 
-// repair replays the journal and makes the repairs that are safe. If full is set, it checks everything, even if the
-// file system is marked as clean.
+// repair replays the journal and makes the repairs that are safe. If full is set, it checks the
+// whole file system even if that is marked as clean.
 func repair(ctx context.Context, id, target string, full bool) error {
 	argv := []string{"e2fsck", "-p", target}
 	if full {
 		argv = []string{"e2fsck", "-fp", target}
 	}
-	err := run(ctx, nil, argv, 1) // 1: errors were corrected
+	err := run(ctx, nil, argv, 1) // exit code 1: errors were corrected
 	if err != nil && context.Cause(ctx) == nil && strings.Contains(err.Error(), "exit status 4") {
 		return damaged(id, "its file system has errors that e2fsck cannot repair automatically")
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Extend enlarges the volume to sizeGB while machines use it; see ExtendsLive. A size below the current one is
-// CodeInvalid, because volumes do not shrink. Repeating the call with the same size completes an interrupted one.
+// Extend enlarges a volume to sizeGB while machines use it; see ExtendsLive. It returns
+// CodeInvalid if sizeGB is below the current size, because volumes do not shrink. Calling it
+// again with the same size completes an interrupted call.
 func (s *Store) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error {
 	if err := s.check(id, bourse.VolumeOrder{SizeGB: sizeGB}); err != nil {
 		return err
@@ -29,7 +30,7 @@ func (s *Store) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) er
 	return s.grow(ctx, string(id))
 }
 
-// growImage lengthens the image. The file system may grow only once the new length is durable.
+// growImage extends the image. The file system may grow only after the new length is durable.
 func (s *Store) growImage(id string, bytes int64) error {
 	f, err := os.OpenFile(s.path(id, complete, imageFile), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -49,8 +50,8 @@ func (s *Store) growImage(id string, bytes int64) error {
 	return failed(errors.Join(err, f.Close()), "extend %s", id)
 }
 
-// grow makes the file system fill its image: at once if it is mounted, otherwise by mounting it temporarily. The
-// caller holds the lock.
+// grow makes the file system fill its image: at once if it is mounted, or else by mounting it
+// temporarily. The lock of id must be held.
 func (s *Store) grow(ctx context.Context, id string) error {
 	target := s.path(id, complete, mountDir)
 	device, err := mountedOn(target)

@@ -21,8 +21,8 @@ func cannotClone(err error) bool {
 	return false
 }
 
-// nextData returns the next extent of the file at or after off that is not a hole, or io.EOF after the last. It
-// changes the file's position.
+// nextData returns the first extent of the file at or after off that is not a hole. It returns
+// io.EOF if there is none. It changes the file's position.
 func nextData(f *os.File, off int64) (from, to int64, err error) {
 	from, err = f.Seek(off, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {
@@ -39,9 +39,9 @@ func punch(f *os.File, off, bytes int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, bytes)
 }
 
-// writeBack starts writing dirty pages in this range, so that a later sync has little left to do.
+// writeBack starts writing dirty pages in a range, so that a later sync has little left to do.
 func writeBack(f *os.File, off, bytes int64) {
-	_ = unix.SyncFileRange(int(f.Fd()), off, bytes, unix.SYNC_FILE_RANGE_WRITE) // only a hint: the sync returns errors
+	_ = unix.SyncFileRange(int(f.Fd()), off, bytes, unix.SYNC_FILE_RANGE_WRITE) // the result does not matter, because a later sync returns errors
 }
 
 // allocated returns the number of bytes that the file occupies on the disk.

@@ -8,9 +8,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Fill creates a volume, at least as large as its source, with the source's content. Received data survives a crash
-// or a broken source until Destroy; calling Fill again fetches only the rest. The content is verified before the volume
-// becomes visible. If the volume exists, Fill does nothing.
+// Fill creates a volume with the content of its source; the volume must be at least as large as
+// the source. Received data remains after a crash or an error of the source, until Destroy;
+// calling Fill again fetches only the rest. The content is verified before the volume becomes
+// visible. If the volume exists, Fill does nothing.
 //
 // Errors: CodeInvalid if the stream is malformed or does not fit the order;
 // CodeUnavailable if the source fails, or repeatedly sends content that differs
@@ -45,7 +46,7 @@ func (s *Store) fill(ctx context.Context, id bourse.VolumeID, spec bourse.Volume
 			s.step("fetched")
 			err = s.advance(f.id, filling, ready)
 		}
-		if bourse.CodeOf(err) == bourse.CodeInsufficient { // free the space for complete volumes
+		if bourse.CodeOf(err) == bourse.CodeInsufficient { // makes room for complete volumes
 			err = errors.Join(err, s.clear(f.id, filling))
 		}
 	}
@@ -62,7 +63,7 @@ type filler struct {
 	spec bourse.VolumeOrder
 }
 
-// checkContent returns CodeInvalid unless the content may fill the ordered volume.
+// checkContent returns CodeInvalid if the content cannot fill the ordered volume.
 func (f *filler) checkContent(c *content) error {
 	if c.Bytes > f.spec.SizeGB*gib {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: the source has %d bytes", f.spec.SizeGB, c.Bytes)
@@ -73,9 +74,9 @@ func (f *filler) checkContent(c *content) error {
 	return nil
 }
 
-// copy captures a volume, or copies a snapshot and verifies it.
+// copy captures a volume, or copies a snapshot and verifies the copy.
 func (f *filler) copy(ctx context.Context, from string) error {
-	if err := f.s.begin(f.id, filling); err != nil { // a partial copy of another moment is worthless
+	if err := f.s.begin(f.id, filling); err != nil { // a partial copy from an earlier attempt cannot be used
 		return err
 	}
 	f.s.step("filling")
@@ -97,7 +98,7 @@ func (f *filler) copy(ctx context.Context, from string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = src.Close() }() // only read
+	defer func() { _ = src.Close() }() // Close cannot lose data, because the file is only read
 	dst, err := makeImage(f.s.path(f.id, filling, imageFile), 0)
 	if err != nil {
 		return failed(err, "fill %s", f.id)
@@ -125,7 +126,7 @@ func (f *filler) copySnapshot(ctx context.Context, dst, src *os.File, c *content
 	return digestOf(ctx, dst, c)
 }
 
-// finish makes the fetched image the volume's own. Each part of it may be repeated.
+// finish makes the fetched image an image of its own volume. Each step may be repeated.
 func (f *filler) finish(ctx context.Context) error {
 	path := f.s.path(f.id, ready, imageFile)
 	var err error
@@ -161,7 +162,7 @@ func (f *filler) finish(ctx context.Context) error {
 	return f.s.grow(ctx, f.id)
 }
 
-// drop removes files next to the fetched image, if they exist.
+// drop removes files next to the fetched image. Missing files are no error.
 func (f *filler) drop(files ...string) error {
 	for _, file := range files {
 		if err := os.Remove(f.s.path(f.id, ready, file)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -171,11 +172,11 @@ func (f *filler) drop(files ...string) error {
 	return nil
 }
 
-// ownKey makes the volume's key open its image instead of the source's key, which receive has stored next to the
-// image.
+// ownKey replaces the source's key of the image, which receive has stored next to the image, by
+// the volume's own key.
 func (f *filler) ownKey(ctx context.Context) error {
 	old, err := os.ReadFile(f.s.path(f.id, ready, sourceKeyFile))
-	if errors.Is(err, os.ErrNotExist) { // the source is on this host
+	if errors.Is(err, os.ErrNotExist) { // the source is on this host, so its key is known
 		old, err = f.s.keyOf(f.id, ready)
 	}
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// spoiled returns a source whose streams are changed on their way, by their
-// number from 1 on.
+// spoiled returns a source whose streams are changed by spoil. n is the number of the stream,
+// starting at 1.
 func spoiled(src Source, spoil func(n int, stream []byte) io.Reader) Source {
 	n := 0
 	return func(ctx context.Context, at Position) (io.ReadCloser, error) {
@@ -41,14 +41,14 @@ func broken(b []byte) io.Reader {
 	return io.MultiReader(bytes.NewReader(b), iotest.ErrReader(errors.New("connection broken")))
 }
 
-// TestFaultySource has sources that break off or send wrong data. The volume is
-// complete, or does not exist and the error says why.
+// TestFaultySource fills volumes from sources that break off or send wrong data. The volume must
+// either become complete, or Fill must return an error and the volume must not exist.
 func TestFaultySource(t *testing.T) {
 	from := open(t, inMemory(t))
 	create(t, from, vol1)
 	writeMarks(t, mount(t, from, vol1))
 	must(t, from.Unmount(t.Context(), vol1))
-	// piece is where the first piece with its offset is in a stream.
+	// piece returns the offset in a stream at which the first piece begins.
 	piece := func(b []byte) int { return bytes.IndexByte(b, '\n') + 1 }
 	head := func(b []byte, change func(*header)) io.Reader {
 		h, err := readHeader(bufio.NewReader(bytes.NewReader(b)))
@@ -62,7 +62,7 @@ func TestFaultySource(t *testing.T) {
 		binary.BigEndian.PutUint64(b[at:], off)
 		return bytes.NewReader(b)
 	}
-	const second = 8 + pieceBytes // after the first piece
+	const second = 8 + pieceBytes // size of the first piece, with its offset
 	for name, c := range map[string]struct {
 		spoil func(n int, b []byte) io.Reader
 		want  bourse.Code
@@ -119,8 +119,8 @@ type neverEnding struct{}
 
 func (neverEnding) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestFillResumes breaks a source off for good, restarts both sides and goes on:
-// what has arrived is not sent again.
+// TestFillResumes has a source fail permanently, restarts both sides, and fills the volume again.
+// Data that has arrived must not be sent again.
 func TestFillResumes(t *testing.T) {
 	for _, mounted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("mounted=%t", mounted), func(t *testing.T) {
@@ -159,8 +159,8 @@ func TestFillResumes(t *testing.T) {
 	}
 }
 
-// TestSourceChanges changes the source's volume while it is read in place: the
-// copy is one moment of it all the same.
+// TestSourceChanges changes the source's volume while it is read in place. The copy must
+// nevertheless have the content of one moment.
 func TestSourceChanges(t *testing.T) {
 	from, s := open(t, inMemory(t)), open(t, inMemory(t))
 	create(t, from, vol1)
@@ -206,8 +206,8 @@ func TestSourceChanges(t *testing.T) {
 	}
 }
 
-// TestFullDisk has a host whose disk fills up while something is made. Nothing is
-// left behind, and with space it succeeds.
+// TestFullDisk fills the host's disk before each operation. The operation must fail and leave
+// nothing behind, and succeed once there is space.
 func TestFullDisk(t *testing.T) {
 	from := open(t, inMemory(t))
 	create(t, from, vol1)
@@ -236,7 +236,7 @@ func TestFullDisk(t *testing.T) {
 			if after := strings.Join(onHost(t, s.dir), "\n"); after != before {
 				t.Errorf("on the host\n%s\nwant\n%s", after, before)
 			}
-			if name == "fill" { // 40 MiB do not fit into what is left of 64
+			if name == "fill" { // the 40 MiB do not fit into the remaining space of 64 MiB
 				return
 			}
 			must(t, do())
@@ -252,7 +252,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fill writes a file until the disk is full.
+// fill writes to a file until the disk is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -262,11 +262,11 @@ func fill(t *testing.T, path string) {
 			break
 		}
 	}
-	for { // what a large piece does not fit into
+	for { // fill the rest, which is too small for a large piece
 		if _, err := f.Write([]byte("x")); err != nil {
 			break
 		}
 	}
-	_ = f.Sync() // it is full
+	_ = f.Sync() // fails, because the disk is full
 	must(t, f.Close())
 }

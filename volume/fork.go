@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// forkLife is how long the copy of a mounted volume remains after a reader disconnected.
+	// forkLife is how long the copy of a mounted volume remains after its reader has
+	// disconnected.
 	forkLife = 15 * time.Minute
-	// forkLinger is how long it remains after a reader was sent everything, because the end of the stream may have
-	// been lost.
+	// forkLinger is how long the copy remains after its reader was sent everything, because the
+	// end of the stream may have been lost.
 	forkLinger = 30 * time.Second
 )
 
-// fork copies a mounted volume for one reader, who gets one moment of it. The caller holds the copy until expireFork.
-// The copy survives a restart.
+// fork copies a mounted volume for a reader, who thus gets the content of one moment. The copy is
+// not removed before the caller calls expireFork, and survives a restart.
 func (s *Store) fork(ctx context.Context, id string) (stage, error) {
 	unlock, err := s.locks.lock(ctx, id+string(forked))
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *Store) fork(ctx context.Context, id string) (stage, error) {
 	return at, nil
 }
 
-// holdFork prevents the removal of a copy, and reports whether it exists.
+// holdFork prevents the removal of a copy. It returns false if the copy does not exist.
 func (s *Store) holdFork(id string, at stage) bool {
 	name := id + string(at)
 	if _, kind, ok := entry(name); !ok || kind != forked {
@@ -57,7 +58,7 @@ func (s *Store) holdFork(id string, at stage) bool {
 	return err == nil
 }
 
-// expireFork removes a copy after the given time.
+// expireFork removes a copy after the time life, unless holdFork is called first.
 func (s *Store) expireFork(name string, life time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *Store) removeFork(name string) error {
 
 // forksOf returns the directories of a volume's copies.
 func (s *Store) forksOf(id string) ([]string, error) {
-	files, err := filepath.Glob(s.path(id, forked+"*")) // ids contain no pattern characters
+	files, err := filepath.Glob(s.path(id, forked+"*")) // ids do not contain pattern characters
 	for i := range files {
 		files[i] = filepath.Base(files[i])
 	}

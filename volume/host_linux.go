@@ -17,7 +17,8 @@ import (
 
 const loopControl = "/dev/loop-control"
 
-// checkHost returns CodeUnavailable, and what is missing, if file systems cannot be created and mounted here.
+// checkHost returns CodeUnavailable if file systems cannot be created and mounted on this host.
+// The message names what is missing.
 func checkHost() error {
 	no := func(format string, args ...any) error {
 		return bourse.Errorf(bourse.CodeUnavailable, "this host does not support volumes: "+format, args...)
@@ -44,10 +45,10 @@ func mayMount() bool {
 	return err == nil && strings.Join(strings.Fields(string(users)), " ") == "0 0 4294967295" && capable(unix.CAP_SYS_ADMIN)
 }
 
-// mayGrow reports whether ext4 allows this process to grow a mounted file system.
+// mayGrow reports whether this process may grow a mounted ext4 file system.
 func mayGrow() bool { return capable(unix.CAP_SYS_RESOURCE) }
 
-// capable reports whether the process has one of the first 32 capabilities.
+// capable reports whether the process has a capability, which must be one of the first 32.
 func capable(which int) bool {
 	var data [2]unix.CapUserData
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -57,7 +58,7 @@ func capable(which int) bool {
 // killWithParent makes a child process end when this process is killed.
 func killWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// ioctls of file systems that x/sys does not define: linux/fs.h and fs/ext4/ext4.h.
+// The ioctls of file systems that x/sys does not define; see linux/fs.h and fs/ext4/ext4.h.
 const (
 	fiFreeze   = 0xc0045877
 	fiThaw     = 0xc0045878
@@ -69,15 +70,15 @@ func ioctlOn(path string, op uint, arg unsafe.Pointer) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(fd) }() // only an ioctl was made
+	defer func() { _ = unix.Close(fd) }() // nothing was written
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(op), uintptr(arg)); errno != 0 {
 		return errno
 	}
 	return nil
 }
 
-// freeze blocks all writers of the mounted file system. Everything written before is on its device and its journal is
-// empty.
+// freeze blocks all writers of the mounted file system. When it returns, all earlier writes are
+// on the device and the journal is empty.
 func freeze(target string) error { return ioctlOn(target, fiFreeze, nil) }
 
 // thaw unblocks the writers. It returns EINVAL if the file system was not frozen.
@@ -89,7 +90,7 @@ func flush(target string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(fd) }() // a directory
+	defer func() { _ = unix.Close(fd) }() // Close cannot lose data, because this is a directory
 	return unix.Syncfs(fd)
 }
 
@@ -120,7 +121,7 @@ func mountExt4(device, target string, scratch bool) error {
 	return unix.Mount(device, target, "ext4", flags, options)
 }
 
-// isDamage reports whether an error of mountExt4 means a damaged file system.
+// isDamage reports whether err, returned by mountExt4, means that the file system is damaged.
 func isDamage(err error) bool {
 	for _, e := range []error{unix.EINVAL, unix.EIO, unix.EBADMSG, unix.EUCLEAN} {
 		if errors.Is(err, e) {
@@ -134,7 +135,8 @@ func unmount(target string) error { return unix.Unmount(target, unix.UMOUNT_NOFO
 
 func detach(target string) error { return unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }
 
-// mountedOn returns the block device ("/dev/loop3") that is mounted on the directory, or "" if there is none.
+// mountedOn returns the path of the block device ("/dev/loop3") that is mounted on a directory,
+// or "" if there is none.
 func mountedOn(target string) (string, error) {
 	var there, parent unix.Stat_t
 	if err := unix.Lstat(target, &there); err != nil {

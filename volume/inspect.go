@@ -10,14 +10,16 @@ import (
 // undoFile contains the data that an interrupted resize2fs has overwritten.
 const undoFile = "undo"
 
-// How long to wait for a loop device that is being cleared: under load the kernel has taken more than half a second.
+// How long to wait until a loop device is cleared. Under load the kernel has taken more than half
+// a second.
 const (
 	unbindTries = 300
 	unbindPause = 10 * time.Millisecond
 )
 
-// inspect prepares an image for mounting. It repairs damage that the kernel found the last time, and grows a file
-// system that is smaller than its image if that is impossible while it is mounted.
+// inspect prepares an image for mounting. It repairs damage that the kernel found when the image
+// was last mounted. If the file system is smaller than its image and cannot grow while it is
+// mounted, inspect makes it grow. crypted reports whether the image is encrypted.
 func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted bool, err error) {
 	if err := s.undo(ctx, id); err != nil {
 		return false, failed(err, "repair %s", id)
@@ -30,7 +32,7 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 	if err != nil {
 		return false, failed(err, "open %s", id)
 	}
-	defer func() { _ = image.Close() }() // only read
+	defer func() { _ = image.Close() }() // Close cannot lose data, because the file is only read
 	if crypted, err = encrypted(image); err != nil || crypted {
 		return crypted, failed(err, "read %s", id)
 	}
@@ -60,12 +62,13 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 	return false, nil
 }
 
-// resizeImage makes the file system of an unused image fill it. The data that it overwrites is preserved until it is
-// done, because a kill in between would leave a half-resized file system.
+// resizeImage makes the file system of an unused image fill the image. It saves the data that it
+// overwrites until it has finished, because a kill in between would leave a half-resized file
+// system.
 func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 	if free, err := awaitUnbound(ctx, path); err != nil {
 		return err
-	} else if !free { // detached but in use
+	} else if !free { // the mount was detached, but is still in use
 		s.log.Warn("volume in use, will grow at its next mount", "volume", id)
 		return nil
 	}
@@ -81,8 +84,9 @@ func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 	return os.Remove(kept)
 }
 
-// awaitUnbound waits until the image has no loop device. The device is cleared shortly after the last user of the mount,
-// which may be a machine, has ended. It returns false if that takes too long.
+// awaitUnbound waits until no loop device is bound to the image. The device is cleared shortly
+// after the last user of the mount, which may be a machine, has ended. awaitUnbound returns false
+// if that takes too long.
 func awaitUnbound(ctx context.Context, path string) (bool, error) {
 	for range unbindTries {
 		dev, err := boundLoop(path)
@@ -96,7 +100,7 @@ func awaitUnbound(ctx context.Context, path string) (bool, error) {
 	return false, nil
 }
 
-// undo reverts an interrupted resizeImage. It may itself be interrupted.
+// undo reverts an interrupted resizeImage. undo may itself be interrupted and repeated.
 func (s *Store) undo(ctx context.Context, id string) error {
 	kept := s.path(id, complete, undoFile)
 	switch st, err := os.Stat(kept); {
@@ -106,7 +110,7 @@ func (s *Store) undo(ctx context.Context, id string) error {
 		return err
 	case st.Size() > 0:
 		s.log.Warn("volume extension was interrupted, reverting it", "volume", id)
-		// 1: the undo file is still empty, and so nothing has been overwritten
+		// exit code 1: the undo file is still empty, so nothing has been overwritten
 		if err := run(ctx, nil, []string{"e2undo", "-f", kept, s.path(id, complete, imageFile)}, 1); err != nil {
 			return err
 		}

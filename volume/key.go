@@ -17,8 +17,9 @@ const (
 	keyBytes    = 64
 )
 
-// KeyFile returns the keys for Config.Key, derived (HKDF, RFC 5869) from a secret in the file, which is created if it
-// does not exist. Without the file the encrypted volumes cannot be opened. The file must contain exactly 32 bytes.
+// KeyFile returns a function for Config.Key. It derives keys (HKDF, RFC 5869) from the secret in
+// a file, which it creates if the file does not exist. If the file is lost, encrypted volumes
+// cannot be opened. The file must contain exactly 32 bytes.
 func KeyFile(path string) (func(bourse.VolumeID) ([]byte, error), error) {
 	master, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -35,7 +36,8 @@ func KeyFile(path string) (func(bourse.VolumeID) ([]byte, error), error) {
 	}, nil
 }
 
-// makeKeyFile writes a new secret. It links the complete file to its name, which never overwrites an existing one.
+// makeKeyFile writes a new secret to a temporary file and links that to path. Linking never
+// overwrites an existing file.
 func makeKeyFile(path string) ([]byte, error) {
 	master := make([]byte, masterBytes)
 	_, _ = rand.Read(master) // crypto/rand never fails
@@ -44,7 +46,7 @@ func makeKeyFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // the content has another name by then
+	defer func() { _ = os.Remove(f.Name()) }() // by then the file is also linked to path
 	_, err = f.Write(master)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return nil, err

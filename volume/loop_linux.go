@@ -11,14 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopTries is the maximum number of tries to get a free device, because other processes take them, too.
+// loopTries is the maximum number of attempts to get a free device. Other processes take devices,
+// too.
 const loopTries = 64
 
-// attachLoop returns an open loop device for the image. The device exists while it is open or mounted. An image that
-// is already bound keeps its device.
+// attachLoop returns an open loop device that is bound to the image. The device remains bound
+// while it is open or mounted. If a device is already bound to the image, attachLoop returns that
+// one.
 func attachLoop(image string) (*os.File, error) {
 	if dev, err := boundLoop(image); err != nil || dev != nil {
-		if dev != nil { // the image may have grown since
+		if dev != nil { // update the device's size, because the image may have grown
 			err = unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0)
 		}
 		return dev, err
@@ -31,7 +33,7 @@ func attachLoop(image string) (*os.File, error) {
 	for range loopTries {
 		dev, err := freeLoop()
 		if isCleared(err) {
-			continue // another process has just used and closed it
+			continue // another process has just used and released it
 		}
 		if err != nil {
 			return nil, err
@@ -40,7 +42,7 @@ func attachLoop(image string) (*os.File, error) {
 		if err == nil {
 			return dev, nil
 		}
-		_ = dev.Close() // not ours
+		_ = dev.Close() // another process has bound it
 		if !errors.Is(err, unix.EBUSY) {
 			return nil, fmt.Errorf("bind %s: %w", dev.Name(), err)
 		}
@@ -48,14 +50,15 @@ func attachLoop(image string) (*os.File, error) {
 	return nil, fmt.Errorf("no free loop device in %d tries", loopTries)
 }
 
-// isCleared reports whether err means that a device has just lost its image or is losing it, so that it cannot be
-// opened.
+// isCleared reports whether err means that a device cannot be opened because it has just lost its
+// image or is losing it.
 func isCleared(err error) bool {
 	return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist)
 }
 
-// configure binds the device in one call, so that no process sees it half bound. Direct I/O avoids a second copy of
-// everything in memory; blocks of 4 KiB allow it on any disk.
+// configure binds the device in a single call, so that no process sees a partly configured
+// device. Direct I/O avoids a second copy of all data in memory, and blocks of 4 KiB allow direct
+// I/O on any disk.
 func configure(dev, image *os.File) error {
 	cfg := unix.LoopConfig{Fd: uint32(image.Fd()), Size: blockSize}
 	copy(cfg.Info.File_name[:len(cfg.Info.File_name)-1], image.Name())
@@ -68,7 +71,7 @@ func configure(dev, image *os.File) error {
 	return err
 }
 
-// freeLoop opens a device that was free a moment ago.
+// freeLoop opens a device that the kernel has reported as free.
 func freeLoop() (*os.File, error) {
 	control, err := os.OpenFile(loopControl, os.O_RDWR, 0)
 	if err != nil {
@@ -81,7 +84,8 @@ func freeLoop() (*os.File, error) {
 	return openLoop(fmt.Sprintf("loop%d", n))
 }
 
-// openLoop opens a device, creating its node if there is no udev (as in a container's /dev).
+// openLoop opens a device. It creates the device's node if there is no udev, as in a container's
+// /dev.
 func openLoop(name string) (*os.File, error) {
 	path := "/dev/" + name
 	dev, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -102,9 +106,9 @@ func openLoop(name string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
 
-// boundLoop opens the device to which the image is bound. It returns nil if there is none. The kernel's file name
-// selects the candidates, and the inode decides: while the device is open it cannot be cleared and bound to another
-// file.
+// boundLoop opens the device that is bound to the image. It returns nil if there is none. The
+// kernel's file names select candidates, and the inode decides: while a device is open, it cannot
+// be cleared and bound to another file.
 func boundLoop(image string) (*os.File, error) {
 	var want unix.Stat_t
 	if err := unix.Stat(image, &want); err != nil {
@@ -116,7 +120,7 @@ func boundLoop(image string) (*os.File, error) {
 		}
 		dev, err := openLoop(name)
 		if isCleared(err) {
-			continue // its last user has just closed it
+			continue // the last user of the device has just closed it
 		}
 		if err != nil {
 			return nil, err
@@ -125,19 +129,19 @@ func boundLoop(image string) (*os.File, error) {
 		if err == nil && got.Device == want.Dev && got.Inode == want.Ino {
 			return dev, nil
 		}
-		_ = dev.Close() // bound to another file
+		_ = dev.Close() // it is bound to another file
 	}
 	return nil, nil
 }
 
-// boundLoops returns the host's bound loop devices and their files.
+// boundLoops returns the host's bound loop devices with the paths of their files.
 func boundLoops() map[string]string {
 	bound := map[string]string{}
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is valid
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
-			continue // cleared in the meantime
+			continue // the device was cleared in the meantime
 		}
 		file := strings.TrimSuffix(strings.TrimRight(string(b), "\n"), " (deleted)")
 		bound[filepath.Base(filepath.Dir(filepath.Dir(f)))] = file
@@ -154,8 +158,8 @@ func growLoop(image string) error {
 	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0), dev.Close())
 }
 
-// clearLoops detaches the image of every device bound to a file for which stray returns true. A device in use is
-// cleared by its last user.
+// clearLoops detaches every device for whose file stray returns true. A device that is in use is
+// cleared when its last user closes it.
 func clearLoops(stray func(file string) bool) error {
 	var errs []error
 	for name, file := range boundLoops() {

@@ -35,8 +35,8 @@ const (
 	mach1 = bourse.MachineID("00000000000001")
 )
 
-// open returns a store in dir, and checks at the end of the test that nothing on
-// the host comes from it.
+// open returns a store in dir. At the end of the test it checks that nothing of the store remains
+// on the host.
 func open(t *testing.T, dir string) *Store {
 	t.Helper()
 	s, err := Open(Config{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
@@ -58,16 +58,17 @@ func open(t *testing.T, dir string) *Store {
 	return s
 }
 
-// leftovers returns the files, mounts and loop devices of a directory that are
-// not removed.
+// leftovers waits briefly and returns the remaining files, mounts and loop devices of a
+// directory.
 func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	eventually(t, func() bool { return len(onHost(t, dir)) == 0 })
 	return onHost(t, dir)
 }
 
-// eventually waits for something that the kernel does behind our back: a loop
-// device goes a moment after its last user. The caller checks what came of it.
+// eventually waits, for two seconds at most, until is returns true. It is for asynchronous work
+// of the kernel, which for example clears a loop device shortly after its last user has ended.
+// The caller must check the result.
 func eventually(t *testing.T, is func() bool) {
 	t.Helper()
 	for range 2000 {
@@ -106,7 +107,7 @@ func onHost(t *testing.T, dir string) []string {
 	return all
 }
 
-// smallFS returns a directory on a file system of its own.
+// smallFS returns a directory that is a separate file system of this size.
 func smallFS(t *testing.T, mib int64, mkfs ...string) string {
 	t.Helper()
 	base := t.TempDir()
@@ -138,7 +139,7 @@ func smallFS(t *testing.T, mib int64, mkfs ...string) string {
 	return dir
 }
 
-// inMemory returns a directory in memory, so no disk makes it slow.
+// inMemory returns a directory in memory, which is faster than a disk.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -148,7 +149,7 @@ func inMemory(t *testing.T) string {
 	t.Cleanup(func() {
 		err := unix.Unmount(dir, 0)
 		for end := time.Now().Add(10 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
-			runtime.Gosched() // a loop device lets go of its file a moment later
+			runtime.Gosched() // a loop device releases its file with a delay
 			err = unix.Unmount(dir, 0)
 		}
 		if err != nil {
@@ -177,7 +178,7 @@ func mount(t *testing.T, s *Store, id bourse.VolumeID) string {
 	return dir
 }
 
-// write makes a file of a volume durable.
+// write writes a file durably.
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
 	must(t, writeFile(path, data))
@@ -191,14 +192,14 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// noise returns bytes that differ everywhere, the same for each seed.
+// noise returns n pseudo-random bytes that depend only on the seed.
 func noise(seed, n int) []byte {
 	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(b) // it never fails
+	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(b) // cannot fail
 	return b
 }
 
-// wantCode fails the test unless err has the code, and a sentence.
+// wantCode fails the test unless err has the code and a message.
 func wantCode(t *testing.T, err error, code bourse.Code) {
 	t.Helper()
 	if bourse.CodeOf(err) != code || bourse.MessageOf(err) == "" {
@@ -206,8 +207,7 @@ func wantCode(t *testing.T, err error, code bourse.Code) {
 	}
 }
 
-// check runs e2fsck over an image that is not mounted, and reports anything it
-// finds wrong.
+// checkImage runs e2fsck on an image that is not mounted, and reports all problems that it finds.
 func checkImage(t *testing.T, image string) {
 	t.Helper()
 	if out, err := exec.Command("e2fsck", "-fn", image).CombinedOutput(); err != nil {

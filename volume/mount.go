@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Unmounting a mount in use is tried several times before the mount is detached.
+// How often and at which interval to retry unmounting a mount in use before it is detached.
 const (
 	unmountTries = 5
 	unmountPause = 20 * time.Millisecond
 )
 
-// Mount mounts the volume, unless it is mounted, and returns the directory. Errors: CodeNotFound for an unknown
-// volume, CodeFailedPrecondition if its image is missing or damaged.
+// Mount mounts a volume unless it is mounted, and returns its directory. Errors: CodeNotFound for
+// an unknown volume, CodeFailedPrecondition if its image is missing or damaged.
 func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
 	if err := id.Validate(); err != nil {
 		return "", err
@@ -33,8 +33,8 @@ func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
 	return s.mount(ctx, string(id), false)
 }
 
-// Unmount unmounts the volume, if it is mounted. If the file system is still in use, the mount is detached, and the
-// file system is closed by its last user.
+// Unmount unmounts a volume if it is mounted. If the file system is still in use, Unmount
+// detaches the mount, and the file system is closed when its last user ends.
 func (s *Store) Unmount(ctx context.Context, id bourse.VolumeID) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (s *Store) Unmount(ctx context.Context, id bourse.VolumeID) error {
 	return s.unmount(ctx, string(id))
 }
 
-// mount mounts the image in id's directory. The caller holds its lock.
+// mount mounts the image in the directory of id. The lock of id must be held.
 func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, error) {
 	target := s.path(id, complete, mountDir)
 	device, err := mountedOn(target)
@@ -69,7 +69,7 @@ func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, err
 	if err != nil {
 		return "", failed(err, "attach %s", id)
 	}
-	defer func() { _ = dev.Close() }() // the mount holds it, or nothing does
+	defer func() { _ = dev.Close() }() // a successful mount holds the device itself
 	s.step("attached")
 	device = dev.Name()
 	if crypted {
@@ -96,7 +96,7 @@ func mountFailed(id string, err error) error {
 	return failed(err, "mount %s", id)
 }
 
-// unmount removes every mount of id. The caller holds its lock.
+// unmount removes every mount of id. The lock of id must be held.
 func (s *Store) unmount(ctx context.Context, id string) error {
 	target := s.path(id, complete, mountDir)
 	for try := 1; ; try++ {
@@ -107,9 +107,9 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 		if device == "" {
 			return closeCrypt(ctx, id)
 		}
-		_ = thaw(target) // it is usually not frozen, but a frozen one could not be unmounted
-		// A process with its own mount namespace may still hold the file system. Unwritten data would be missing in
-		// the image and in copies of it.
+		_ = thaw(target) // a frozen file system could not be unmounted; usually it is not frozen
+		// A process in another mount namespace may still hold the file system. Without the flush,
+		// unwritten data would be missing in the image and in copies of it.
 		if err := flush(target); err != nil {
 			s.log.Warn("flush volume failed", "volume", id, "err", err)
 		}
@@ -119,7 +119,7 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 			if err != nil {
 				return failed(err, "unmount %s", id)
 			}
-			continue // another one may be mounted below
+			continue // the directory may have several mounts
 		}
 		if try < unmountTries {
 			if err := sleep(ctx, unmountPause); err != nil {
@@ -134,14 +134,14 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 	}
 }
 
-// mounted records that id may change from now on.
+// mounted records that id has been mounted and may now change.
 func (s *Store) mounted(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mounts[id]++
 }
 
-// mountCount returns how often id was mounted since the store was opened.
+// mountCount returns the number of times that id was mounted since the store was opened.
 func (s *Store) mountCount(id string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ const (
 	mountDir      = "mnt"
 	contentFile   = "content.json"
 	keyOfFile     = "key"
-	sourceKeyFile = "sourcekey" // opens the image of an encrypted source
+	sourceKeyFile = "sourcekey" // the key that opens the image of an encrypted source
 	progressFile  = "progress"
 	progressNew   = "progress.new"
 )
@@ -31,12 +31,12 @@ const (
 	filling  stage = ".fill"
 	ready    stage = ".ready"
 	gone     stage = ".gone"
-	forked   stage = ".fork" // followed by a number
+	forked   stage = ".fork" // followed by the copy's number
 )
 
 var entryPattern = regexp.MustCompile(`^(vol_[0-9a-z]{16}|vs_[0-9a-z]{16}|[0-9a-f]{14})(\.new|\.fill|\.ready|\.gone|\.fork[0-9]{1,9})?$`)
 
-// entry parses the name of a directory of the store.
+// entry parses the name of a directory in the store.
 func entry(name string) (id string, at stage, ok bool) {
 	m := entryPattern.FindStringSubmatch(name)
 	if m == nil {
@@ -54,7 +54,7 @@ func (s *Store) path(id string, at stage, file ...string) string {
 	return filepath.Join(append([]string{s.dir, id + string(at)}, file...)...)
 }
 
-// has reports whether the object exists at this stage.
+// has reports whether an object exists at a stage.
 func (s *Store) has(id string, at stage) (bool, error) {
 	switch _, err := os.Lstat(s.path(id, at)); {
 	case err == nil:
@@ -66,7 +66,7 @@ func (s *Store) has(id string, at stage) (bool, error) {
 	}
 }
 
-// requireComplete returns CodeNotFound unless the object is complete.
+// requireComplete returns CodeNotFound if the object is not complete.
 func (s *Store) requireComplete(id string) error {
 	ok, err := s.has(id, complete)
 	if err == nil && !ok {
@@ -75,7 +75,7 @@ func (s *Store) requireComplete(id string) error {
 	return err
 }
 
-// begin creates an empty directory for the object at this stage.
+// begin creates an empty directory for an object at a stage.
 func (s *Store) begin(id string, at stage) error {
 	if err := s.clear(id, at); err != nil {
 		return err
@@ -83,7 +83,8 @@ func (s *Store) begin(id string, at stage) error {
 	return failed(os.Mkdir(s.path(id, at), 0o700), "create %s", id)
 }
 
-// advance renames the object from one stage to the next. A crash leaves it at one of the two.
+// advance renames an object from one stage to the next. After a crash the object is at one of the
+// two.
 func (s *Store) advance(id string, from, to stage) error {
 	if err := syncDir(s.path(id, from)); err != nil {
 		return failed(err, "sync %s", id)
@@ -94,8 +95,9 @@ func (s *Store) advance(id string, from, to stage) error {
 	return failed(syncDir(s.dir), "sync the volume directory")
 }
 
-// clear removes the object at this stage. It removes only the files that such a directory can contain and never
-// enters a mount: an unexpected mount makes it fail instead of emptying the volume.
+// clear removes an object at a stage. It removes only files that such a directory can contain and
+// never enters a mount: if there is an unexpected mount, clear fails instead of emptying the
+// volume.
 func (s *Store) clear(id string, at stage) error {
 	dir := s.path(id, at)
 	files, err := os.ReadDir(dir)

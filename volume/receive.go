@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// streamTries is how many consecutive streams may break off without progress.
+	// streamTries is the number of consecutive streams that may break off without progress.
 	streamTries = 3
-	// contentTries is how often content may differ from its checksum.
+	// contentTries is the number of times that the content may differ from its checksum.
 	contentTries = 3
-	// syncBytes is how much is received between two syncs.
+	// syncBytes is the number of bytes received between two syncs.
 	syncBytes = 64 << 20
 )
 
@@ -55,7 +55,7 @@ func (f *filler) receive(ctx context.Context, src Source) error {
 	}
 }
 
-// final reports whether another try would be useless.
+// final reports whether err means that another attempt would be useless.
 func final(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeForbidden, bourse.CodeUnauthorized, bourse.CodeInvalid, bourse.CodeFailedPrecondition, bourse.CodeCanceled, bourse.CodeInsufficient:
@@ -66,12 +66,12 @@ func final(err error) bool {
 	}
 }
 
-// diskError is a failure of this host's disk, not of the source.
+// diskError marks an error as one of this host's disk and not of the source.
 type diskError struct{ error }
 
 func (e *diskError) Unwrap() error { return e.error }
 
-// asDiskError marks an error as one of this host's disk.
+// asDiskError returns err as a diskError. It returns nil for nil.
 func asDiskError(err error) error {
 	if err == nil {
 		return nil
@@ -79,13 +79,13 @@ func asDiskError(err error) error {
 	return &diskError{err}
 }
 
-// receiveFrom receives one stream. It returns the position up to which the image is durable.
+// receiveFrom receives a stream. It returns the position up to which the image is durable.
 func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Position, error) {
 	stream, err := src(ctx, at)
 	if err != nil {
 		return at, sourceError(ctx, err)
 	}
-	defer func() { _ = stream.Close() }() // its content is verified
+	defer func() { _ = stream.Close() }() // the data has been verified
 	r := bufio.NewReaderSize(stream, 64<<10)
 	head, err := readHeader(r)
 	if err == nil {
@@ -116,8 +116,8 @@ func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Posi
 	return in.at, errors.Join(err, asDiskError(image.Close()))
 }
 
-// openTarget prepares the image for a stream that starts at this position. Content after the position may not be
-// durable and is dropped.
+// openTarget prepares the image for a stream that starts at a position. It discards the data
+// after the position, which may not be durable.
 func (f *filler) openTarget(head *header, at Position) (*os.File, error) {
 	if head.Encrypted {
 		if err := writeFile(f.s.path(f.id, filling, sourceKeyFile), head.Key); err != nil {
@@ -140,7 +140,7 @@ type receiver struct {
 	image *os.File
 	size  int64
 	sum   sum
-	at    Position // up to which the image is durable
+	at    Position // the position up to which the image is durable
 	next  int64    // no piece may start before this offset
 }
 
@@ -221,7 +221,8 @@ func sourceError(ctx context.Context, err error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "source: %w", err)
 }
 
-// save makes the image durable and then records the position. A crash between the two loses only the record.
+// save syncs the image and then records the position. A crash between the two loses only the new
+// position.
 func (in *receiver) save() error {
 	if in.next == in.at.Offset {
 		return in.image.Sync()
@@ -247,7 +248,7 @@ func (in *receiver) save() error {
 	return nil
 }
 
-// position returns where to continue: at the beginning if nothing is recorded.
+// position returns where to continue. If no position is recorded, that is the beginning.
 func (f *filler) position() (Position, error) {
 	var at Position
 	b, err := os.ReadFile(f.s.path(f.id, filling, progressFile))

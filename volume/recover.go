@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// Recover cleans up the directory after a crash. It must be called before any other operation. It thaws frozen file
-// systems, and removes objects that were being created or removed. It also removes everything, complete or half
-// filled, whose id (of a volume, a snapshot, or a machine with scratch space) keep rejects: its mounts, loop devices
-// and files. Retained volumes remain mounted. Files with other names are not touched.
+// Recover cleans up the directory after a crash. It must be called before any other operation. It
+// thaws frozen file systems, and removes objects that were being created or removed. It also
+// removes the objects, complete or partly filled, for whose id keep returns false, with their
+// mounts, loop devices and files. The id is that of a volume, a snapshot, or a machine with
+// scratch space. Retained volumes remain mounted. Files with other names are not touched.
 func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 	mounts, err := mountsBelow(s.dir)
 	if err != nil {
 		return failed(err, "list mounts")
 	}
 	for _, m := range mounts {
-		// The process that froze it has ended. thaw fails if it was not frozen.
+		// Thaw it, because the process that froze it has ended. thaw fails if it was not frozen.
 		_ = thaw(m)
 	}
 	files, err := os.ReadDir(s.dir)
@@ -43,14 +44,14 @@ func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 	return errors.Join(errs...)
 }
 
-// recover handles one directory.
+// recover cleans up one directory.
 func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep bool) error {
 	switch kind {
 	case isNew, gone:
 		return s.clear(id, at)
 	case forked:
 		if keep {
-			s.expireFork(id+string(at), forkLife) // its reader may return
+			s.expireFork(id+string(at), forkLife) // the copy's reader may return
 			return nil
 		}
 		return s.clear(id, at)
@@ -68,8 +69,8 @@ func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep boo
 	}
 }
 
-// dropMounts detaches mounts whose directory is hidden or no longer belongs to a retained object, so that no path
-// leads to them.
+// dropMounts detaches mounts whose directory is hidden or does not belong to an object to keep,
+// so that no path leads to them.
 func (s *Store) dropMounts(keep func(id string) bool) error {
 	mounts, err := mountsBelow(s.dir)
 	for _, m := range mounts {

@@ -8,11 +8,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// minScratchMiB is slightly more than a file system needs for itself.
+// minScratchMiB is the minimum size of scratch space, slightly more than a file system needs for
+// itself.
 const minScratchMiB = 4
 
-// Scratch returns a mounted directory of this size for a machine's temporary files. The file system has no journal:
-// if a crash of the host has damaged it, or if its size differs, it is created again, empty.
+// Scratch returns a mounted directory of this size for a machine's temporary files. The file
+// system has no journal. If a crash of the host has damaged it, or if its size differs, Scratch
+// creates it again, and it is then empty.
 func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (string, error) {
 	if err := machine.Validate(); err != nil {
 		return "", err
@@ -50,7 +52,7 @@ func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB i
 	return s.mount(ctx, id, true)
 }
 
-// discardDirty removes scratch space that cannot be mounted as it is.
+// discardDirty removes scratch space that cannot be mounted without repairs.
 func (s *Store) discardDirty(id string) error {
 	target := s.path(id, complete, mountDir)
 	if device, err := mountedOn(target); err != nil || device != "" {
@@ -63,7 +65,7 @@ func (s *Store) discardDirty(id string) error {
 	if err == nil {
 		var sb superblock
 		sb, err = readSuperblock(image)
-		_ = image.Close() // only read
+		_ = image.Close() // Close cannot lose data, because the file is only read
 		if err == nil && sb.Clean {
 			return nil
 		}
@@ -72,7 +74,7 @@ func (s *Store) discardDirty(id string) error {
 	return s.clear(id, complete)
 }
 
-// RemoveScratch removes a machine's scratch space. It does nothing if there is none.
+// RemoveScratch removes a machine's scratch space. It does nothing if the machine has none.
 func (s *Store) RemoveScratch(ctx context.Context, machine bourse.MachineID) error {
 	if err := machine.Validate(); err != nil {
 		return err

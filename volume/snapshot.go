@@ -11,14 +11,14 @@ import (
 
 // Info describes a snapshot.
 type Info struct {
-	Bytes  int64  // occupied on the host's disk, including blocks shared with its volume
-	Digest string // of its content
+	Bytes  int64  // disk space that the snapshot takes on the host, including blocks shared with its volume
+	Digest string // digest of the content
 	SizeGB int64  // size of the volume when the snapshot was created
 }
 
-// Snapshot preserves the volume's content at one moment, mounted or not; see capture for how long writers wait. If
-// the snapshot exists, it is only described. It returns CodeInsufficient if the host's disk is full; then nothing
-// remains on the disk.
+// Snapshot preserves the content of a volume, mounted or not, at one moment; see capture for how
+// long writers wait. If the snapshot exists, Snapshot only returns its description. It returns
+// CodeInsufficient if the host's disk is full; then nothing remains on the disk.
 func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (Info, error) {
 	if err := errors.Join(id.Validate(), snap.Validate()); err != nil {
 		return Info{}, err
@@ -41,7 +41,8 @@ func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.Sn
 	return s.info(string(snap))
 }
 
-// keep captures a volume into the directory of another object, with everything needed to read it without the volume.
+// keep captures a volume into the directory of another object, together with everything needed to
+// read the copy without the volume.
 func (s *Store) keep(ctx context.Context, id, into string, at stage) (content, error) {
 	if err := s.requireComplete(id); err != nil {
 		return content{}, err
@@ -58,7 +59,7 @@ func (s *Store) keep(ctx context.Context, id, into string, at stage) (content, e
 	return c, failed(err, "copy %s", id)
 }
 
-// describe stores a new snapshot's description with its digest.
+// describe stores the description of a new snapshot, including its digest.
 func (s *Store) describe(ctx context.Context, snap string, c content) error {
 	f, err := os.Open(s.path(snap, isNew, imageFile))
 	if err == nil {
@@ -75,7 +76,7 @@ func (s *Store) describe(ctx context.Context, snap string, c content) error {
 	return failed(writeFile(s.path(snap, isNew, contentFile), b), "describe %s", snap)
 }
 
-// keepKey stores which volume's key opens a copy of an encrypted volume.
+// keepKey stores the id of the volume whose key opens a copy of an encrypted volume.
 func (s *Store) keepKey(id, into string, at stage, crypted bool) error {
 	if !crypted {
 		return nil

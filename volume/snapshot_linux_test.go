@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// fileSystems runs a test where the host shares blocks, and where it does not.
+// fileSystems runs a test on a host that can share blocks between files, and on one that cannot.
 func fileSystems(t *testing.T, test func(t *testing.T, s *Store)) {
 	t.Run("copy", func(t *testing.T) {
 		s := open(t, t.TempDir())
@@ -83,8 +83,8 @@ func superUUID(t *testing.T, path string) []byte {
 	return b
 }
 
-// TestSnapshotFollowsChanges changes, empties and adds chunks between the copy
-// of a mounted volume and the moment at which it is frozen.
+// TestSnapshotFollowsChanges changes, empties and adds chunks after a mounted volume has been
+// copied and before it is frozen. The snapshot must contain these changes.
 func TestSnapshotFollowsChanges(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.noClone.Store(true)
@@ -121,7 +121,7 @@ func TestSnapshotFollowsChanges(t *testing.T) {
 	}
 }
 
-// database is sqlite3 that inserts the numbers from 1 on, each committed.
+// database is a sqlite3 process that inserts the numbers 1, 2, 3, …, each in a transaction.
 type database struct {
 	committed atomic.Int64
 	in        io.WriteCloser
@@ -147,7 +147,7 @@ func startDatabase(t *testing.T, path string) *database {
 			return
 		}
 		lines := bufio.NewScanner(out)
-		lines.Scan() // the journal's mode
+		lines.Scan() // discards the journal's mode
 		for n := int64(1); ; n++ {
 			if _, err := fmt.Fprintf(in, "insert into t values(%d, randomblob(3000)); select %d;\n", n, n); err != nil || !lines.Scan() {
 				return
@@ -164,9 +164,8 @@ func (d *database) stop(t *testing.T) {
 	<-d.done
 }
 
-// TestDatabase takes snapshots and forks of a volume on which a database
-// commits all the time. Each holds what was committed before it was begun, and
-// nothing half.
+// TestDatabase takes snapshots and forks of a volume while a database commits continuously. Each
+// must contain everything that was committed before it began, and no incomplete transaction.
 func TestDatabase(t *testing.T) {
 	fileSystems(t, func(t *testing.T, s *Store) {
 		other := open(t, t.TempDir())
@@ -187,8 +186,8 @@ func TestDatabase(t *testing.T) {
 	})
 }
 
-// checkDatabase fills a volume of s with something of another store, or of its
-// own, and queries the database in it.
+// checkDatabase fills a volume of s with a volume of another store, or with a snapshot of its
+// own, and checks the database in it.
 func checkDatabase(t *testing.T, s, from *Store, id string, before int64, now *atomic.Int64) {
 	t.Helper()
 	order := bourse.VolumeOrder{SizeGB: 1}
@@ -213,7 +212,7 @@ func checkDatabase(t *testing.T, s, from *Store, id string, before int64, now *a
 	must(t, s.Destroy(t.Context(), vol2))
 }
 
-// TestThaw fails a snapshot while its volume is frozen.
+// TestThaw checks that a volume is thawed if a snapshot fails while the volume is frozen.
 func TestThaw(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.noClone.Store(true)
@@ -236,7 +235,7 @@ func TestThaw(t *testing.T) {
 	must(t, err)
 }
 
-// streamOf returns the header and the whole stream of a thing.
+// streamOf returns the header and the whole stream of a volume or snapshot.
 func streamOf(t *testing.T, s *Store, id string, from Position) (header, []byte) {
 	t.Helper()
 	var b bytes.Buffer
@@ -246,8 +245,8 @@ func streamOf(t *testing.T, s *Store, id string, from Position) (header, []byte)
 	return h, b.Bytes()
 }
 
-// TestExport exports a snapshot and volumes, mounted or not. A stream continues
-// at the moment of an earlier one, also after a restart.
+// TestExport exports a snapshot and volumes, mounted or not. A stream that continues an earlier
+// one must have the content of the same moment, even after a restart.
 func TestExport(t *testing.T) {
 	s := open(t, t.TempDir())
 	create(t, s, vol1)
@@ -259,7 +258,7 @@ func TestExport(t *testing.T) {
 	for _, id := range []string{string(snap1), string(vol1)} {
 		first, whole := streamOf(t, s, id, Position{})
 		write(t, filepath.Join(dir, "a"), noise(2, 2<<20))
-		must(t, s.Recover(t.Context(), func(string) bool { return true })) // as a restart does
+		must(t, s.Recover(t.Context(), func(string) bool { return true })) // as after a restart
 		again, rest := streamOf(t, s, id, Position{first.Moment, first.Bytes / 2})
 		if again.Moment != first.Moment || len(rest) >= len(whole) || end(rest) != end(whole) {
 			t.Errorf("%s: %d bytes of moment %q, then %d of %q", id, len(whole), first.Moment, len(rest), again.Moment)

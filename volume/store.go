@@ -16,11 +16,11 @@ import (
 
 // Config configures a Store.
 type Config struct {
-	Dir string       // required; created if missing; no other program may write to it
-	Log *slog.Logger // default: none
+	Dir string       // the store's directory; required; created if missing; no other program may write to it
+	Log *slog.Logger // default: nothing is logged
 
-	// Key returns the key of a volume: at least 32 bytes, always the same. If Key is nil, encrypted volumes are not
-	// supported. See KeyFile.
+	// Key returns the key of a volume, which has at least 32 bytes and must always be the same.
+	// If Key is nil, encrypted volumes are not supported. See KeyFile.
 	Key func(bourse.VolumeID) ([]byte, error)
 }
 
@@ -29,21 +29,22 @@ type Store struct {
 	dir   string
 	log   *slog.Logger
 	key   func(bourse.VolumeID) ([]byte, error)
-	crypt bool // the host has dm-crypt, and Config.Key is set
-	live  bool // mounted file systems can grow
+	crypt bool // whether the host has dm-crypt and Config.Key is set
+	live  bool // whether mounted file systems can grow
 
 	locks   locks
-	noClone atomic.Bool     // the directory's file system does not support reflinks
-	step    func(at string) // for tests, which stop the process there
-	pause   time.Duration   // between tries of a broken source
+	noClone atomic.Bool     // set once the file system of dir turns out not to support reflinks
+	step    func(at string) // called at each step, so that tests can stop the process there
+	pause   time.Duration   // pause between attempts with a broken source
 
 	mu     sync.Mutex
-	mounts map[string]int         // how often a volume was mounted; tells whether it may have changed
-	forks  map[string]*time.Timer // by directory; remove copies that nobody reads
+	mounts map[string]int         // number of times that each object was mounted; shows whether it may have changed
+	forks  map[string]*time.Timer // timers that remove copies without a reader, by the copies' directories
 }
 
-// Open prepares the directory. It returns CodeUnavailable if the host does not support size-limited file systems:
-// without Linux, root, loop devices or e2fsprogs. It changes nothing else; call Recover next.
+// Open prepares the directory. It returns CodeUnavailable if the host does not support
+// size-limited file systems, which require Linux, root, loop devices and e2fsprogs. It changes
+// nothing else; call Recover next.
 func Open(cfg Config) (*Store, error) {
 	if err := checkHost(); err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	dir, err := filepath.Abs(cfg.Dir)
 	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir) // as the kernel names it
+		dir, err = filepath.EvalSymlinks(dir) // the path without links, as the kernel reports it
 	}
 	if err != nil {
 		return nil, failed(err, "open the volume directory")
@@ -65,7 +66,7 @@ func Open(cfg Config) (*Store, error) {
 	}, nil
 }
 
-// Labels returns the capabilities of the host's volumes, as facts of the worker.
+// Labels returns the labels that describe the host's support for volumes.
 func (s *Store) Labels() map[string]string {
 	labels := map[string]string{"volume": "loop"}
 	if s.crypt {
@@ -74,8 +75,9 @@ func (s *Store) Labels() map[string]string {
 	return labels
 }
 
-// ExtendsLive reports whether a mounted file system grows at once when its volume is extended. If the worker lacks
-// CAP_SYS_RESOURCE, as in some containers, the file system grows at its next mount.
+// ExtendsLive reports whether a mounted file system grows at once when its volume is extended. If
+// the worker lacks CAP_SYS_RESOURCE, as in some containers, the file system grows when it is
+// mounted again.
 func (s *Store) ExtendsLive() bool { return s.live }
 
 // locks contains a lock for each id.
@@ -86,10 +88,10 @@ type locks struct {
 
 type lock struct {
 	free chan struct{} // contains a token while the lock is free
-	refs int           // callers that hold the lock or wait for it
+	refs int           // number of callers that hold the lock or wait for it
 }
 
-// lock waits for the lock of id or the end of ctx.
+// lock waits for the lock of id, or until ctx ends.
 func (l *locks) lock(ctx context.Context, id string) (unlock func(), err error) {
 	l.mu.Lock()
 	if l.held == nil {

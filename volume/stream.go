@@ -25,30 +25,31 @@ import (
 // Pieces start at multiples of pieceBytes. All have that length except the last one of an image. A stream that
 // continues an earlier one starts with a later piece; its checksum still covers the whole content.
 
-// Position is where a stream starts: an offset in the content that a source had at one moment. The zero value means
-// the beginning of the current content.
+// Position is where a stream starts: an offset in the content that the source had at a moment.
+// The zero value means the beginning of the current content.
 type Position struct {
-	Moment string `json:"moment"` // from the header of an earlier stream
+	Moment string `json:"moment"` // from the header of an earlier stream; "" for the current content
 	Offset int64  `json:"offset"`
 }
 
-// Source opens a stream of a volume's or snapshot's content on another host. If that host no longer has the content
-// of from's moment, the stream contains another moment from its beginning. The stream is not trusted.
+// Source opens a stream of a volume's or snapshot's content on another host. If that host no
+// longer has the content of the moment in from, the stream starts at the beginning of another
+// moment's content. The stream is not trusted.
 type Source func(ctx context.Context, from Position) (io.ReadCloser, error)
 
 // content describes an image.
 type content struct {
-	Volume    bourse.VolumeID `json:"volume"` // its source
-	Bytes     int64           `json:"bytes"`  // size of the image
+	Volume    bourse.VolumeID `json:"volume"` // the volume whose content it is
+	Bytes     int64           `json:"bytes"`  // size of the image in bytes
 	Encrypted bool            `json:"encrypted,omitempty"`
-	Digest    string          `json:"digest,omitempty"` // "sha256:…", of a snapshot
+	Digest    string          `json:"digest,omitempty"` // digest of a snapshot: "sha256:…"
 }
 
 // header is the first line of a stream.
 type header struct {
 	content
 	Moment string `json:"moment"`
-	Key    []byte `json:"key,omitempty"` // opens an encrypted image
+	Key    []byte `json:"key,omitempty"` // key that opens an encrypted image
 }
 
 // maxHeader is the maximum length of a header in bytes.
@@ -72,12 +73,13 @@ func readHeader(r *bufio.Reader) (header, error) {
 	return h, nil
 }
 
-// sum hashes the pieces of an image that are not all zero, so that holes make no difference.
+// sum is a hash of the pieces of an image that are not all zero, so that holes make no
+// difference.
 type sum struct{ hash.Hash }
 
 func newSum(c *content) sum {
 	s := sum{sha256.New()}
-	_, _ = fmt.Fprintf(s, "bourse volume 2 %d %t\n", c.Bytes, c.Encrypted) // a hash never fails
+	_, _ = fmt.Fprintf(s, "bourse volume 2 %d %t\n", c.Bytes, c.Encrypted) // writing to a hash cannot fail
 	return s
 }
 
@@ -95,7 +97,8 @@ func digestOf(ctx context.Context, image *os.File, c *content) (string, error) {
 	return s.digest(), err
 }
 
-// eachPiece calls do, in order, for each piece of the first bytes of an image that is not all zero.
+// eachPiece calls do, in order, for each piece in the first bytes of an image that is not all
+// zero.
 func eachPiece(ctx context.Context, image *os.File, bytes int64, do func(off int64, piece []byte) error) error {
 	buf := make([]byte, pieceBytes)
 	for off := int64(0); off < bytes; {

@@ -13,20 +13,20 @@ import (
 // superblock contains some fields of an ext4 superblock; see Linux, Documentation/filesystems/ext4/super.rst.
 type superblock struct {
 	Blocks   int64
-	Reserved int64 // for root
+	Reserved int64 // blocks reserved for root
 	Free     int64
-	Overhead int64 // blocks without data; 0 if it was never computed
-	Block    int64 // bytes
-	Clean    bool  // unmounted cleanly
-	Errors   bool  // the kernel found damage
+	Overhead int64 // blocks that cannot contain data; 0 if the number was never computed
+	Block    int64 // block size in bytes
+	Clean    bool  // whether it was unmounted cleanly
+	Errors   bool  // whether the kernel has found damage
 }
 
 const (
 	superblockAt    = 1024
 	superblockBytes = 1024
 	extMagic        = 0xef53
-	has64Bit        = 0x80  // an incompatible feature
-	hasChecksum     = 0x400 // a feature that older kernels can only read
+	has64Bit        = 0x80  // a feature that old kernels must not ignore
+	hasChecksum     = 0x400 // a feature whose file systems old kernels may only read
 )
 
 var errNoFS = errors.New("it contains no ext4 file system")
@@ -43,7 +43,7 @@ func readSuperblock(r io.ReaderAt) (superblock, error) {
 	return parseSuperblock(b)
 }
 
-// parseSuperblock accepts any bytes, because an image may be damaged.
+// parseSuperblock parses a superblock. It accepts any bytes, because an image may be damaged.
 func parseSuperblock(b []byte) (superblock, error) {
 	le := binary.LittleEndian
 	if len(b) < superblockBytes || le.Uint16(b[0x38:]) != extMagic {
@@ -73,8 +73,8 @@ func parseSuperblock(b []byte) (superblock, error) {
 	return sb, nil
 }
 
-// usage returns what statfs would return if the file system were mounted: the kernel reserves a fiftieth of the
-// blocks, at most 4096, for itself.
+// usage returns what statfs would return if the file system was mounted. The kernel then reserves
+// a fiftieth of the blocks, at most 4096, for itself.
 func (b superblock) usage() bourse.VolumeUsage {
 	kept := b.Reserved + min(b.Blocks/50, 4096)
 	return bourse.VolumeUsage{

@@ -16,7 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// tool returns the path of a program, including directories that are not in a daemon's PATH.
+// tool returns the path of a program. It also searches directories that are missing from a
+// daemon's PATH.
 func tool(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
@@ -30,12 +31,13 @@ func tool(name string) (string, error) {
 	return "", err
 }
 
-// run runs a program of the host and waits for it. ok lists the exit codes other than 0 that are not errors.
+// run runs a program of the host and waits until it exits. ok lists the exit codes other than 0
+// that are not errors.
 func run(ctx context.Context, stdin []byte, argv []string, ok ...int) error {
 	return runWith(ctx, stdin, nil, argv, ok...)
 }
 
-// runWith is like run, and passes files to the program as descriptors 3 and up.
+// runWith is like run, but passes files to the program as descriptors 3 and up.
 func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string, ok ...int) error {
 	path, err := tool(argv[0])
 	if err != nil {
@@ -44,11 +46,12 @@ func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string,
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
 	cmd.ExtraFiles = files
 	cmd.Stdin = bytes.NewReader(stdin)
-	// Ignore the host's configuration: file systems are the same on every worker.
+	// Ignore the host's configuration, because file systems must be the same on every worker.
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "MKE2FS_CONFIG=/dev/null")
 	cmd.SysProcAttr = killWithParent()
-	// Pdeathsig kills the program when the thread that started it ends. It must not continue writing to an image that
-	// a restarted daemon creates again.
+	// Keep the thread, because Pdeathsig kills the program when the thread that started it ends.
+	// The program must end with this process: it must not write to an image that a restarted
+	// daemon creates again.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var output bytes.Buffer

@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Usage returns the usage of the volume's file system, mounted or not. For an encrypted volume that is not mounted it
-// is unknown and all zero. Usage does not wait for operations on the volume.
+// Usage returns the usage of the volume's file system, mounted or not. For an encrypted volume
+// that is not mounted, the usage is unknown and all values are zero. Usage does not wait for
+// operations on the volume.
 func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.VolumeUsage{}, err
@@ -32,7 +33,7 @@ func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage
 	if err != nil {
 		return bourse.VolumeUsage{}, failed(err, "usage of %s", id)
 	}
-	defer func() { _ = image.Close() }() // only read
+	defer func() { _ = image.Close() }() // Close cannot lose data, because the file is only read
 	if crypted, err := encrypted(image); err != nil || crypted {
 		return bourse.VolumeUsage{}, failed(err, "read %s", id)
 	}

@@ -74,7 +74,7 @@ func TestSizeIsLimited(t *testing.T) {
 	if again, err := s.Scratch(t.Context(), mach1, 16); err != nil || again != dir {
 		t.Errorf("scratch space again: %q, %v", again, err)
 	}
-	if _, err := s.Scratch(t.Context(), mach1, 64); err != nil { // of a new version of the machine
+	if _, err := s.Scratch(t.Context(), mach1, 64); err != nil { // as for a new version of the machine
 		t.Errorf("scratch space of another size: %v", err)
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "a"), make([]byte, 32<<20), 0o600))
@@ -90,7 +90,7 @@ func TestExtend(t *testing.T) {
 	dir := mount(t, s, vol1)
 	f, err := os.Create(filepath.Join(dir, "held open"))
 	must(t, err)
-	t.Cleanup(func() { _ = f.Close() }) // again
+	t.Cleanup(func() { _ = f.Close() }) // the file may be closed already
 	blocks := func() int64 {
 		u, err := s.Usage(t.Context(), vol1)
 		must(t, err)
@@ -123,15 +123,15 @@ func TestExtend(t *testing.T) {
 	}
 	wantCode(t, s.Extend(t.Context(), vol1, 2), bourse.CodeInvalid)
 	wantCode(t, s.Extend(t.Context(), vol1, bourse.MaxVolumeGB+1), bourse.CodeInvalid)
-	wantCode(t, s.Extend(t.Context(), vol1, bourse.MaxVolumeGB), bourse.CodeInsufficient) // a file of ext4 ends before
+	wantCode(t, s.Extend(t.Context(), vol1, bourse.MaxVolumeGB), bourse.CodeInsufficient) // exceeds the maximum size of a file on ext4
 	checkImage(t, image(s, string(vol1)))
 	if got := read(t, filepath.Join(mount(t, s, vol1), "held open")); got != "still here" {
 		t.Errorf("file: %q", got)
 	}
 }
 
-// TestMountGrows mounts a volume whose extension was interrupted after its
-// image had grown.
+// TestMountGrows mounts a volume whose extension was interrupted after the image had grown. The
+// file system must grow, too.
 func TestMountGrows(t *testing.T) {
 	s := open(t, t.TempDir())
 	create(t, s, vol1)
@@ -144,8 +144,8 @@ func TestMountGrows(t *testing.T) {
 	}
 }
 
-// TestBusy unmounts a volume that is in use: its users go on, and
-// mounting it again leads to the same file system.
+// TestBusy unmounts a volume that is in use. Its users must be able to continue, and mounting it
+// again must result in the same file system.
 func TestBusy(t *testing.T) {
 	s := open(t, t.TempDir())
 	create(t, s, vol1)
@@ -213,7 +213,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestDamage has images that cannot be used: each is a clear error.
+// TestDamage checks the errors for images that cannot be used.
 func TestDamage(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
 		"missing":  os.Remove,
@@ -249,8 +249,8 @@ func overwrite(path string, off int64, b []byte) error {
 	return f.Close()
 }
 
-// TestRecover has things that are kept (a copy for a reader, too), unknown or half made, and a volume
-// that stayed frozen.
+// TestRecover checks which objects Recover keeps, including a copy for a reader, and which
+// unknown or incomplete ones it removes. It also has to thaw a frozen volume.
 func TestRecover(t *testing.T) {
 	s := open(t, t.TempDir())
 	create(t, s, vol1)
@@ -282,7 +282,8 @@ func TestRecover(t *testing.T) {
 	must(t, os.Remove(filepath.Join(s.dir, "not ours")))
 }
 
-// TestDirtyScratch has scratch space from before the host crashed.
+// TestDirtyScratch checks that scratch space is created again if a crash of the host has left it
+// unclean.
 func TestDirtyScratch(t *testing.T) {
 	s := open(t, t.TempDir())
 	dir, err := s.Scratch(t.Context(), mach1, 64)
@@ -300,7 +301,7 @@ func TestDirtyScratch(t *testing.T) {
 	}
 }
 
-// TestMountFlags checks that device nodes in a volume are without effect.
+// TestMountFlags checks that device nodes in a volume have no effect.
 func TestMountFlags(t *testing.T) {
 	s := open(t, t.TempDir())
 	create(t, s, vol1)
