@@ -1,7 +1,7 @@
 package serve
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -81,22 +80,14 @@ func (c *child) once() error {
 		return err
 	}
 	defer func() { _ = lifeline.Close() }()
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
+	cmd.Stdout = &readyLine{of: c}
 	output := &namedLines{name: c.name, to: c.shell.Err, quit: c.quit}
 	cmd.Stderr = output
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	var reading sync.WaitGroup
-	reading.Go(func() { c.readReady(stdout) })
 	ended := make(chan error, 1)
-	go func() {
-		reading.Wait() // before Wait, which closes the pipe
-		ended <- cmd.Wait()
-	}()
+	go func() { ended <- cmd.Wait() }()
 	select {
 	case err := <-ended:
 		output.flush()
@@ -107,16 +98,30 @@ func (c *child) once() error {
 	}
 }
 
-// readReady reads the process's standard output. Its first line reports that it is ready.
-func (c *child) readReady(stdout io.Reader) {
-	lines := bufio.NewReader(stdout)
-	line, err := lines.ReadBytes('\n')
-	var r Ready
-	if err == nil && json.Unmarshal(line, &r) == nil {
-		c.served.Store(true)
-		c.announced(r)
+// readyLine receives a process's standard output, whose first line reports that the process
+// is ready. The rest is discarded.
+type readyLine struct {
+	of   *child
+	line []byte
+	read bool
+}
+
+// Write implements io.Writer.
+func (l *readyLine) Write(p []byte) (int, error) {
+	if l.read {
+		return len(p), nil
 	}
-	_, _ = io.Copy(io.Discard, lines)
+	before, _, whole := bytes.Cut(p, []byte("\n"))
+	if l.line = append(l.line, before...); !whole {
+		return len(p), nil
+	}
+	l.read = true
+	var r Ready
+	if json.Unmarshal(l.line, &r) == nil {
+		l.of.served.Store(true)
+		l.of.announced(r)
+	}
+	return len(p), nil
 }
 
 // end asks the process to end, and kills it if it does not.

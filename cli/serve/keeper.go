@@ -61,28 +61,33 @@ func keep(ctx context.Context, s *cli.Shell, d config) error {
 	if err != nil {
 		return err
 	}
-	grace := killGrace
+	grace, killed := killGrace, false
 	ended := make(chan error, 1)
 	go func() { ended <- inner.Wait() }()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		grace, err = endInner(s, lifeline, inner, ended)
+		grace, killed, err = endInner(s, lifeline, inner, ended)
 	}
 	_ = lifeline.Close() // may be closed already
 	if left := killDescendants(grace, keeperPatience); left > 0 {
 		return bourse.Errorf(bourse.CodeInternal, "%s could not be killed", cli.Count(left, "process"))
 	}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		if exit.ExitCode() < 0 {
-			if err := d.clear(); err != nil {
-				s.Note("warning: " + err.Error())
-			}
-			return bourse.Errorf(bourse.CodeInternal, "the process that ran the cluster has ended (%s); everything was cleaned up", exit)
-		}
+	exit, failed := errors.AsType[*exec.ExitError](err)
+	if !failed {
+		return err
+	}
+	if exit.ExitCode() >= 0 {
 		return cli.ExitStatus(exit.ExitCode()) // it has printed the reason
 	}
-	return err
+	// It was killed, so it has not cleaned up.
+	if err := d.clear(); err != nil {
+		s.Note("warning: " + err.Error())
+	}
+	if killed {
+		return nil // as requested, or after a message
+	}
+	return bourse.Errorf(bourse.CodeInternal, "the process that ran the cluster has ended (%s); everything was cleaned up", exit)
 }
 
 const (
@@ -141,19 +146,21 @@ func startInner(args []string) (*exec.Cmd, *os.File, error) {
 }
 
 // endInner lets the inner process exit cleanly, but kills it on another signal or if it
-// takes too long. It returns the grace period for the remaining processes.
-func endInner(s *cli.Shell, lifeline *os.File, inner *exec.Cmd, ended <-chan error) (time.Duration, error) {
+// takes too long. It returns the grace period for the remaining processes, whether it has
+// killed the inner process, and that process's exit status.
+func endInner(s *cli.Shell, lifeline *os.File, inner *exec.Cmd, ended <-chan error) (grace time.Duration, killed bool, err error) {
 	again := make(chan os.Signal, 1)
+	// It stays in effect: further signals must not end this process before it has cleaned up.
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(again)
 	_ = lifeline.Close()
-	began, grace := time.Now(), killGrace
+	began := time.Now()
+	grace = killGrace
 	late := time.After(keeperPatience)
 wait:
 	for {
 		select {
 		case err := <-ended:
-			return grace, err
+			return grace, false, err
 		case <-again:
 			if time.Since(began) < sameSignal {
 				continue // our parent may signal both this process and its group
@@ -167,8 +174,7 @@ wait:
 		}
 	}
 	_ = inner.Process.Kill() // it may have exited already
-	<-ended
-	return grace, nil
+	return grace, true, <-ended
 }
 
 // selfCommand returns a command that runs this program again under the same name, in

@@ -60,6 +60,13 @@ func TestDevCleansUpImages(t *testing.T) {
 			send(t, d.server(t, "gru-1").PID, syscall.SIGSTOP)
 			send(t, d.PID, syscall.SIGINT)
 		},
+		"Ctrl-C again and again while the cluster hangs": func(d *devCluster) {
+			send(t, inner(d), syscall.SIGSTOP)
+			await(t, "it kills everything", func() bool {
+				send(t, d.PID, syscall.SIGINT)
+				return strings.Contains(d.output.String(), "killing everything")
+			})
+		},
 		"kill -9 of both, and another start": func(d *devCluster) {
 			both := []int{inner(d), d.PID}
 			servers := family(t, d.PID)
