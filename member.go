@@ -71,8 +71,8 @@ type Absence struct {
 	// LostAfter is how long the worker must be absent before it counts as lost. 0 means the
 	// constant LostAfter.
 	LostAfter time.Duration
-	// Forgotten is set if an operator has removed the worker from the cluster.
-	Forgotten bool
+	// Removed is set if an operator has removed the worker from the cluster.
+	Removed bool
 }
 
 // LostAfter is how long, by default, a worker must be absent before it counts as lost for good.
@@ -90,7 +90,7 @@ const MaxSkew = 5 * time.Second
 
 // Lost reports whether the worker counts as lost for good.
 func (a *Absence) Lost(now time.Time) bool {
-	return a.Forgotten || now.Sub(a.Since) > cmp.Or(a.LostAfter, LostAfter)
+	return a.Removed || now.Sub(a.Since) > cmp.Or(a.LostAfter, LostAfter)
 }
 
 // MayHaveFilled reports whether the worker may have filled an order before it became absent. It

@@ -73,7 +73,10 @@ type Config struct {
 	// worker's copies are used.
 	Copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
 
-	Proxies func() []bourse.Member // returns the proxies that are members now; nil: there are no proxies
+	// Members returns the current members of all roles; default: the workers in Directory.
+	Members func() []bourse.Member
+	Self    bourse.WorkerID // this broker
+	LockOut bool            // servers have certificates, so that a removed one can be locked out
 
 	Invitations Invitations // creates join tokens; nil: this broker cannot sign certificates
 
@@ -108,6 +111,9 @@ func New(config Config) *Broker {
 	}
 	config.Patience = cmp.Or(config.Patience, 2*time.Second)
 	config.Region = cmp.Or(config.Region, "local")
+	if config.Members == nil {
+		config.Members = config.Directory.Workers
+	}
 	if config.Copies == nil {
 		config.Copies = lookup.Asking(config.Workers, &fabric.AppList, "")
 	}
@@ -140,6 +146,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 		(&reservationHandler{c, g}).routes(),
 		(&imageHandler{c, store}).routes(),
 		(&workerHandler{c, machines}).routes(),
+		(&memberHandler{c, machines}).routes(),
 		(&viewHandler{c, machines, volumes}).routes(),
 		(&joinTokenHandler{c}).routes(),
 		(&platformHandler{c}).routes(),
@@ -147,7 +154,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 		(&tenant.OrgMachines{Apps: store, Machines: machines}).Routes(),
 		(&tenant.Addresses{Apps: store}).Routes(),
 		(&tenant.Unsupported{Apps: store}).Routes(),
-		(&tenant.Proxies{Apps: store, Proxies: c.Proxies, Fabric: c.Workers, Patience: c.Patience}).Routes(),
+		(&tenant.Proxies{Apps: store, Proxies: c.proxies, Fabric: c.Workers, Patience: c.Patience}).Routes(),
 		(&tenant.Tokens{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
 	)
 	server := &endpoint.Server{Gate: g, Ready: known, Unsupported: openapi.Unsupported(), Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}

@@ -32,7 +32,7 @@ type fakeView struct {
 	heard    time.Time
 	appReads int
 	away     []inventory.AwayWorker
-	forgot   []bourse.Member
+	removed  []inventory.RemovedMember
 	releases map[release.ID]release.Release
 }
 
@@ -179,10 +179,18 @@ func (v *fakeView) AwayWorkers(context.Context) ([]inventory.AwayWorker, error) 
 	return v.away, v.err
 }
 
-func (v *fakeView) Forget(_ context.Context, worker bourse.Member) error {
+func (v *fakeView) Removed(context.Context) ([]inventory.RemovedMember, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.forgot = append(v.forgot, worker)
+	return slices.Clone(v.removed), nil
+}
+
+func (v *fakeView) RemoveMember(_ context.Context, worker bourse.Member) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.err == nil {
+		v.removed = append(v.removed, inventory.RemovedMember{ID: worker.ID, Role: worker.Role, Region: worker.Region, Tag: worker.Tag, At: noon})
+	}
 	return v.err
 }
 

@@ -42,7 +42,7 @@ func byTag(d lookup.Directory, tag bourse.WorkerTag) (here *bourse.Member, away 
 // errAbsent returns the error for an object of an absent worker: unavailable, or not_found if that
 // worker has been removed.
 func errAbsent(a *bourse.Absence) error {
-	if a.Forgotten {
+	if a.Removed {
 		return bourse.Errorf(bourse.CodeNotFound, "not found: its worker %s has been removed", a.ID)
 	}
 	return bourse.Errorf(bourse.CodeUnavailable, "its worker %s has been unreachable since %s or earlier", a.ID, a.Since.UTC().Format(time.RFC3339))

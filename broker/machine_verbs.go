@@ -128,7 +128,7 @@ func (h *machineHandler) destroyMachine(w http.ResponseWriter, r *endpoint.Reque
 	if absent == nil {
 		return h.actOK(w, r, &fabric.MachineDestroy, fabric.MachineAction{Force: force || kill})
 	}
-	if absent.Forgotten && (force || kill) {
+	if absent.Removed && (force || kill) {
 		return endpoint.WriteOK(w) // the machine was removed together with its worker
 	}
 	err = h.errLost(r, id, absent)

@@ -45,7 +45,7 @@ func TestMetricsOfABroker(t *testing.T) {
 // Absent workers are included, so that Prometheus reports them as down.
 func TestMetricsTargets(t *testing.T) {
 	s := start(t, withScraper, func(c *broker.Config) {
-		c.Proxies = func() []bourse.Member {
+		c.Members = func() []bourse.Member {
 			return []bourse.Member{{ID: "p1", Role: bourse.RoleProxy, Region: "gru"}, {ID: "p2", Role: bourse.RoleProxy, Region: "gru"}}
 		}
 		c.Workers = measured{c.Workers}

@@ -85,7 +85,7 @@ func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 // the worker if it is known to be absent, and otherwise nil.
 func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absent *bourse.Absence) error {
 	l, ok := h.known.Copy(r.Context(), id)
-	if absent != nil && (!ok || absent.Forgotten) {
+	if absent != nil && (!ok || absent.Removed) {
 		return errAbsent(absent)
 	}
 	if !ok || !r.Reaches(lookup.OwnerOf(&l.Machine)) {

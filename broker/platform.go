@@ -30,7 +30,7 @@ func (h *platformHandler) health(w http.ResponseWriter, _ *endpoint.Request) err
 	here, absent := h.Directory.All()
 	away := 0
 	for i := range absent {
-		if !absent[i].Forgotten {
+		if !absent[i].Removed {
 			away++
 		}
 	}

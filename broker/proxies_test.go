@@ -52,8 +52,11 @@ func TestProxies(t *testing.T) {
 	}
 	s = startOn(t, s.cluster, withTokens, func(c *broker.Config) {
 		c.View, c.Workers = s.view, proxied{s.cluster, says}
-		c.Proxies = func() []bourse.Member {
-			return []bourse.Member{{ID: "p4", Region: "mad"}, {ID: "p3", Region: "mad"}, {ID: "p2", Region: "mad"}, {ID: "p1", Region: "gru"}}
+		c.Members = func() []bourse.Member {
+			return []bourse.Member{
+				{ID: "p4", Role: bourse.RoleProxy, Region: "mad"}, {ID: "p3", Role: bourse.RoleProxy, Region: "mad"},
+				{ID: "p2", Role: bourse.RoleProxy, Region: "mad"}, {ID: "p1", Role: bourse.RoleProxy, Region: "gru"},
+			}
 		}
 	})
 	for who, want := range map[string]map[string]int{

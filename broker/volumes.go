@@ -146,7 +146,7 @@ func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 		return volumeTarget{*worker, id}, nil
 	}
 	l, ok := h.volumeCopy(r)
-	if absent != nil && (!ok || absent.Forgotten) {
+	if absent != nil && (!ok || absent.Removed) {
 		return volumeTarget{}, errAbsent(absent)
 	}
 	if !ok {

@@ -29,7 +29,6 @@ func (h *workerHandler) routes() []endpoint.Route {
 		endpoint.On("GET /v1/metrics/targets", endpoint.Metrics, h.targets).Writes([]endpoint.Target{}),
 		endpoint.On("GET "+endpoint.OneWorker+"/metrics", endpoint.Metrics, h.relayMetrics).Sends("text/plain"),
 		endpoint.On("GET /v1/proxies/{proxy}/metrics", endpoint.Metrics, h.relayProxyMetrics).Sends("text/plain"),
-		endpoint.On("DELETE "+endpoint.OneWorker, endpoint.Cluster, h.forgetWorker).Writes(machinesapi.Worker{}),
 		endpoint.On("POST "+endpoint.OneWorker+"/cordon", endpoint.Cluster, h.cordon(true)).ReadsNothing().Writes(machinesapi.Worker{}),
 		endpoint.On("POST "+endpoint.OneWorker+"/uncordon", endpoint.Cluster, h.cordon(false)).ReadsNothing().Writes(machinesapi.Worker{}),
 		endpoint.On("GET "+endpoint.OneWorker+"/runs", endpoint.Cluster, h.listRuns).Writes(machinesapi.RunList{}).Asks("ended"),
@@ -79,15 +78,6 @@ func showWorker(a *lookup.Answer[bourse.Facts]) machinesapi.Worker {
 	}
 	out.Facts = &a.Got
 	return out
-}
-
-// forgetWorker removes an absent worker and its objects from the cluster.
-func (h *workerHandler) forgetWorker(w http.ResponseWriter, r *endpoint.Request) error {
-	was, err := h.known.Forget(r.Context(), bourse.WorkerID(r.PathValue("worker")))
-	if err != nil {
-		return err
-	}
-	return endpoint.WriteJSON(w, http.StatusOK, was)
 }
 
 // cordon returns a handler that makes a worker refuse new orders, or accept them again.
@@ -152,14 +142,6 @@ func (h *workerHandler) metrics(w http.ResponseWriter, r *endpoint.Request) erro
 func (h *workerHandler) targets(w http.ResponseWriter, r *endpoint.Request) error {
 	here, away := h.Directory.All()
 	return endpoint.WriteJSON(w, http.StatusOK, endpoint.Targets(r.Host, here, away, h.proxies()))
-}
-
-// proxies returns the proxies that are members now.
-func (h *workerHandler) proxies() []bourse.Member {
-	if h.Proxies == nil {
-		return nil
-	}
-	return h.Proxies()
 }
 
 func (h *workerHandler) relayMetrics(w http.ResponseWriter, r *endpoint.Request) error {

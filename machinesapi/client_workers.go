@@ -34,11 +34,17 @@ func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (
 	return ask[Worker](ctx, o.c, call{method: http.MethodPost, path: path("workers", string(id), verb)})
 }
 
-// Forget removes a worker that is down or stopped from the cluster, together with its machines and
-// volumes. It returns the worker's last known state. Errors: not_found, failed_precondition (the
-// worker is a member).
-func (o Operator) Forget(ctx context.Context, id bourse.WorkerID) (Worker, error) {
-	return ask[Worker](ctx, o.c, call{method: http.MethodDelete, path: path("workers", string(id))})
+// Members lists the servers of the cluster, by role, region and ID, including those that were removed.
+func (c *Client) Members(ctx context.Context) ([]Member, error) {
+	out, err := ask[MemberList](ctx, c, call{method: http.MethodGet, path: path("members")})
+	return out.Members, err
+}
+
+// RemoveMember removes a server from the cluster, together with its machines and volumes if it is a worker, and returns
+// its last state. If servers have certificates, it is locked out until it joins again. force removes a server that is
+// running or unknown. Errors: not_found, failed_precondition (it is running).
+func (o Operator) RemoveMember(ctx context.Context, id bourse.WorkerID, force bool) (Member, error) {
+	return ask[Member](ctx, o.c, call{method: http.MethodDelete, path: path("members", string(id)), query: query("force", boolParam(force))})
 }
 
 // Runs lists a worker's durable runs. If ended is set, it includes those that have ended. Errors:

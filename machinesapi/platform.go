@@ -58,6 +58,36 @@ type WorkerList struct {
 	Workers []Worker `json:"workers"`
 }
 
+// Member is a server of the cluster.
+type Member struct {
+	ID      bourse.WorkerID `json:"id"`
+	Role    bourse.Role     `json:"role,omitempty"`
+	Region  bourse.Region   `json:"region,omitempty"`
+	Address string          `json:"address,omitempty"`
+	Status  MemberStatus    `json:"status"`
+
+	// For a server that is not running.
+	Since    time.Time `json:"since,omitzero"`     // when it was last heard from, or was removed
+	Machines int       `json:"machines,omitempty"` // number of machines when it was last reachable
+	Volumes  int       `json:"volumes,omitempty"`
+}
+
+// MemberStatus tells whether a server takes part in the cluster.
+type MemberStatus string
+
+// Statuses of a member.
+const (
+	MemberOK      MemberStatus = "ok"
+	MemberDown    MemberStatus = "down"    // killed or unreachable
+	MemberStopped MemberStatus = "stopped" // it has left cleanly
+	MemberRemoved MemberStatus = "removed" // by an operator
+)
+
+// MemberList is the reply with the members.
+type MemberList struct {
+	Members []Member `json:"members"`
+}
+
 // Run is a worker's durable run.
 type Run struct {
 	ID         string    `json:"id"`

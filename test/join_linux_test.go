@@ -3,12 +3,14 @@ package test
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -229,7 +231,7 @@ func TestJoin(t *testing.T) {
 	}
 	refused.nearlyExpired(first)
 	serve := []string{"serve", "--config", refused.file("etc", "bourse.toml")}
-	refused.start(`"role":"worker"`, serve...)
+	serving := refused.start(`"role":"worker"`, serve...)
 	if _, err := first.run("app", "create", "web"); err != nil {
 		t.Fatal(err)
 	}
@@ -257,13 +259,77 @@ func TestJoin(t *testing.T) {
 		return err
 	})
 
-	// Meanwhile the worker has renewed its certificate.
+	// In the meantime, the worker has renewed its certificate.
 	eventually(t, patience, "the certificate is renewed", func() error {
 		if left := time.Until(refused.certificate().NotAfter); left < admission.RenewedLife-time.Hour {
 			return fmt.Errorf("it expires in %s", left)
 		}
 		return nil
 	})
+
+	// Once the worker is removed, its certificate is of no use, also after a restart.
+	if err := refused.handshake(first); err != nil {
+		t.Errorf("before the removal: %v", err)
+	}
+	if _, err := first.run("member", "remove", refused.name, "--yes", "--force"); err != nil {
+		t.Fatal(err)
+	}
+	began = time.Now()
+	lockedOut := func() error {
+		if err := refused.handshake(first); err == nil {
+			return errors.New("a broker accepts its certificate")
+		}
+		return first.lists(refused.name + ` +worker +gru +removed `)
+	}
+	eventually(t, patience, "the removed worker is locked out", lockedOut)
+	t.Logf("locked out within %s", time.Since(began))
+	serving.stop()
+	serving = refused.start(`"role":"worker"`, serve...)
+	if err := lockedOut(); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	serving.stop()
+
+	// It can join again under its name.
+	if err := os.Remove(refused.file("etc", "bourse.toml")); err != nil {
+		t.Fatal(err)
+	}
+	if other, err = first.run("token", "join", "--region", "gru"); err != nil {
+		t.Fatal(err)
+	}
+	refused.start("is part of cluster", refused.setup("join", strings.TrimSpace(other))...)
+	eventually(t, patience, "it is a member again", func() error { return first.lists(refused.name + ` +worker +gru +ok `) })
+}
+
+// lists returns an error unless a line of the list of members matches a pattern.
+func (h *bareHost) lists(pattern string) error {
+	list, err := h.run("member", "list")
+	if err == nil && !regexp.MustCompile("(?m)^"+pattern).MatchString(list) {
+		err = fmt.Errorf("the members are\n%s", list)
+	}
+	return err
+}
+
+// handshake connects to the broker of another host with this host's worker certificate, and
+// returns an error if the broker refuses it.
+func (h *bareHost) handshake(to *bareHost) error {
+	creds, err := admission.Load(admission.Files{CA: h.file("etc", "ca.pem"), Pair: h.file("etc", h.name+".pem")})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	config := creds.Client()
+	config.ServerName = admission.Identity{ID: bourse.WorkerID(to.name + "-broker"), Role: bourse.RoleBroker}.ServerName()
+	conn, err := h.dial(h.t.Context(), "tcp", netip.AddrPortFrom(to.addr, 4280).String())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer conn.Close()
+	secure := tls.Client(conn, config)
+	if _, err := io.WriteString(secure, "GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		return err
+	}
+	_, err = secure.Read(make([]byte, 1)) // the broker checks the certificate after the handshake
+	return err
 }
 
 // nearlyExpired replaces the certificate of the host's worker by one that is valid for a day.

@@ -52,9 +52,9 @@ func (v *View) AwayWorkers(ctx context.Context) ([]inventory.AwayWorker, error) 
 	return Ask(ctx, v, inventory.AwayWorkers())
 }
 
-// Forgotten lists the workers that an operator has removed and that have not returned.
-func (v *View) Forgotten(ctx context.Context) ([]inventory.ForgottenWorker, error) {
-	return Ask(ctx, v, inventory.Forgotten())
+// Removed lists the servers that an operator has removed.
+func (v *View) Removed(ctx context.Context) ([]inventory.RemovedMember, error) {
+	return Ask(ctx, v, inventory.Removed())
 }
 
 // Apps lists all apps by name, including deleted ones.

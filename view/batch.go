@@ -53,7 +53,7 @@ type effects struct {
 	recent     []recent             // transactions to add to the ring
 	published  []announcement
 	lost       bool // this server began a new epoch
-	wasRemoved bool // an operator had removed this worker while it was unreachable
+	wasRemoved bool // an operator had removed this server
 	forged     int  // number of shared rows that their alleged sites have not signed
 }
 

@@ -18,8 +18,8 @@ func (b *batch) replace(old *wire.Version, r wire.Version) error {
 	}
 	b.account(r, 1)
 	b.touch(r.Table)
-	if r.Table == wire.TableForgotten && r.Shared && !r.Deleted {
-		return b.removeWorker(bourse.WorkerID(r.Key), r.Columns)
+	if r.Table == wire.TableRemoved && r.Shared && !r.Deleted {
+		return b.removeMember(bourse.WorkerID(r.Key), r.Columns)
 	}
 	return nil
 }

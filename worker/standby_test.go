@@ -160,10 +160,10 @@ func TestASpareWaitsForTheView(t *testing.T) {
 		o.setBlind(false)
 		o.set(bourse.StateStarted, watch.HostHeard)
 		time.Sleep(time.Minute)
-		o.set("", watch.HostForgotten)
+		o.set("", watch.HostRemoved)
 		time.Sleep(time.Second)
 		if m = h.get(m.ID); m.State != bourse.StateStarted || m.Boot.StandsIn != primary {
-			t.Errorf("%s a second after the worker was forgotten, want started", m.State)
+			t.Errorf("%s a second after the worker was removed, want started", m.State)
 		}
 	})
 }

@@ -27,31 +27,13 @@ func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesa
 	}
 	var out []machinesapi.Worker
 	for _, a := range absent {
-		if a.Forgotten {
+		if a.Removed {
 			continue
 		}
 		row, known := byID[a.ID]
 		out = append(out, show(&a, row, known))
 	}
 	return out
-}
-
-// Forget removes an absent worker from the cluster, and returns its last known state. Errors:
-// not_found; failed_precondition if the worker is a member.
-func (s *Sources) Forget(ctx context.Context, id bourse.WorkerID) (machinesapi.Worker, error) {
-	here, absent := s.Directory.All()
-	if slices.ContainsFunc(here, func(m bourse.Member) bool { return m.ID == id }) {
-		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s is running: stop it first", id)
-	}
-	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == id })
-	if i < 0 {
-		return machinesapi.Worker{}, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(id)))
-	}
-	w := machinesapi.Worker{ID: id, Region: absent[i].Region, Tag: absent[i].Tag.String()} // returned if it was already removed
-	for _, away := range s.Away(ctx, absent[i:i+1]) {
-		w = away
-	}
-	return w, s.View.Forget(ctx, absent[i].Member)
 }
 
 func show(a *bourse.Absence, row inventory.AwayWorker, known bool) machinesapi.Worker {

@@ -17,9 +17,10 @@ type View interface {
 	InSync() bool
 
 	AwayWorkers(ctx context.Context) ([]inventory.AwayWorker, error)
-	// Forget makes all members remove an absent worker and its objects. It returns under the same conditions as
-	// PutApp.
-	Forget(ctx context.Context, worker bourse.Member) error
+	// Removed lists the servers that were removed from the cluster.
+	Removed(ctx context.Context) ([]inventory.RemovedMember, error)
+	// RemoveMember makes all members remove a server and its objects. It returns under the same conditions as PutApp.
+	RemoveMember(ctx context.Context, m bourse.Member) error
 
 	MachineView
 	AppView

@@ -110,10 +110,11 @@ var summaries = map[string]string{
 	"GET /v1/tokens":            "List the tokens that the caller may revoke",
 	"DELETE /v1/tokens/{token}": "Revoke a token",
 
+	"GET /v1/members":                             "List the servers of the cluster, and those that were removed",
+	"DELETE /v1/members/{member}":                 "Remove a server from the cluster, and lock it out",
 	"GET /v1/proxies":                             "List the routes of each proxy, for all apps",
 	"GET /v1/workers":                             "List workers and their free capacity",
 	"GET /v1/workers/{worker}":                    "Show a worker",
-	"DELETE /v1/workers/{worker}":                 "Remove a worker that is down or stopped",
 	"GET /v1/workers/{worker}/metrics":            "Read a worker's metrics",
 	"GET /v1/proxies/{proxy}/metrics":             "Read a proxy's metrics",
 	"POST /v1/workers/{worker}/cordon":            "Stop placing orders on a worker",

@@ -165,7 +165,7 @@ func summaryOf(h *machinesapi.ViewHealth, now time.Time) []string {
 		name := cli.Clean(string(m.ID))
 		switch m.State {
 		case machinesapi.ViewDown:
-			lines = append(lines, name+" is DOWN since "+cli.Clock(m.DownSince, now)+"; if it will not come back: bourse worker forget "+name)
+			lines = append(lines, name+" is DOWN since "+cli.Clock(m.DownSince, now)+"; if it will not come back: bourse member remove "+name)
 		case machinesapi.ViewUnreachable:
 			lines = append(lines, name+" is unreachable")
 		case machinesapi.ViewDiffers:

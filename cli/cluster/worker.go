@@ -8,7 +8,7 @@ import (
 
 // NewWorker returns the "worker" commands.
 func NewWorker(s *cli.Shell) *cobra.Command {
-	c := cli.Noun("worker", "Manage workers", newWorkerList(s), newShow(s), newCordon(s), newUncordon(s), newDrain(s), newForget(s), newRuns(s), newStore(s))
+	c := cli.Noun("worker", "Manage workers", newWorkerList(s), newShow(s), newCordon(s), newUncordon(s), newDrain(s), newRuns(s), newStore(s))
 	c.Aliases = []string{"workers"}
 	return c
 }

@@ -60,7 +60,7 @@ func (s *server) taken(name bourse.WorkerID) bool {
 	}
 	present, absent := s.replica.directory.All()
 	return slices.ContainsFunc(present, func(m bourse.Member) bool { return m.ID == name }) ||
-		slices.ContainsFunc(absent, func(a bourse.Absence) bool { return a.ID == name })
+		slices.ContainsFunc(absent, func(a bourse.Absence) bool { return a.ID == name && !a.Removed })
 }
 
 // common returns what a host that joins needs, apart from its certificates.

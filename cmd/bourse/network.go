@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -200,6 +199,9 @@ func (s *server) serve(ctx context.Context, ln net.Listener, h http.Handler, con
 		}
 		return append(s.creds.Names(), s.config.Names...)
 	}}
+	if s.creds != nil && config != nil {
+		ln = s.creds.Track(ln)
+	}
 	return direct.Serve(ctx, ln, gate.Wrap(h), config, s.log)
 }
 
@@ -311,11 +313,6 @@ func (s *server) members() []bourse.Member {
 		}
 	}
 	return out
-}
-
-// proxies returns the members that are proxies.
-func (s *server) proxies() []bourse.Member {
-	return slices.DeleteFunc(s.members(), func(m bourse.Member) bool { return m.Role != bourse.RoleProxy })
 }
 
 // changed returns a channel that is closed when the members may have changed.

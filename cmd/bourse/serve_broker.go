@@ -91,7 +91,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		Counts: counts, Metrics: servermetrics.Handler(counts, s.metrics()),
 		View: known, Queries: engine, Health: known.Replicator.Health,
 		Log: s.log, Region: c.Region, Version: version().Release,
-		Proxies:  s.proxies,
+		Members: s.members, Self: s.self.ID, LockOut: s.creds != nil,
 		Releases: known, Secrets: known, Keys: keys, Writer: seal.WriterOf(c.Name),
 		Orders: throttle.TurnsConfig{AtOnce: c.Orders}, Quotas: quotas,
 	}
@@ -107,6 +107,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		s.watching(),
 		s.renewal(),
 		s.viewing(),
+		s.lockOut(),
 		s.membership(),
 		s.replication(),
 		s.directing(),

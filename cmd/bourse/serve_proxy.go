@@ -103,6 +103,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 		s.watching(),
 		s.renewal(),
 		s.viewing(),
+		s.lockOut(),
 		s.membership(),
 		s.replication(),
 		s.directing(),

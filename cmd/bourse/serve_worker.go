@@ -95,6 +95,7 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 		s.watching(),
 		s.renewal(),
 		s.viewing(),
+		s.lockOut(),
 		// The membership precedes the worker, which needs it at its first start to choose
 		// a free tag.
 		s.membership(),

@@ -20,7 +20,8 @@ type Files struct{ CA, Pair string }
 // files, [Credentials.Look] reloads them.
 type Credentials struct {
 	*Live[*material]
-	self Identity
+	self     Identity
+	removals removals
 }
 
 // material is one immutable version of the credentials.
@@ -113,42 +114,46 @@ func (c *Credentials) Names() []string {
 // Server returns the TLS configuration of a server that accepts only the cluster's servers
 // with one of these roles.
 func (c *Credentials) Server(roles ...bourse.Role) *tls.Config {
-	return c.serving(func(config *tls.Config) {
-		config.ClientAuth = tls.RequireAndVerifyClientCert
-		config.VerifyConnection = func(s tls.ConnectionState) error {
-			peer, err := IdentityOf(s.PeerCertificates[0])
-			if err != nil {
-				return err
-			}
-			if !slices.Contains(roles, peer.Role) {
-				return bourse.Errorf(bourse.CodeForbidden, "%s %s has no access here", peer.Role, peer.ID)
-			}
-			return nil
+	return c.serving(tls.RequireAndVerifyClientCert, func(peer Identity) error {
+		if !slices.Contains(roles, peer.Role) {
+			return bourse.Errorf(bourse.CodeForbidden, "%s %s has no access here", peer.Role, peer.ID)
 		}
+		return nil
 	})
 }
 
 // Public returns the TLS configuration of a server for clients without certificates, which
 // use tokens. The cluster's servers may present their certificates; see [Require].
 func (c *Credentials) Public() *tls.Config {
-	return c.serving(func(config *tls.Config) { config.ClientAuth = tls.VerifyClientCertIfGiven })
+	return c.serving(tls.VerifyClientCertIfGiven, func(Identity) error { return nil })
 }
 
-// serving returns the TLS configuration of a server. Each handshake uses the current credentials,
-// after adjust has changed the configuration.
-func (c *Credentials) serving(adjust func(*tls.Config)) *tls.Config {
+// serving returns the TLS configuration of a server. Each handshake uses the current credentials.
+// It refuses certificates of removed servers, and those for which allow returns an error.
+func (c *Credentials) serving(auth tls.ClientAuthType, allow func(Identity) error) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			m := c.Get()
-			config := &tls.Config{
-				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, ClientCAs: m.pool,
+			return &tls.Config{
+				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, ClientAuth: auth, ClientCAs: m.pool,
 				NextProtos: []string{"h2", "http/1.1"},
 				// A session ticket could outlive the CA that signed the client's certificate.
 				SessionTicketsDisabled: true,
-			}
-			adjust(config)
-			return config, nil
+				VerifyConnection: func(s tls.ConnectionState) error {
+					if len(s.PeerCertificates) == 0 {
+						return nil
+					}
+					peer, err := IdentityOf(s.PeerCertificates[0])
+					if err != nil {
+						return err
+					}
+					if err := allow(peer); err != nil {
+						return err
+					}
+					return c.removals.allow(s.PeerCertificates[0], hello.Conn)
+				},
+			}, nil
 		},
 	}
 }
@@ -177,7 +182,10 @@ func Require(h http.Handler, roles ...bourse.Role) http.Handler {
 // cluster. Call it for each connection, and set ServerName to that server's name.
 func (c *Credentials) Client() *tls.Config {
 	m := c.Get()
-	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, RootCAs: m.pool}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, RootCAs: m.pool,
+		VerifyConnection: func(s tls.ConnectionState) error { return c.removals.allow(s.PeerCertificates[0], nil) },
+	}
 }
 
 // RenewalDue reports whether at least half of the certificate's validity has passed. It returns

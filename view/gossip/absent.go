@@ -71,11 +71,11 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 		}
 	}
 	var out []bourse.Absence
-	for id, w := range h.forgotten {
+	for id, w := range h.removed {
 		if !present[id] {
 			delete(a.seen, id)
 			m := bourse.Member{ID: id, Role: bourse.RoleWorker, Region: w.Region, Tag: w.Tag}
-			out = append(out, bourse.Absence{Member: m, Since: w.At, Forgotten: true})
+			out = append(out, bourse.Absence{Member: m, Since: w.At, Removed: true})
 		}
 	}
 	for id, s := range a.seen {

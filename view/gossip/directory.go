@@ -32,8 +32,8 @@ type Directory struct {
 
 // hints contains the view's data about workers. It is immutable.
 type hints struct {
-	byID      map[bourse.WorkerID]inventory.WorkerHint
-	forgotten map[bourse.WorkerID]inventory.ForgottenWorker
+	byID    map[bourse.WorkerID]inventory.WorkerHint
+	removed map[bourse.WorkerID]inventory.RemovedMember
 }
 
 // directory is a snapshot of the members combined with the view's hints. It is immutable.
@@ -67,7 +67,7 @@ const hintsTimeout = 5 * time.Second
 
 // Run keeps the free capacity up to date until ctx ends.
 func (d *Directory) Run(ctx context.Context) error {
-	watcher := d.view.Watch(wire.TableWorkers, wire.TableForgotten)
+	watcher := d.view.Watch(wire.TableWorkers, wire.TableRemoved)
 	defer watcher.Stop()
 	known := d.absent.source.Known()
 	for {
@@ -110,9 +110,9 @@ func (d *Directory) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, hintsTimeout)
 	defer cancel()
 	list, err := view.Ask(ctx, d.view, inventory.Workers())
-	var forgotten []inventory.ForgottenWorker
+	var removed []inventory.RemovedMember
 	if err == nil {
-		forgotten, err = view.Ask(ctx, d.view, inventory.Forgotten())
+		removed, err = view.Ask(ctx, d.view, inventory.Removed())
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -134,10 +134,12 @@ func (d *Directory) refresh(ctx context.Context) {
 			}
 		}
 	}
-	gone := make(map[bourse.WorkerID]inventory.ForgottenWorker, len(forgotten))
-	for _, w := range forgotten {
-		gone[w.ID] = w
-		delete(byID, w.ID)
+	gone := make(map[bourse.WorkerID]inventory.RemovedMember, len(removed))
+	for _, w := range removed {
+		if !w.Back && w.Role == bourse.RoleWorker {
+			gone[w.ID] = w
+			delete(byID, w.ID)
+		}
 	}
 	d.hints.Store(&hints{byID, gone})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -285,6 +286,30 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 			m.refused++
 		}
 	}
+}
+
+// Recheck takes the servers with an ID off the list until one of them proves its identity
+// again. Without Proofs, it does nothing.
+func (m *Members) Recheck(id bourse.WorkerID) {
+	if m.config.Proofs == nil || id == m.config.Self.ID {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.keys, func(who identity, _ Key) bool { return who.id == id })
+	now := time.Now()
+	for name, n := range m.nodes {
+		if n.member.ID != id {
+			continue
+		}
+		n.proven = false
+		m.nodes[name] = n
+		if err := m.doubt(&n, now); err != nil && m.quiet.Due("unproven "+string(id)) {
+			m.config.Log.Warn("member has not proven its identity", slog.Any("member", id), slog.Any("err", err))
+		}
+	}
+	m.stale.Store(true)
+	m.notify()
 }
 
 // awaitProofs waits, for a limited time, until the keys of all known members have been requested.

@@ -365,3 +365,35 @@ func TestARenewedCertificate(t *testing.T) {
 		}
 	})
 }
+
+// TestRecheck removes a server from the cluster: it still answers pings, but nobody accepts
+// its certificate. It must not be listed until it has another certificate.
+func TestRecheck(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net, o := gossiptest.NewMemory(1), new(offices)
+		group := startCertified(t, net, o, 3)
+		removed := certified(2)
+		o.mu.Lock()
+		office := o.at[removed.Address]
+		delete(o.at, removed.Address)
+		o.mu.Unlock()
+		for _, i := range []int{0, 2} {
+			group[i].Recheck(removed.ID)
+			if got, ok := group[i].Worker(removed.ID); ok {
+				t.Errorf("it lists %+v", got)
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		for _, i := range []int{0, 2} {
+			if got := group[i].Members.Members(); len(got) != 2 {
+				t.Errorf("after five minutes it lists %+v", got)
+			}
+		}
+		office.rekey()
+		group[1].Renew()
+		o.mu.Lock()
+		o.at[removed.Address] = office
+		o.mu.Unlock()
+		untilCount(t, group, 3)
+	})
+}

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Unreachable workers are listed with their last known contents and the time when they were last
-// reachable. Forgotten lists a removed worker until it starts a new epoch; w1 has done so.
+// Unreachable workers are listed with their last known contents and the time since when. Removed workers are in
+// another list, which shows whether they have started a new epoch since.
 func TestAwayAndRemovedWorkers(t *testing.T) {
 	c := plenty(t)
 	at := time.Unix(1_700_000_000, 0).UTC()
@@ -19,9 +20,13 @@ func TestAwayAndRemovedWorkers(t *testing.T) {
 	if err != nil || len(got) != 1 || got[0].ID != "w1" || !got[0].HeardAt.Equal(at) || got[0].Machines != 1 || got[0].Volumes != 1 {
 		t.Errorf("away: %+v, %v", got, err)
 	}
-	Plant(t, c, "b1", ForgottenRow(&bourse.Member{ID: "w1"}, time.UnixMilli(0))) // w1's epoch, 1, is later
-	forgotten, err := Forgotten()(c)
-	if want := []bourse.WorkerID{"w9"}; err != nil || len(forgotten) != 1 || !cmp.Equal(want, []bourse.WorkerID{forgotten[0].ID}) {
-		t.Errorf("forgotten: %+v, %v, want %v", forgotten, err, want)
+	Plant(t, c, "b1", RemovedRow(&bourse.Member{ID: "w1"}, time.UnixMilli(0))) // w1 has epoch 1
+	removed, err := Removed()(c)
+	var back []string
+	for _, m := range removed {
+		back = append(back, fmt.Sprint(m.ID, " ", m.Back))
+	}
+	if want := []string{"w1 true", "w9 false"}; err != nil || !cmp.Equal(want, back) {
+		t.Errorf("removed: %v, %v, want %v", back, err, want)
 	}
 }

@@ -72,7 +72,7 @@ func people(t testing.TB) *sqlite.Conn {
 	Plant(t, c, "w3", WorkerRow(&facts, false), MachineRow(&checked))
 	deleted := at
 	Plant(t, c, "b1", AppRow(bourse.App{Name: "shop", ID: "1", Org: "me", CreatedAt: at}), AppRow(bourse.App{Name: "old", DeletedAt: &deleted}),
-		CancelledRow("o9", "w1"), ForgottenRow(&bourse.Member{ID: "w9", Region: "gru", Tag: 9}, at),
+		CancelledRow("o9", "w1"), RemovedRow(&bourse.Member{ID: "w9", Region: "gru", Tag: 9}, at),
 		TokenRow(&Token{ID: "t1", Name: "ci", Org: "me", Apps: []bourse.AppRef{{Name: "shop", ID: "1"}}, CreatedAt: at}),
 		wire.Row{Table: wire.TableSecrets, Key: "shop/KEY", Columns: map[string]wire.Value{"app": "shop", "name": "KEY", "sealed": []byte("x")}},
 		wire.Row{Table: wire.TableReleases, Key: "shop/1", Columns: map[string]wire.Value{"app": "shop", "version": int64(1)}})

@@ -58,9 +58,13 @@ func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, er
 	return *merged, nil
 }
 
-// Forget makes every member remove an absent worker and its rows.
-func (r *Replicator) Forget(ctx context.Context, worker bourse.Member) error {
-	return r.Write(ctx, inventory.ForgottenRow(&worker, time.Now()))
+// RemoveMember makes every member remove a server and the rows that it owns, even those that it has dated ahead.
+func (r *Replicator) RemoveMember(ctx context.Context, m bourse.Member) error {
+	at := time.Now()
+	if newest := time.UnixMilli(int64(r.view.NewestEpoch(m.ID))); newest.After(at) {
+		at = newest
+	}
+	return r.Write(ctx, inventory.RemovedRow(&m, at))
 }
 
 // PutToken writes a token. If the view has two versions, a revoked one takes precedence.

@@ -296,12 +296,13 @@ CREATE TABLE cancelled_rows (
 CREATE INDEX cancelled_rows_by_worker ON cancelled_rows (worker);
 CREATE INDEX cancelled_rows_by_stream ON cancelled_rows (site, epoch, seq);
 
--- Workers that an operator has removed. key: the worker's ID. All rows that the worker wrote in epochs up to
--- until are invalid; those of later epochs are valid. Of two versions, the one with the later until wins.
-CREATE TABLE forgotten_rows (
+-- Servers that an operator has removed. key: the server's ID. All rows that it owned in epochs up to until are
+-- invalid; those of later epochs are valid. Of two versions, the one with the later until wins.
+CREATE TABLE removed_rows (
   key TEXT NOT NULL PRIMARY KEY,
   site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
   until  INTEGER NOT NULL DEFAULT 0,
+  role   TEXT    NOT NULL DEFAULT '',
   region TEXT    NOT NULL DEFAULT '',
   tag    INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
@@ -433,9 +434,9 @@ CREATE VIEW cancelled_orders AS -- Orders whose cancellation could not be delive
 SELECT r.order_id, r.worker, strftime('%Y-%m-%dT%H:%M:%fZ', r.at / 1e9, 'unixepoch') AS at
 FROM cancelled_rows AS r;
 
-CREATE VIEW forgotten_workers AS -- Workers that an operator has removed in the last week.
-SELECT r.key AS id, r.region, strftime('%Y-%m-%dT%H:%M:%fZ', r.at / 1e9, 'unixepoch') AS at
-FROM forgotten_rows AS r;
+CREATE VIEW removed_members AS -- Servers that an operator has removed from the cluster in the last year.
+SELECT r.key AS id, r.role, r.region, strftime('%Y-%m-%dT%H:%M:%fZ', r.at / 1e9, 'unixepoch') AS at
+FROM removed_rows AS r;
 
 CREATE VIEW tokens AS -- Client tokens that brokers have created. org is * for all organizations; empty apps or machines mean all.
 SELECT r.key AS id, r.name, r.org, r.apps, r.machines, r.read_only, r.made_by, r.made_with,

@@ -121,11 +121,20 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 		return false
 	case r.Table == wire.TableTokens:
 		return tokenExpired(r, before)
+	case r.Table == wire.TableRemoved && !r.Deleted:
+		return r.Clock < clockBefore(before, removedFor)
 	}
 	return r.Deleted || slices.Contains(expiring, r.Table)
 }
 
-var expiring = []string{wire.TableCancelled, wire.TableForgotten}
+// expiring contains the tables whose rows expire as tombstones do.
+var expiring = []string{wire.TableCancelled}
+
+// removedFor is how long a removed server is remembered: longer than the certificates are valid that it may have.
+const removedFor = 366 * 24 * time.Hour
+
+// clockBefore returns the clock that is a duration before another one.
+func clockBefore(c wire.Clock, d time.Duration) wire.Clock { return wire.ClockAt(c.Time().Add(-d)) }
 
 // revokedFor is how long a revoked token without an expiry date is remembered. A member that was
 // isolated for longer would restore the token without the revocation.
@@ -146,7 +155,11 @@ func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wi
 	if err != nil {
 		return nil, err
 	}
+	limits := map[string]wire.Clock{wire.TableRemoved: clockBefore(before, removedFor)}
 	for _, name := range expiring {
+		limits[name] = before
+	}
+	for name, before := range limits {
 		t := all[name]
 		found, err := collect(c, t.all+" WHERE clock < ? LIMIT ?", t.scan, int64(before), limit)
 		if err != nil {

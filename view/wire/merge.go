@@ -20,7 +20,7 @@ func Order(a, b Version) int {
 		// the clocks are.
 		first, later = cmp.Compare(revoked(a), revoked(b)), -later
 	}
-	if a.Table == TableForgotten { // the removal with the later epoch wins, so a removal is never undone
+	if a.Table == TableRemoved { // the removal with the later epoch wins, so a removal is never undone
 		first = cmp.Compare(intOf(a.Columns.Get("until")), intOf(b.Columns.Get("until")))
 	}
 	return cmp.Or(

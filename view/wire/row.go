@@ -62,7 +62,7 @@ const (
 	TableSecrets   = "secret"
 	TableReleases  = "release"
 	TableCancelled = "cancelled"
-	TableForgotten = "forgotten"
+	TableRemoved   = "removed"
 	TableTokens    = "token"
 )
 

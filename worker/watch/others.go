@@ -25,7 +25,7 @@ var _ StandbyView = (*Others)(nil)
 
 // NewOthers returns a StandbyView based on a view and a membership.
 func NewOthers(v *view.View, r *replication.Replicator, d *gossip.Directory) *Others {
-	return &Others{v, r, d, v.Watch(wire.TableMachines, wire.TableForgotten, view.TableSites)}
+	return &Others{v, r, d, v.Watch(wire.TableMachines, wire.TableRemoved, view.TableSites)}
 }
 
 // App implements StandbyView.
@@ -34,13 +34,15 @@ func (o *Others) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, 
 	if err != nil {
 		return nil, nil, err
 	}
-	gone, err := o.view.Forgotten(ctx)
+	gone, err := o.view.Removed(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	hosts := map[bourse.WorkerTag]Host{}
 	for _, w := range gone {
-		hosts[w.Tag] = HostForgotten
+		if !w.Back && w.Role == bourse.RoleWorker {
+			hosts[w.Tag] = HostRemoved
+		}
 	}
 	var machines []bourse.Machine
 	for i := range list {

@@ -14,10 +14,10 @@ type Host string
 
 // The states of a worker.
 const (
-	HostUnknown   Host = ""          // the worker was never seen as a member
-	HostHeard     Host = "heard"     // the worker is a member
-	HostLost      Host = "lost"      // the worker is no longer a member
-	HostForgotten Host = "forgotten" // an operator has removed the worker
+	HostUnknown Host = ""        // the worker was never seen as a member
+	HostHeard   Host = "heard"   // the worker is a member
+	HostLost    Host = "lost"    // the worker is no longer a member
+	HostRemoved Host = "removed" // an operator has removed the worker
 )
 
 // StandbySight contains what a worker knows about an app's machines and their workers.
@@ -152,9 +152,9 @@ func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why st
 		if m != nil && Wanted(m) {
 			return fmt.Sprintf("machine %s: its worker %s is not heard from", id, m.Worker), patience, true
 		}
-	case HostForgotten:
+	case HostRemoved:
 		if s.Wanted[id] {
-			return fmt.Sprintf("machine %s: its worker was forgotten", id), 0, true
+			return fmt.Sprintf("machine %s: its worker was removed", id), 0, true
 		}
 	case HostUnknown:
 	}

@@ -50,7 +50,7 @@ func TestRowsOfARemovedWorkerAreDeleted(t *testing.T) {
 	if m.machines() != 1 {
 		t.Fatal("the machine is missing")
 	}
-	m.publish(inventory.ForgottenRow(&bourse.Member{ID: "w2", Region: "gru", Tag: 2}, now))
+	m.publish(inventory.RemovedRow(&bourse.Member{ID: "w2", Region: "gru", Tag: 2}, now))
 	if n := m.machines(); n != 0 {
 		t.Errorf("%d machines of a removed worker", n)
 	}
@@ -81,7 +81,7 @@ func TestRowsOfARemovedWorkerAreDeleted(t *testing.T) {
 // a new epoch and publishes all of its rows.
 func TestARemovedWorkerStartsANewEpoch(t *testing.T) {
 	w, broker := startMember(t, Config{Site: "w2"}), startMember(t, Config{Site: "b1"})
-	broker.publish(inventory.ForgottenRow(&bourse.Member{ID: "w2"}, broker.config.Now().Add(time.Second)))
+	broker.publish(inventory.RemovedRow(&bourse.Member{ID: "w2"}, broker.config.Now().Add(time.Second)))
 	var shared bytes.Buffer
 	if err := broker.SharedSnapshot(t.Context(), &shared); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestARemovedWorkerStartsANewEpoch(t *testing.T) {
 // with the later epoch wins, regardless of the brokers' clocks.
 func TestTheLaterRemovalOfAWorkerWins(t *testing.T) {
 	row := func(until int64, clock wire.Clock) wire.Version {
-		return wire.Version{Table: wire.TableForgotten, Key: "w2", Shared: true, Clock: clock, Columns: wire.Columns{{Name: "until", Value: until}}}
+		return wire.Version{Table: wire.TableRemoved, Key: "w2", Shared: true, Clock: clock, Columns: wire.Columns{{Name: "until", Value: until}}}
 	}
 	if wire.Order(row(2, 1), row(1, 9)) <= 0 || wire.Order(row(1, 9), row(2, 1)) >= 0 || wire.Order(row(1, 2), row(1, 1)) <= 0 {
 		t.Error("removed rows would become valid again")

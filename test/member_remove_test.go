@@ -14,11 +14,11 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// TestForget kills a worker. The worker must stay listed, and its machine's name must stay
+// TestRemoveWorker kills a worker. The worker must stay listed, and its machine's name must stay
 // taken, until two brokers remove the worker concurrently while a third broker is down.
 // Then the machine must be gone for all brokers, and also in a new view. When the worker
 // returns after all, it must still have its machine and report it.
-func TestForget(t *testing.T) {
+func TestRemoveWorker(t *testing.T) {
 	t.Parallel()
 	var log gossiptest.Log
 	data := t.TempDir()
@@ -32,7 +32,7 @@ func TestForget(t *testing.T) {
 	w1.Settle()
 	one, two := client(t, b1), client(t, b2)
 	named := func(worker string) machinesapi.CreateMachine {
-		in := on(worker, sleeper("gru", "bourse-forget-"+fmt.Sprint(os.Getpid())))
+		in := on(worker, sleeper("gru", "bourse-remove-"+fmt.Sprint(os.Getpid())))
 		in.Name = "web"
 		return in
 	}
@@ -50,8 +50,8 @@ func TestForget(t *testing.T) {
 			return err
 		})
 	}
-	if _, err := one.Operator().Forget(t.Context(), "w1"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("a worker that is there is forgotten: %v", err)
+	if _, err := one.Operator().RemoveMember(t.Context(), "w1", true); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		t.Errorf("a running worker was removed: %v", err)
 	}
 	if err := w1.Kill(); err != nil {
 		t.Fatal(err)
@@ -81,14 +81,14 @@ func TestForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := make(chan error, 1)
-	go func() { _, err := two.Operator().Forget(t.Context(), "w1"); failed <- err }()
-	if _, err := one.Operator().Forget(t.Context(), "w1"); err != nil {
+	go func() { _, err := two.Operator().RemoveMember(t.Context(), "w1", false); failed <- err }()
+	if _, err := one.Operator().RemoveMember(t.Context(), "w1", false); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	forgotten := func(api *machinesapi.Client) error {
+	removed := func(api *machinesapi.Client) error {
 		list, err := api.Workers(t.Context())
 		if err == nil && len(list) != 1 {
 			err = fmt.Errorf("workers: %+v", list)
@@ -102,12 +102,12 @@ func TestForget(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, patience, "b1 has forgotten w1", func() error { return forgotten(one) })
-	eventually(t, patience, "b2 has forgotten w1", func() error { return forgotten(two) })
+	eventually(t, patience, "b1 no longer lists w1", func() error { return removed(one) })
+	eventually(t, patience, "b2 no longer lists w1", func() error { return removed(two) })
 	if err := b3.Start(); err != nil { // the view of b3 still contains w1
 		t.Fatal(err)
 	}
-	eventually(t, patience, "b3 has forgotten w1", func() error { return forgotten(client(t, b3)) })
+	eventually(t, patience, "b3 no longer lists w1", func() error { return removed(client(t, b3)) })
 	if err := b3.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -117,9 +117,9 @@ func TestForget(t *testing.T) {
 	if err := b3.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "b3 with a new view has forgotten w1", func() error { return forgotten(client(t, b3)) })
+	eventually(t, patience, "b3 with a new view no longer lists w1", func() error { return removed(client(t, b3)) })
 	if err := one.Destroy(t.Context(), app, m.ID, force, ""); err != nil {
-		t.Errorf("a destroy on a forgotten worker: %v", err)
+		t.Errorf("a destroy on a removed worker: %v", err)
 	}
 	if _, err := one.Create(t.Context(), app, named("w2"), ""); err != nil {
 		t.Errorf("the name is not free: %v", err)
@@ -136,7 +136,7 @@ func TestForget(t *testing.T) {
 		}
 		return err
 	})
-	if !log.Await(10*time.Second, "this worker had been removed while it was unreachable") {
+	if !log.Await(10*time.Second, "this worker had been removed from the cluster and has returned") {
 		t.Errorf("it does not say so:\n%s", &log)
 	}
 	if err := one.Destroy(t.Context(), app, m.ID, force, ""); err != nil {

@@ -1,0 +1,124 @@
+package broker
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/broker/endpoint"
+	"github.com/bourse-dev/bourse/broker/lookup"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// memberHandler serves the servers of the cluster, whatever their roles, to operators.
+type memberHandler struct {
+	*Config
+	known *lookup.Machines
+}
+
+const oneMember = "/v1/members/{member}"
+
+func (h *memberHandler) routes() []endpoint.Route {
+	return []endpoint.Route{
+		endpoint.On("GET /v1/members", endpoint.Cluster, h.list).Writes(machinesapi.MemberList{}),
+		endpoint.On("DELETE "+oneMember, endpoint.Cluster, h.remove).Writes(machinesapi.Member{}).Asks("force"),
+	}
+}
+
+func (h *memberHandler) list(w http.ResponseWriter, r *endpoint.Request) error {
+	list, err := h.all(r)
+	if err != nil {
+		return err
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.MemberList{Members: list})
+}
+
+// all lists the members, the absent workers, and the servers that were removed and have not returned.
+func (h *memberHandler) all(r *endpoint.Request) ([]machinesapi.Member, error) {
+	list := []machinesapi.Member{}
+	seen := map[bourse.WorkerID]bool{}
+	for _, m := range h.Members() {
+		seen[m.ID] = true
+		list = append(list, machinesapi.Member{ID: m.ID, Role: m.Role, Region: m.Region, Address: m.Address, Status: machinesapi.MemberOK})
+	}
+	_, absent := h.Directory.All()
+	for _, w := range h.known.Away(r.Context(), absent) {
+		if seen[w.ID] {
+			continue
+		}
+		seen[w.ID] = true
+		list = append(list, machinesapi.Member{
+			ID: w.ID, Role: bourse.RoleWorker, Region: w.Region, Address: w.Address, Status: machinesapi.MemberStatus(w.Status), Since: w.Since,
+			Machines: w.Machines, Volumes: w.Volumes,
+		})
+	}
+	removed, err := h.View.Removed(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range removed {
+		if !seen[m.ID] {
+			list = append(list, machinesapi.Member{ID: m.ID, Role: m.Role, Region: m.Region, Status: machinesapi.MemberRemoved, Since: m.At.UTC()})
+		}
+	}
+	slices.SortFunc(list, func(x, y machinesapi.Member) int {
+		return cmp.Or(cmp.Compare(x.Role, y.Role), cmp.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
+	})
+	return list, nil
+}
+
+// remove removes a server and its objects from the cluster, and locks it out if servers have certificates. A running
+// server is removed only with force. Errors: not_found, failed_precondition.
+func (h *memberHandler) remove(w http.ResponseWriter, r *endpoint.Request) error {
+	force, err := endpoint.QueryBool(r, "force")
+	if err != nil {
+		return err
+	}
+	id := bourse.WorkerID(r.PathValue("member"))
+	list, err := h.all(r)
+	if err != nil {
+		return err
+	}
+	m := machinesapi.Member{ID: id, Status: machinesapi.MemberDown}
+	if i := slices.IndexFunc(list, func(m machinesapi.Member) bool { return m.ID == id }); i >= 0 {
+		m = list[i]
+	} else if id.Validate() != nil || !force || !h.LockOut { // nobody remembers brokers and proxies that are down
+		return bourse.Errorf(bourse.CodeNotFound, "member %s not found", bourse.Quoted(string(id)))
+	}
+	switch {
+	case m.Status != machinesapi.MemberOK:
+	case id == h.Self:
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s is the broker that answers you: use another broker to remove it", id)
+	case !h.LockOut:
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s %s is running: stop it first; without certificates, it cannot be locked out", m.Role, id)
+	case !force:
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s %s is running: stop it first, or use force to lock it out", m.Role, id)
+	}
+	if err := h.View.RemoveMember(r.Context(), h.memberOf(&m)); err != nil {
+		return err
+	}
+	return endpoint.WriteJSON(w, http.StatusOK, m)
+}
+
+// memberOf returns a listed server as a member, with the tag of its machines if it is a worker.
+func (h *memberHandler) memberOf(m *machinesapi.Member) bourse.Member {
+	out := bourse.Member{ID: m.ID, Role: m.Role, Region: m.Region, Address: m.Address}
+	here, absent := h.Directory.All()
+	for _, w := range here {
+		if w.ID == m.ID {
+			out.Tag = w.Tag
+		}
+	}
+	for _, w := range absent {
+		if w.ID == m.ID {
+			out.Tag = w.Tag
+		}
+	}
+	return out
+}
+
+// proxies returns the proxies that are members.
+func (c *Config) proxies() []bourse.Member {
+	return slices.DeleteFunc(slices.Clone(c.Members()), func(m bourse.Member) bool { return m.Role != bourse.RoleProxy })
+}

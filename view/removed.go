@@ -1,0 +1,66 @@
+package view
+
+import (
+	"log/slog"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/view/schema"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// Removing a server has the same effect as if it had begun a new epoch without writing anything: the rows that it owned
+// are deleted, and members that still have them cannot restore them. Its shared rows remain. If the server returns, it
+// begins a later epoch and publishes all of its rows again.
+
+// removeMember applies a row of the table of removed servers.
+func (b *batch) removeMember(site bourse.WorkerID, said wire.Columns) error {
+	until := epochOf(said)
+	switch {
+	case b.newestOf(site) > until:
+		return nil // it has returned since
+	case site == b.self.Site:
+		b.wasRemoved = true
+		return b.renew(until)
+	}
+	if err := b.deleteOwned(site); err != nil {
+		return err
+	}
+	b.newest[site] = until + 1
+	return nil
+}
+
+// epochOf returns the row's until column, limited to valid epochs.
+func epochOf(said wire.Columns) uint64 {
+	n, _ := said.Get("until").(int64)
+	return uint64(min(max(n, 0), wire.MaxEpoch-1))
+}
+
+// NewestEpoch returns the newest epoch of a site's owned rows, in milliseconds of the Unix epoch, or 0 if it has none.
+func (v *View) NewestEpoch(site bourse.WorkerID) uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.state.newest[site]
+}
+
+// readRemoved raises the newest epochs of removed servers accordingly.
+func (st *state) readRemoved(c *sqlite.Conn) error {
+	return schema.Query(c, "SELECT key, until FROM removed_rows", func(s *sqlite.Stmt) error {
+		site, until := bourse.WorkerID(s.ColumnText(0)), uint64(min(max(s.ColumnInt64(1), 0), wire.MaxEpoch-1))
+		if st.newest[site] <= until {
+			st.newest[site] = until + 1
+		}
+		return nil
+	})
+}
+
+// logRemoved warns that this server had been removed but is running.
+func (v *View) logRemoved() {
+	if v.config.Role != bourse.RoleWorker {
+		v.config.Log.Warn("this server had been removed from the cluster and has returned")
+		return
+	}
+	v.config.Log.Warn("this worker had been removed from the cluster and has returned; its machines and volumes are listed again, and their names may be ambiguous",
+		slog.String("hint", "bourse machine list --worker "+string(v.config.Site)))
+}
