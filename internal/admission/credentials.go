@@ -188,6 +188,30 @@ func (c *Credentials) Client() *tls.Config {
 	}
 }
 
+// AnyServer returns the TLS configuration of a connection to any server with one of these
+// roles whose certificate comes from pool, whatever address it is reached at.
+func AnyServer(pool *x509.CertPool, roles ...bourse.Role) *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies the certificate, for a role instead of an address
+		VerifyConnection: func(s tls.ConnectionState) error {
+			between := x509.NewCertPool()
+			for _, cert := range s.PeerCertificates[1:] {
+				between.AddCert(cert)
+			}
+			leaf := s.PeerCertificates[0]
+			if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between}); err != nil {
+				return err
+			}
+			who, err := IdentityOf(leaf)
+			if err == nil && !slices.Contains(roles, who.Role) {
+				err = bourse.Errorf(bourse.CodeForbidden, "%s %s is none of %v", who.Role, who.ID, roles)
+			}
+			return err
+		},
+	}
+}
+
 // RenewalDue reports whether at least half of the certificate's validity has passed. It returns
 // false for certificates that servers do not renew themselves.
 func (c *Credentials) RenewalDue(now time.Time) bool {

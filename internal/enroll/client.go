@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -51,37 +50,13 @@ func joinAt(ctx context.Context, address string, want Fingerprint, r *Request) (
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 	var reply Reply
-	if err := exchange(ctx, http.MethodPost, address, PathJoin, brokerOf(pool), r, &reply); err != nil {
+	if err := exchange(ctx, http.MethodPost, address, PathJoin, admission.AnyServer(pool, bourse.RoleBroker), r, &reply); err != nil {
 		return nil, err
 	}
 	if want.find(reply.CA) == nil {
 		return nil, bourse.Errorf(bourse.CodeInternal, "%s sent a CA that is not the cluster's", address)
 	}
 	return &reply, nil
-}
-
-// brokerOf returns the configuration of connections to any broker with a certificate from
-// these CAs, whatever address it is reached at.
-func brokerOf(pool *x509.CertPool) *tls.Config {
-	return &tls.Config{
-		MinVersion:         tls.VersionTLS13,
-		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies the certificate, for a role instead of an address
-		VerifyConnection: func(s tls.ConnectionState) error {
-			between := x509.NewCertPool()
-			for _, cert := range s.PeerCertificates[1:] {
-				between.AddCert(cert)
-			}
-			leaf := s.PeerCertificates[0]
-			if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between}); err != nil {
-				return err
-			}
-			who, err := admission.IdentityOf(leaf)
-			if err == nil && who.Role != bourse.RoleBroker {
-				err = fmt.Errorf("%s %s is not a broker", who.Role, who.ID)
-			}
-			return err
-		},
-	}
 }
 
 func get(ctx context.Context, address string, with *tls.Config) ([]byte, error) {
