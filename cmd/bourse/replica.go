@@ -111,6 +111,8 @@ func (s *server) withReplication(h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	self := admission.Require(gossip.SelfHandler(s.groups...), bourse.ServerRoles()...)
 	mux.Handle(gossip.PathSelf, direct.Handler(s.self.ID, self))
+	members := admission.Require(gossip.MembersHandler(version().Release, s.members), bourse.ServerRoles()...)
+	mux.Handle(gossip.PathMembers, direct.Handler(s.self.ID, members))
 	mux.Handle("/view/", direct.Handler(s.self.ID, inner))
 	if s.orders != nil {
 		mux.Handle("POST "+fabric.FailoverPath, s.orders)

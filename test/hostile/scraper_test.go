@@ -95,7 +95,7 @@ func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
 		"GET /v1/workers", "GET /v1/workers/w1", "GET /v1/workers/w1/runs", "GET /v1/images", "POST /v1/images/prune",
 		"POST /v1/view/queries", "GET /v1/view/health", "GET /v1/orders/" + string(bourse.NewOrderID()),
 		"GET /api/v1/organizations", "GET /api/v1/apps/default/logs",
-		"GET /view/health", "POST /view/push", "GET " + gossip.PathSelf,
+		"GET /view/health", "POST /view/push", "GET " + gossip.PathSelf, "GET " + gossip.PathMembers,
 	}
 	for _, call := range refused {
 		method, path, _ := strings.Cut(call, " ")
