@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/internal/enroll"
 )
 
@@ -63,6 +64,54 @@ func (f *File) Roles() []bourse.Role {
 		_, ok := f.tables[role]
 		return !ok
 	})
+}
+
+// Server is the configuration of one server of a host.
+type Server struct {
+	*ServerConfig
+	Role bourse.Role
+	Name bourse.WorkerID
+	Data string
+	Host *HostConfig // nil unless the server is a worker
+}
+
+// Servers returns the configurations of the host's servers, as far as they can be read.
+// Errors: invalid, with everything that prevents a server from starting.
+func (f *File) Servers() ([]Server, error) {
+	var servers []Server
+	var problems []error
+	for _, role := range f.Roles() {
+		config := map[bourse.Role]interface {
+			bind(flags *pflag.FlagSet)
+			settle(flags *pflag.FlagSet) error
+			Validate() error
+			server() Server
+		}{bourse.RoleBroker: &BrokerConfig{}, bourse.RoleWorker: &WorkerConfig{}, bourse.RoleProxy: &ProxyConfig{}}[role]
+		flags := pflag.NewFlagSet(string(role), pflag.ContinueOnError)
+		config.bind(flags)
+		err := flags.Set("config", f.path)
+		if err == nil {
+			err = config.settle(flags)
+		}
+		if err == nil {
+			err = config.Validate()
+		}
+		problems = append(problems, err)
+		servers = append(servers, config.server())
+	}
+	return servers, cli.JoinProblems(problems)
+}
+
+func (c *BrokerConfig) server() Server {
+	return Server{ServerConfig: &c.ServerConfig, Role: bourse.RoleBroker, Name: c.Name, Data: c.Data}
+}
+
+func (c *WorkerConfig) server() Server {
+	return Server{ServerConfig: &c.ServerConfig, Role: bourse.RoleWorker, Name: c.Name, Data: c.Data, Host: &c.Host}
+}
+
+func (c *ProxyConfig) server() Server {
+	return Server{ServerConfig: &c.ServerConfig, Role: bourse.RoleProxy, Name: c.Name, Data: c.Data}
 }
 
 // parse fills in the settings. The library's decoder finds invalid TOML and duplicate names.

@@ -105,6 +105,41 @@ func TestFileWithMistakes(t *testing.T) {
 	}
 }
 
+// All servers of a host are returned, also those that could not start.
+func TestServers(t *testing.T) {
+	path := file(t, `
+address = "10.0.0.2"
+name = "gru-1"
+region = "gru"
+data = "/var/lib/bourse"
+insecure = true
+
+[worker]
+containerd = "none"
+
+[broker]
+orders = -1
+`)
+	f, err := ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := f.Servers()
+	if bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--orders") || strings.Contains(err.Error(), "--data") {
+		t.Errorf("%v, want that the broker's --orders is invalid", err)
+	}
+	if len(servers) != 2 {
+		t.Fatalf("servers: %+v", servers)
+	}
+	broker, worker := servers[0], servers[1]
+	if broker.Role != bourse.RoleBroker || broker.Name != "gru-1-broker" || broker.Listen.String() != "10.0.0.2:4280" || broker.Host != nil {
+		t.Errorf("broker: %+v", broker)
+	}
+	if worker.Role != bourse.RoleWorker || worker.Name != "gru-1" || worker.Data != "/var/lib/bourse/worker" || worker.Host.Containerd != ContainerdNone {
+		t.Errorf("worker: %+v", worker)
+	}
+}
+
 func TestFileOfOthers(t *testing.T) {
 	path := file(t, "[worker]\n")
 	if err := os.Chmod(path, 0o666); err != nil {
