@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -51,7 +52,7 @@ func (a attached) member() member {
 func Open(cfg Config) (*Network, error) {
 	cfg = cfg.withDefaults()
 	if os.Geteuid() != 0 {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "network: private networks need root")
+		return nil, errNotRoot()
 	}
 	if !cfg.IPv4.Addr().Is4() || cfg.IPv4.Bits() > 30 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "network: IPv4 range %s: use one of at least 4 addresses", cfg.IPv4)
@@ -72,6 +73,35 @@ func Open(cfg Config) (*Network, error) {
 		return nil, unavailable("this host does not support private networks", err)
 	}
 	return n, nil
+}
+
+// CheckHost returns CodeUnavailable and what is missing if this host cannot support private networks. It changes
+// nothing, so unlike [Open] it does not set up a namespace.
+func CheckHost() error {
+	if os.Geteuid() != 0 {
+		return errNotRoot()
+	}
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return unavailable("open", err)
+	}
+	defer nl.Close()
+	n := &Network{cfg: Config{}.withDefaults(), host: &host{nl: nl}}
+	if err := n.clash(); err != nil {
+		return unavailable("this host does not support private networks", err)
+	}
+	if _, err := os.Stat("/proc/self/ns/net"); err != nil {
+		return unavailable("the kernel lacks network namespaces", err)
+	}
+	c, err := new(firewall).conn()
+	if err == nil {
+		_, err = c.ListTables()
+	}
+	return unavailable("the kernel lacks nftables", err)
+}
+
+func errNotRoot() error {
+	return bourse.Errorf(bourse.CodeUnavailable, "network: private networks need root")
 }
 
 // probe exercises in a separate namespace everything that machines will need.

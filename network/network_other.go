@@ -15,6 +15,9 @@ type Network struct{}
 // Open returns CodeUnavailable, because this system does not support private networks.
 func Open(Config) (*Network, error) { return nil, errSystem() }
 
+// CheckHost returns CodeUnavailable.
+func CheckHost() error { return errSystem() }
+
 func errSystem() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "network: private networks require Linux")
 }

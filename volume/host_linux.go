@@ -17,9 +17,9 @@ import (
 
 const loopControl = "/dev/loop-control"
 
-// checkHost returns CodeUnavailable if file systems cannot be created and mounted on this host.
+// CheckHost returns CodeUnavailable if file systems cannot be created and mounted on this host.
 // The message names what is missing.
-func checkHost() error {
+func CheckHost() error {
 	no := func(format string, args ...any) error {
 		return bourse.Errorf(bourse.CodeUnavailable, "this host does not support volumes: "+format, args...)
 	}

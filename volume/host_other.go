@@ -12,7 +12,9 @@ import (
 
 var errOther = bourse.Errorf(bourse.CodeUnavailable, "this host does not support volumes: they require Linux")
 
-func checkHost() error                     { return errOther }
+// CheckHost returns CodeUnavailable.
+func CheckHost() error { return errOther }
+
 func mayGrow() bool                        { return false }
 func hostCrypts() bool                     { return false }
 func killWithParent() *syscall.SysProcAttr { return nil }

@@ -46,7 +46,7 @@ type Store struct {
 // size-limited file systems, which require Linux, root, loop devices and e2fsprogs. It changes
 // nothing else; call Recover next.
 func Open(cfg Config) (*Store, error) {
-	if err := checkHost(); err != nil {
+	if err := CheckHost(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {

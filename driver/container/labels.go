@@ -11,6 +11,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
 // Labels of the driver's objects in containerd. The id of a container identifies its task.
@@ -100,5 +101,9 @@ func (d *Driver) factsOf(shims map[string]string) map[string]string {
 	}
 	return out
 }
+
+// HostLabels returns the labels for the limits that this host can enforce on containers, such as "limit.memory", and
+// the version of its cgroups as "cgroup". It changes nothing.
+func HostLabels() map[string]string { return new(cgroup.Tree).Labels() }
 
 func hostShims() map[string]string { return shimsIn(os.Getenv("PATH")) }
