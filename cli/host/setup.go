@@ -39,10 +39,13 @@ type setup struct {
 	here    bool // run the servers in this process
 }
 
+// defaultData is the usual directory for the servers' data.
+const defaultData = "/var/lib/bourse"
+
 func (h *setup) bind(c *cobra.Command, roles []string) {
 	flags := c.Flags()
 	flags.StringVar(&h.config, "config", serve.DefaultFile, "`file` to write the configuration to; credentials are written to its directory")
-	flags.StringVar(&h.data, "data", "/var/lib/bourse", "`directory` for the servers' data")
+	flags.StringVar(&h.data, "data", defaultData, "`directory` for the servers' data")
 	flags.StringVarP(&h.name, "name", "n", "", "`name` of the host in the cluster (default: its host name)")
 	flags.StringVar(&h.address, "address", "", "`IP` address at which the cluster's other hosts reach this one (default: that of the default route)")
 	flags.StringSliceVar(&h.roles, "role", roles, "`servers` that this host runs: worker, broker and proxy, separated by commas")

@@ -1,0 +1,487 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/view/gossip"
+)
+
+// cluster is the cluster as this host reaches it.
+type cluster struct {
+	own     []serve.Server
+	release string // of this program
+	now     func() time.Time
+	secure  bool
+	creds   *admission.Credentials // nil if there are none, or none that are valid
+	wire    *direct.Fabric
+}
+
+const (
+	stepLimit    = 4 * time.Second // for a connection, or a request and its answer
+	asksAtOnce   = 32
+	clocksToRead = 8
+)
+
+func newCluster(own []serve.Server, release string, now func() time.Time) *cluster {
+	c := &cluster{own: own, release: release, now: now}
+	for _, s := range own {
+		if !s.Credentials.TLS() {
+			continue
+		}
+		c.secure = true
+		if creds, err := admission.Load(s.Credentials.Files); err == nil {
+			c.creds = creds
+			break
+		}
+	}
+	if c.creds != nil {
+		c.wire = direct.New(c.creds.Client)
+	} else {
+		c.wire = direct.New(nil)
+	}
+	return c
+}
+
+// answer is what a server reports about itself and the members that it lists.
+type answer struct {
+	bourse.Member
+	gossip.Membership
+	err error
+}
+
+// check checks the connections to all other members and back, their versions, and the
+// clock.
+func (c *cluster) check(ctx context.Context) []finding {
+	defer c.wire.Close()
+	var found []finding
+	if c.secure && c.creds == nil {
+		found = append(found, warning("members", "repeat the command once the certificates are valid", "not checked: no server of this host has a valid certificate"))
+	}
+	answers, found := c.askOwn(ctx, found)
+	joined, found := c.askJoin(ctx, found)
+	others, onNATS := c.others(slices.Concat(answers, joined))
+	replies := c.askOthers(ctx, others)
+	found = append(found, c.checkMembers(replies, answers)...)
+	if onNATS > 0 {
+		found = append(found, ok("members", "%s connected through NATS: not checked", cli.Count(onNATS, "member")))
+	}
+	found = append(found, c.checkVersions(slices.Concat(answers, replies))...)
+	return append(found, c.checkClock(ctx, c.clocks(others))...)
+}
+
+// askOwn asks this host's servers. It returns the answers of those that are running.
+func (c *cluster) askOwn(ctx context.Context, found []finding) ([]answer, []finding) {
+	var answers []answer
+	for _, s := range c.own {
+		name := string(s.Role) + " " + string(s.Name)
+		switch {
+		case s.NATS.Set() && s.Role == bourse.RoleWorker:
+			found = append(found, ok(name, "listens on NATS only: not checked"))
+			continue
+		case s.Listen.Port() == 0:
+			found = append(found, warning(name, "set address, or listen with a port", "not checked: its port is not configured"))
+			continue
+		case c.secure && c.creds == nil:
+			continue
+		}
+		a := c.ask(ctx, bourse.Member{ID: s.Name, Role: s.Role, Address: s.Listen.String()})
+		if a.err != nil {
+			try := "bourse serve, to run the servers of this host"
+			if systemd() {
+				try = "systemctl status bourse; journalctl -u bourse"
+			}
+			what, _ := unreached(a.err)
+			found = append(found, problem(name, try, "%s %s", a.Address, what))
+			continue
+		}
+		found = append(found, ok(name, "answers at %s", a.Address))
+		answers = append(answers, a)
+	}
+	return answers, found
+}
+
+// askJoin connects to the membership ports in the configuration, and asks the servers there.
+// A host that cannot join knows no other addresses.
+func (c *cluster) askJoin(ctx context.Context, found []finding) ([]answer, []finding) {
+	joined := c.joined()
+	members, errs := make([]bourse.Member, len(joined)), make([]error, len(joined))
+	each(len(joined), func(i int) {
+		if errs[i] = connect(ctx, joined[i]); errs[i] != nil || c.creds == nil {
+			return
+		}
+		if members[i].Address = apiOf(joined[i]); members[i].Address != "" {
+			members[i], errs[i] = c.identify(ctx, members[i].Address)
+		}
+	})
+	var answers []answer
+	for i, address := range joined {
+		if errs[i] != nil {
+			what, try := unreached(errs[i])
+			found = append(found, problem("join", try, "%s %s", cmp.Or(members[i].Address, address), what))
+			continue
+		}
+		found = append(found, ok("join", "%s accepts connections", address))
+		if members[i].ID != "" {
+			answers = append(answers, c.ask(ctx, members[i]))
+		}
+	}
+	return answers, found
+}
+
+// joined returns the configured membership addresses of other hosts.
+func (c *cluster) joined() []string {
+	var out []string
+	for _, s := range c.own {
+		for _, address := range s.Join {
+			own := slices.ContainsFunc(c.own, func(s serve.Server) bool { return s.Gossip.String() == address })
+			if !own && !slices.Contains(out, address) {
+				out = append(out, address)
+			}
+		}
+	}
+	return out
+}
+
+// apiOf returns the address of the API of the server with this membership address, or "" if
+// its port is not the usual one of a role.
+func apiOf(join string) string {
+	host, port, _ := net.SplitHostPort(join)
+	for _, role := range bourse.ServerRoles() {
+		if api, gossip := serve.Ports(role); port == strconv.Itoa(int(gossip)) {
+			return net.JoinHostPort(host, strconv.Itoa(int(api)))
+		}
+	}
+	return ""
+}
+
+// identify returns the server at an address, which must have a certificate of the cluster.
+func (c *cluster) identify(ctx context.Context, address string) (bourse.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	own := c.creds.Client()
+	config := admission.AnyServer(own.RootCAs, bourse.ServerRoles()...)
+	config.Certificates = own.Certificates
+	m := bourse.Member{Address: address}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return m, err
+	}
+	defer conn.Close()
+	who, err := admission.IdentityOf(conn.(*tls.Conn).ConnectionState().PeerCertificates[0])
+	m.ID, m.Role = who.ID, who.Role
+	return m, err
+}
+
+func connect(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// ask asks a server which members it lists: all, or only those with the given ids.
+func (c *cluster) ask(ctx context.Context, m bourse.Member, ids ...string) answer {
+	a := answer{Member: m}
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	where := &url.URL{Path: gossip.PathMembers, RawQuery: url.Values{"id": ids}.Encode()}
+	resp, err := c.wire.Call(ctx, m, &http.Request{Method: http.MethodGet, URL: where, Header: http.Header{}})
+	if err != nil {
+		a.err = err
+		return a
+	}
+	defer resp.Body.Close()
+	a.Membership, a.err = gossip.ReadMembership(resp)
+	return a
+}
+
+// each calls do with the numbers below n, a few calls at once.
+func each(n int, do func(i int)) {
+	var running errgroup.Group
+	running.SetLimit(asksAtOnce)
+	for i := range n {
+		running.Go(func() error {
+			do(i)
+			return nil
+		})
+	}
+	_ = running.Wait() // there are no errors
+}
+
+// others returns the members that the answers list, except this host's, sorted by name, and
+// the number of those that are reached only through NATS.
+func (c *cluster) others(answers []answer) (others []bourse.Member, onNATS int) {
+	byID := map[bourse.WorkerID]bourse.Member{}
+	for _, a := range answers {
+		byID[a.ID] = a.Member
+		for _, m := range a.Members {
+			byID[m.ID] = m
+		}
+	}
+	for _, s := range c.own {
+		delete(byID, s.Name)
+	}
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		if _, err := netip.ParseAddrPort(byID[id].Address); err != nil {
+			onNATS++
+			continue
+		}
+		others = append(others, byID[id])
+	}
+	return others, onNATS
+}
+
+// askOthers asks each member whether it lists this host's servers.
+func (c *cluster) askOthers(ctx context.Context, others []bourse.Member) []answer {
+	var ids []string
+	for _, s := range c.own {
+		ids = append(ids, string(s.Name))
+	}
+	answers := make([]answer, len(others))
+	each(len(others), func(i int) { answers[i] = c.ask(ctx, others[i], ids...) })
+	return answers
+}
+
+// checkMembers returns a finding for each member that does not answer, or that does not list
+// the running servers of this host. A server lists another one after it has connected to the
+// other's API, for as long as the other responds to its messages.
+func (c *cluster) checkMembers(replies, running []answer) []finding {
+	var found []finding
+	good := 0
+	for _, a := range replies {
+		name := string(a.Role) + " " + string(a.ID)
+		if a.err != nil {
+			what, try := unreached(a.err)
+			found = append(found, problem(name, try, "%s %s", a.Address, what))
+			continue
+		}
+		var unknown, ports []string
+		for _, s := range c.own {
+			is := func(o answer) bool { return o.ID == s.Name }
+			listed := slices.ContainsFunc(a.Members, func(m bourse.Member) bool { return m.ID == s.Name })
+			if !listed && slices.ContainsFunc(running, is) {
+				unknown = append(unknown, string(s.Name))
+				ports = append(ports, fmt.Sprintf("TCP port %d, and TCP and UDP port %d", s.Listen.Port(), s.Gossip.Port()))
+			}
+		}
+		if len(unknown) == 0 {
+			good++
+			continue
+		}
+		host, _, _ := net.SplitHostPort(a.Address)
+		found = append(found, problem(name, "allow connections from "+host+" to this host: "+strings.Join(ports, "; "), "it answers, but does not list %s as a member", strings.Join(unknown, " and ")))
+	}
+	switch {
+	case good > 0 && len(running) > 0:
+		found = append(found, ok("members", "connections work in both directions with %s", cli.Count(good, "other member")))
+	case good > 0:
+		found = append(found, ok("members", "connections work to %s", cli.Count(good, "other member")))
+	case len(replies) == 0 && len(running) > 0 && len(c.joined()) == 0:
+		found = append(found, ok("members", "the cluster has no other members"))
+	case len(replies) == 0 && len(running) > 0:
+		found = append(found, problem("members", "check the addresses in join, and that both hosts have the same gossip.key and cluster", "the servers of this host are alone: no other server lists them"))
+	}
+	return found
+}
+
+// checkVersions compares the members' releases with that of this program.
+func (c *cluster) checkVersions(answers []answer) []finding {
+	const name = "versions"
+	if c.release == "" { // a build without a release
+		return nil
+	}
+	var found []finding
+	same := 0
+	for _, a := range answers {
+		switch {
+		case a.err != nil:
+		case a.Release == c.release:
+			same++
+		case slices.ContainsFunc(c.own, func(s serve.Server) bool { return s.Name == a.ID }):
+			found = append(found, warning(name, "restart the servers of this host: machines keep running", "%s runs %s, and this program is %s", a.ID, released(a.Release), c.release))
+		default:
+			found = append(found, warning(name, "upgrade all hosts to the same release", "%s runs %s, and this program is %s", a.ID, released(a.Release), c.release))
+		}
+	}
+	if same > 0 {
+		found = append(found, ok(name, "%s run %s, like this program", cli.Count(same, "server"), c.release))
+	}
+	return found
+}
+
+func released(release string) string {
+	if release == "" {
+		return "a build without a release"
+	}
+	return release
+}
+
+// unreached describes why a server could not be asked, as the rest of a sentence that begins
+// with its address, and what to do.
+func unreached(err error) (what, try string) {
+	invalid, wrong := errors.AsType[x509.CertificateInvalidError](err)
+	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
+	_, misnamed := errors.AsType[x509.HostnameError](err)
+	timeout, temporary := errors.AsType[net.Error](err)
+	switch {
+	case untrusted:
+		return "has a certificate of another cluster", "check that the address is right, and that both hosts have the same ca.pem"
+	case wrong && invalid.Reason == x509.Expired:
+		return fmt.Sprintf("has a certificate that is valid from %s to %s", invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339)),
+			"bourse doctor, on that host"
+	case misnamed:
+		return "is the address of another server", "check that no two hosts have the same address, and restart the servers that have moved"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refuses connections", "start the servers of that host, or allow connections to the port"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), temporary && timeout.Timeout():
+		return "does not respond", "allow connections from this host to the port, and check that the host is running"
+	}
+	return "cannot be asked: " + causeOf(err).Error(), "bourse doctor, on that host"
+}
+
+// causeOf returns the error without the context that the layers of this program have added.
+func causeOf(err error) error {
+	for {
+		e, ok := errors.AsType[*bourse.Error](err)
+		if !ok || e.Err == nil {
+			return err
+		}
+		err = e.Err
+	}
+}
+
+// clocks returns the addresses of servers on other hosts, brokers first: without a valid
+// certificate of this host, only they answer.
+func (c *cluster) clocks(others []bourse.Member) []string {
+	var out []string
+	for _, address := range c.joined() {
+		if api, gossip := serve.Ports(bourse.RoleBroker); strings.HasSuffix(address, fmt.Sprintf(":%d", gossip)) {
+			host, _, _ := net.SplitHostPort(address)
+			out = append(out, net.JoinHostPort(host, strconv.Itoa(int(api))))
+		}
+	}
+	for _, brokers := range []bool{true, false} {
+		for _, m := range others {
+			if (m.Role == bourse.RoleBroker) == brokers && !slices.Contains(out, m.Address) {
+				out = append(out, m.Address)
+			}
+		}
+	}
+	return out[:min(len(out), clocksToRead)]
+}
+
+// checkClock compares this host's clock with those of other servers. A wrong clock makes all
+// certificates look invalid, so they are not verified here.
+func (c *cluster) checkClock(ctx context.Context, addresses []string) []finding {
+	config := &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true} //nolint:gosec // see above
+	if c.creds != nil {
+		config.Certificates = c.creds.Client().Certificates
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: stepLimit}
+	scheme := "http://"
+	if c.secure {
+		scheme = "https://"
+	}
+	var mu sync.Mutex // guards ahead
+	ahead := map[string]time.Duration{}
+	each(len(addresses), func(i int) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+addresses[i]+"/", nil)
+		if err != nil {
+			return
+		}
+		sent := c.now()
+		resp, err := client.Do(req)
+		if err != nil {
+			return
+		}
+		resp.Body.Close()
+		date, err := http.ParseTime(resp.Header.Get("Date"))
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		ahead[addresses[i]] = aheadOf(date, sent, c.now())
+	})
+	if len(addresses) == 0 {
+		return nil
+	}
+	return []finding{compareClocks(ahead)}
+}
+
+// aheadOf returns the minimum by which this host's clock is ahead of a server's; it is negative if
+// this clock is behind. The server wrote date, which it truncates to a second, between sent and received.
+func aheadOf(date, sent, received time.Time) time.Duration {
+	if least := sent.Sub(date.Add(time.Second)); least > 0 {
+		return least
+	}
+	return min(0, received.Sub(date))
+}
+
+// Differences between clocks from which there is a warning and a problem.
+const (
+	clockWarning = time.Second
+	clockProblem = 30 * time.Second
+)
+
+// compareClocks returns the finding for the differences between this host's clock and those
+// of other servers.
+func compareClocks(ahead map[string]time.Duration) finding {
+	const name = "clock"
+	if len(ahead) == 0 {
+		return warning(name, "correct the problems with the other members first", "not checked: no server on another host answered")
+	}
+	worst, differ := "", 0
+	for _, address := range slices.Sorted(maps.Keys(ahead)) {
+		d := ahead[address].Abs()
+		if d > clockWarning {
+			differ++
+		}
+		if worst == "" || d > ahead[worst].Abs() {
+			worst = address
+		}
+	}
+	if differ == 0 {
+		return ok(name, "agrees with that of %s", cli.Count(len(ahead), "other server"))
+	}
+	difference, direction := ahead[worst].Abs(), "ahead of"
+	if ahead[worst] < 0 {
+		direction = "behind"
+	}
+	f := warning(name, "synchronize the clock of this host, for example with chrony", "%s %s that of %s", difference.Round(time.Second), direction, worst)
+	if difference > clockProblem {
+		f.Status = statusProblem
+	}
+	if same := len(ahead) - differ; same > differ {
+		f.Try = "synchronize the clock of that host, for example with chrony"
+		f.Finding += fmt.Sprintf("; agrees with that of %s", cli.Count(same, "other server"))
+	}
+	return f
+}

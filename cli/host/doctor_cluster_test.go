@@ -1,0 +1,285 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/view/gossip"
+)
+
+// member is a server on loopback that only lists the members of its cluster.
+type member struct {
+	bourse.Member
+	ca       *admission.CA
+	release  string
+	lists    []bourse.Member
+	ahead    time.Duration // of its clock
+	listener net.Listener
+}
+
+// listening returns a server that has an address, but does not answer yet.
+func listening(t *testing.T, ca *admission.CA, id bourse.WorkerID, role bourse.Role) *member {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &member{Member: bourse.Member{ID: id, Role: role, Address: l.Addr().String()}, ca: ca, release: "v1", listener: l}
+}
+
+// serve runs the server until the test ends.
+func (m *member) serve(t *testing.T) {
+	t.Helper()
+	pair, err := m.ca.Issue(admission.Identity{ID: m.ID, Role: m.Role}, []string{"127.0.0.1"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds, err := admission.NewCredentials(m.ca.Pair().Cert, pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := creds.Server(bourse.ServerRoles()...)
+	if m.Role == bourse.RoleBroker {
+		config = creds.Public()
+	}
+	mux := http.NewServeMux()
+	mux.Handle(gossip.PathMembers, direct.Handler(m.ID, gossip.MembersHandler(m.release, func() []bourse.Member { return slices.Clone(m.lists) })))
+	dated := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", time.Now().Add(m.ahead).UTC().Format(http.TimeFormat))
+		mux.ServeHTTP(w, r)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = direct.Serve(ctx, m.listener, dated, config, slog.New(slog.DiscardHandler)) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+}
+
+// refusing returns an address that refuses connections for as long as the test runs: its port
+// is taken, but nothing listens.
+func refusing(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port)
+}
+
+// thisHost returns the cluster as seen by the host of the worker h1, whose API is at an address.
+func thisHost(t *testing.T, ca *admission.CA, address string, join ...string) *cluster {
+	t.Helper()
+	s, _ := workerIn(t, ca, issued(t, ca, "h1", 0).PEM())
+	s.Listen, s.Gossip, s.Join = netip.MustParseAddrPort(address), netip.MustParseAddrPort("127.0.0.1:1"), join
+	return newCluster([]serve.Server{s}, "v1", time.Now)
+}
+
+// results returns the status of each check, once per finding.
+func results(found []finding) (out []string) {
+	for _, f := range found {
+		out = append(out, f.Check+": "+string(f.Status))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestCheckCluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, h1, h2 *member)
+		want   []string
+	}{
+		"all is well": {
+			nil,
+			[]string{"clock: ok", "members: ok", "versions: ok", "worker h1: ok"},
+		},
+		"alone": {
+			func(_ *testing.T, h1, _ *member) { h1.lists = h1.lists[:1] },
+			[]string{"members: ok", "versions: ok", "worker h1: ok"},
+		},
+		"its server is not running": {
+			func(t *testing.T, h1, _ *member) { h1.Address = refusing(t) },
+			[]string{"worker h1: problem"},
+		},
+		"a member refuses connections": {
+			func(t *testing.T, h1, _ *member) { h1.lists[1].Address = refusing(t) },
+			[]string{"clock: warning", "versions: ok", "worker h1: ok", "worker h2: problem"},
+		},
+		"another cluster's server has its address": {
+			func(t *testing.T, _, h2 *member) { h2.ca = newCA(t, 0) },
+			[]string{"clock: warning", "versions: ok", "worker h1: ok", "worker h2: problem"},
+		},
+		"another server has its address": {
+			func(_ *testing.T, h1, _ *member) { h1.lists[1].ID = "h3" },
+			[]string{"clock: ok", "versions: ok", "worker h1: ok", "worker h3: problem"},
+		},
+		"a member does not reach this host": {
+			func(_ *testing.T, _, h2 *member) { h2.lists = h2.lists[1:] },
+			[]string{"clock: ok", "versions: ok", "worker h1: ok", "worker h2: problem"},
+		},
+		"another release": {
+			func(_ *testing.T, _, h2 *member) { h2.release = "v2" },
+			[]string{"clock: ok", "members: ok", "versions: ok", "versions: warning", "worker h1: ok"},
+		},
+		"a clock is a day ahead": {
+			func(_ *testing.T, _, h2 *member) { h2.ahead = day },
+			[]string{"clock: problem", "members: ok", "versions: ok", "worker h1: ok"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ca := newCA(t, 0)
+			h1, h2 := listening(t, ca, "h1", bourse.RoleWorker), listening(t, ca, "h2", bourse.RoleWorker)
+			h1.lists = []bourse.Member{h1.Member, h2.Member}
+			h2.lists = slices.Clone(h1.lists)
+			if c.change != nil {
+				c.change(t, h1, h2)
+			}
+			h1.serve(t)
+			h2.serve(t)
+			found := thisHost(t, ca, h1.Address).check(t.Context())
+			if got := results(found); !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q:\n%+v", got, c.want, found)
+			}
+			for _, f := range found {
+				if f.Status != statusOK && f.Try == "" {
+					t.Errorf("%+v: nothing to try", f)
+				}
+			}
+		})
+	}
+}
+
+// A host whose servers are not running still checks the addresses in join.
+func TestCheckJoin(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	found := thisHost(t, newCA(t, 0), refusing(t), refusing(t), listener.Addr().String(), "127.0.0.1:1").check(t.Context())
+	if got, want := results(found), []string{"join: ok", "join: problem", "worker h1: problem"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q: its own address is not one to join\n%+v", got, want, found)
+	}
+}
+
+// A server that is known by its address only must be of the same cluster.
+func TestIdentify(t *testing.T) {
+	ca := newCA(t, 0)
+	broker := listening(t, ca, "h2-broker", bourse.RoleBroker)
+	broker.serve(t)
+	m, err := thisHost(t, ca, "127.0.0.1:1").identify(t.Context(), broker.Address)
+	if err != nil || m.ID != broker.ID || m.Role != broker.Role {
+		t.Errorf("%+v, %v; want %s", m, err, broker.ID)
+	}
+	_, err = thisHost(t, newCA(t, 0), "127.0.0.1:1").identify(t.Context(), broker.Address)
+	if what, _ := unreached(err); err == nil || !strings.Contains(what, "another cluster") {
+		t.Errorf("%v: it %s, want that it belongs to another cluster", err, what)
+	}
+}
+
+// Without valid certificates, a wrong clock is still found: it may be the reason.
+func TestClockWithoutCertificates(t *testing.T) {
+	ca := newCA(t, 365*day)
+	broker := listening(t, ca, "h2-broker", bourse.RoleBroker)
+	broker.ahead = -day
+	broker.serve(t)
+	s, _ := workerIn(t, ca, renewed(t, ca, "h1", 30*day))
+	c := newCluster([]serve.Server{s}, "v1", time.Now)
+	if c.creds != nil {
+		t.Fatal("the expired certificate was accepted")
+	}
+	if got := c.checkClock(t.Context(), []string{broker.Address}); !slices.Equal(statuses(got), []status{statusProblem}) || !strings.Contains(got[0].Finding, "ahead of") {
+		t.Errorf("%+v, want that this host is a day ahead", got)
+	}
+	if got := results(c.check(t.Context())); !slices.Contains(got, "members: warning") {
+		t.Errorf("%q, want that members were not checked", got)
+	}
+}
+
+func TestClockOfSilentServers(t *testing.T) {
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	c := thisHost(t, newCA(t, 0), "127.0.0.1:1")
+	got := c.checkClock(t.Context(), []string{refusing(t), plain.Listener.Addr().String()})
+	if !slices.Equal(statuses(got), []status{statusWarning}) || got[0].Try == "" {
+		t.Errorf("%+v, want a warning", got)
+	}
+	if got := c.checkClock(t.Context(), nil); got != nil {
+		t.Errorf("without other servers: %+v", got)
+	}
+}
+
+func TestAheadOf(t *testing.T) {
+	date := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		sent, received, want time.Duration
+	}{
+		"at once":            {0, 0, 0},
+		"within the second":  {900 * time.Millisecond, 990 * time.Millisecond, 0},
+		"slow answer":        {-5 * time.Second, 5 * time.Second, 0},
+		"behind":             {-3 * time.Second, -2 * time.Second, -2 * time.Second},
+		"ahead":              {3 * time.Second, 4 * time.Second, 2 * time.Second},
+		"a day behind":       {-day, -day + time.Second, -day + time.Second},
+		"just after it sent": {-time.Millisecond, time.Millisecond, 0},
+	} {
+		if got := aheadOf(date, date.Add(c.sent), date.Add(c.received)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestCompareClocks(t *testing.T) {
+	const this, that = "clock of this host", "clock of that host"
+	for name, c := range map[string]struct {
+		ahead map[string]time.Duration
+		want  status
+		try   string
+	}{
+		"none answered":      {nil, statusWarning, ""},
+		"agree":              {map[string]time.Duration{"a": 0, "b": -time.Second}, statusOK, ""},
+		"a bit off":          {map[string]time.Duration{"a": 2 * time.Second, "b": 3 * time.Second}, statusWarning, this},
+		"off":                {map[string]time.Duration{"a": time.Minute, "b": time.Minute}, statusProblem, this},
+		"behind":             {map[string]time.Duration{"a": -time.Minute}, statusProblem, this},
+		"another one is off": {map[string]time.Duration{"a": 0, "b": 0, "c": time.Minute}, statusProblem, that},
+	} {
+		if got := compareClocks(c.ahead); got.Status != c.want || !strings.Contains(got.Try, c.try) {
+			t.Errorf("%s: %+v, want %s and %q", name, got, c.want, c.try)
+		}
+	}
+}
+
+func TestAPIOf(t *testing.T) {
+	for join, want := range map[string]string{
+		"10.0.0.1:7946": "10.0.0.1:4281", "10.0.0.1:7947": "10.0.0.1:4280", "b.example.com:7948": "b.example.com:4282", "[fd00::1]:7947": "[fd00::1]:4280",
+		"10.0.0.1:9999": "", "10.0.0.1": "",
+	} {
+		if got := apiOf(join); got != want {
+			t.Errorf("%s: %q, want %q", join, got, want)
+		}
+	}
+}
