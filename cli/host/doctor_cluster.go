@@ -58,11 +58,11 @@ func newCluster(own []serve.Server, release string, now func() time.Time) *clust
 			break
 		}
 	}
+	var secure direct.TLS
 	if c.creds != nil {
-		c.wire = direct.New(c.creds.Client)
-	} else {
-		c.wire = direct.New(nil)
+		secure = c.creds.Client
 	}
+	c.wire = direct.NewOver(direct.TCP, secure, admission.Proof{Cluster: own[0].Cluster})
 	return c
 }
 

@@ -60,9 +60,10 @@ func (m *member) serve(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(gossip.PathMembers, direct.Handler(m.ID, gossip.MembersHandler(m.release, func() []bourse.Member { return slices.Clone(m.lists) })))
+	gate := admission.Gate{Proof: admission.Proof{Cluster: "c1"}} // as servers have it
 	dated := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Date", time.Now().Add(m.ahead).UTC().Format(http.TimeFormat))
-		mux.ServeHTTP(w, r)
+		gate.Wrap(mux).ServeHTTP(w, r)
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -70,7 +71,7 @@ func checkPorts(ctx context.Context, s *cli.Shell) []finding {
 		err = h.portsFree(ctx)
 	}
 	if err != nil {
-		return []finding{warning(name, strings.Join(cli.Hints(err), "; "), "%s", cli.MessageOf(err))}
+		return []finding{warning(name, cmp.Or(strings.Join(cli.Hints(err), "; "), "bourse init --help"), "%s", cli.MessageOf(err))}
 	}
 	return []finding{ok(name, "the ports of all servers are free at %s", h.address)}
 }

@@ -60,7 +60,7 @@ func workerIn(t *testing.T, ca *admission.CA, pair []byte) (serve.Server, admiss
 	}
 	return serve.Server{
 		Role: bourse.RoleWorker, Name: "h1", Host: &serve.HostConfig{},
-		ServerConfig: &serve.ServerConfig{Credentials: serve.Credentials{Dir: string(dir), Files: admission.Files{CA: dir.CA(), Pair: dir.Server("h1")}}},
+		ServerConfig: &serve.ServerConfig{Cluster: "c1", Credentials: serve.Credentials{Dir: string(dir), Files: admission.Files{CA: dir.CA(), Pair: dir.Server("h1")}}},
 	}, dir
 }
 
