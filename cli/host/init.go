@@ -159,9 +159,13 @@ func issue(issuer *admission.CA, who admission.Identity, address string, now tim
 	return slices.Concat(cert, private), err
 }
 
+// knownWithin limits the time until a new broker knows its cluster. Until then, it answers
+// with unavailable.
+const knownWithin = 30 * time.Second
+
 // greet prints what to do next.
 func (h *setup) greet(ctx context.Context, cluster string) error {
-	token, err := h.shell.Client().JoinTokens().Create(ctx, machinesapi.CreateJoinToken{})
+	token, err := h.firstToken(ctx)
 	if err != nil {
 		return err
 	}
@@ -177,6 +181,21 @@ For more hosts: bourse token join --uses 10 --ttl 24h
 To look around: bourse worker list
 `, cluster, token.Token)
 	return err
+}
+
+// firstToken creates a join token. The broker has just started, so it may have to receive the
+// view of another server first.
+func (h *setup) firstToken(ctx context.Context) (machinesapi.JoinToken, error) {
+	end := h.shell.Now().Add(knownWithin)
+	for again := (cli.Backoff{}); ; {
+		token, err := h.shell.Client().JoinTokens().Create(ctx, machinesapi.CreateJoinToken{})
+		if !cli.Temporary(err) || h.shell.Now().After(end) {
+			return token, err
+		}
+		if err := again.Wait(ctx); err != nil {
+			return token, err
+		}
+	}
 }
 
 // random returns n random bytes in hex.
