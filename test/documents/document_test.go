@@ -78,6 +78,7 @@ var notRun = map[string]string{
 	"useradd --system --home-dir /var/lib/bourse-proxy --shell /usr/sbin/nologin bourse-proxy": "tests create no users",
 	"bourse deploy --plan":                                                                     typedByDeploy,
 	"bourse deploy --resume":                                                                   typedByDeploy,
+	"bourse doctor":                                                                            "TestJoin types it on each of its hosts",
 	"bourse releases":                                                                          typedByDeploy,
 	"bourse scale show":                                                                        typedByDeploy,
 
