@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -219,6 +220,10 @@ func TestJoin(t *testing.T) {
 		return err
 	})
 
+	for _, h := range []*bareHost{first, second, third} {
+		eventually(t, patience, h.name+" finds its connections in order", h.examine)
+	}
+
 	// Commands of the host are allowed on the last one, by its configuration.
 	joined.stop()
 	config, err := os.ReadFile(refused.file("etc", "bourse.toml"))
@@ -330,6 +335,31 @@ func (h *bareHost) handshake(to *bareHost) error {
 	}
 	_, err = secure.Read(make([]byte, 1)) // the broker checks the certificate after the handshake
 	return err
+}
+
+// examine returns an error unless "bourse doctor" finds that the host reaches the other members
+// and that these list its servers. What it finds out about the test's own machine is ignored.
+func (h *bareHost) examine() error {
+	out, failed := h.run("doctor", "--json", "--config", h.file("etc", "bourse.toml"))
+	var found []struct{ Check, Status, Finding string }
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		return errors.Join(failed, err)
+	}
+	reached := false
+	for _, f := range found {
+		about, _, _ := strings.Cut(f.Check, " ")
+		switch about {
+		case "configuration", "credentials", "CA", "issuer", "certificate", "worker", "broker", "proxy", "join", "members", "clock":
+			if f.Status != "ok" {
+				return fmt.Errorf("%s: %s: %s", f.Check, f.Status, f.Finding)
+			}
+			reached = reached || f.Check == "members"
+		}
+	}
+	if !reached {
+		return fmt.Errorf("no other member was asked: %s", out)
+	}
+	return nil
 }
 
 // nearlyExpired replaces the certificate of the host's worker by one that is valid for a day.
