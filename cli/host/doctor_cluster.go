@@ -300,9 +300,9 @@ func (c *cluster) checkMembers(replies, running []answer) []finding {
 	}
 	switch {
 	case good > 0 && len(running) > 0:
-		found = append(found, ok("members", "connections work in both directions with %s", cli.Count(good, "other member")))
+		found = append(found, ok("members", "reached %s, each of which lists the servers of this host", cli.Count(good, "other member")))
 	case good > 0:
-		found = append(found, ok("members", "connections work to %s", cli.Count(good, "other member")))
+		found = append(found, ok("members", "reached %s", cli.Count(good, "other member")))
 	case len(replies) == 0 && len(running) > 0 && len(c.joined()) == 0:
 		found = append(found, ok("members", "the cluster has no other members"))
 	case len(replies) == 0 && len(running) > 0:
