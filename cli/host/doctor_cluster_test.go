@@ -209,7 +209,7 @@ func TestClockWithoutCertificates(t *testing.T) {
 	broker := listening(t, ca, "h2-broker", bourse.RoleBroker)
 	broker.ahead = -day
 	broker.serve(t)
-	s, _ := workerIn(t, ca, renewed(t, ca, "h1", 30*day))
+	s, _ := workerIn(t, ca, renewed(t, ca, 30*day))
 	c := newCluster([]serve.Server{s}, "v1", time.Now)
 	if c.creds != nil {
 		t.Fatal("the expired certificate was accepted")

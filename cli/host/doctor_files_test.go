@@ -26,10 +26,10 @@ func newCA(t *testing.T, age time.Duration) *admission.CA {
 	return ca
 }
 
-// renewed returns a worker's certificate and key that a broker signed some time ago.
-func renewed(t *testing.T, ca *admission.CA, id bourse.WorkerID, age time.Duration) []byte {
+// renewed returns the certificate and key of the worker h1 that a broker signed some time ago.
+func renewed(t *testing.T, ca *admission.CA, age time.Duration) []byte {
 	t.Helper()
-	pair, err := issue(ca, admission.Identity{ID: id, Role: bourse.RoleWorker}, "", time.Now().Add(-age))
+	pair, err := issue(ca, admission.Identity{ID: "h1", Role: bourse.RoleWorker}, "", time.Now().Add(-age))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,11 +71,11 @@ func TestCheckCertificate(t *testing.T) {
 		pair []byte
 		want status
 	}{
-		"renewed today":               {renewed(t, ca, "h1", time.Hour), statusOK},
-		"renewal is due":              {renewed(t, ca, "h1", 4*day), statusOK},
-		"was not renewed":             {renewed(t, ca, "h1", 6*day), statusWarning},
-		"expired last week":           {renewed(t, ca, "h1", 14*day), statusProblem},
-		"not valid yet":               {renewed(t, ca, "h1", -2*day), statusProblem},
+		"renewed today":               {renewed(t, ca, time.Hour), statusOK},
+		"renewal is due":              {renewed(t, ca, 4*day), statusOK},
+		"was not renewed":             {renewed(t, ca, 6*day), statusWarning},
+		"expired last week":           {renewed(t, ca, 14*day), statusProblem},
+		"not valid yet":               {renewed(t, ca, -2*day), statusProblem},
 		"valid for a year":            {good.PEM(), statusOK},
 		"valid for two months":        {issued(t, ca, "h1", 305*day).PEM(), statusWarning},
 		"expired after a year":        {issued(t, ca, "h1", 400*day).PEM(), statusProblem},

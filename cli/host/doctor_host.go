@@ -93,13 +93,13 @@ func checkContainerd(ctx context.Context, c *serve.HostConfig) []finding {
 	if err != nil {
 		return []finding{problem(name, try, "%s does not list its plugins: %v", address, err)}
 	}
-	for _, p := range plugins.Plugins {
-		if p.InitErr == nil {
-			return []finding{ok(name, "%s with snapshotter %s at %s", version.Version, snapshotter, address)}
-		}
-		return []finding{problem(name, "use a kernel with overlayfs, and a disk that supports it, then restart containerd", "its snapshotter %s does not work: %s", snapshotter, p.InitErr.GetMessage())}
+	if len(plugins.Plugins) == 0 {
+		return []finding{problem(name, "remove "+snapshotter+" from disabled_plugins in /etc/containerd/config.toml", "it has no snapshotter %s", snapshotter)}
 	}
-	return []finding{problem(name, "remove "+snapshotter+" from disabled_plugins in /etc/containerd/config.toml", "it has no snapshotter %s", snapshotter)}
+	if broken := plugins.Plugins[0].InitErr; broken != nil {
+		return []finding{problem(name, "use a kernel with overlayfs, and a disk that supports it, then restart containerd", "its snapshotter %s does not work: %s", snapshotter, broken.GetMessage())}
+	}
+	return []finding{ok(name, "%s with snapshotter %s at %s", version.Version, snapshotter, address)}
 }
 
 // checkNetworks checks whether machines with images can have networks of their own.

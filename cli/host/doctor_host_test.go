@@ -3,12 +3,15 @@ package host
 import (
 	"context"
 	"errors"
+	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
 func statuses(found []finding) (out []status) {
@@ -53,7 +56,26 @@ func TestCheckService(t *testing.T) {
 	}
 }
 
-func TestCheckContainerdWithoutSocket(t *testing.T) {
+func TestCheckContainerd(t *testing.T) {
+	server := containerdtest.New(t)
+	if got := checkContainerd(t.Context(), &serve.HostConfig{Containerd: server.Address}); !slices.Equal(statuses(got), []status{statusOK}) {
+		t.Errorf("%+v, want ok", got)
+	}
+}
+
+func TestCheckContainerdThatIsNotRunning(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sock")
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	if err := stale.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := checkContainerd(t.Context(), &serve.HostConfig{Containerd: path}); !slices.Equal(statuses(got), []status{statusProblem}) {
+		t.Errorf("a socket without a server: %+v, want a problem", got)
+	}
 	if got := checkContainerd(t.Context(), &serve.HostConfig{Containerd: t.TempDir() + "/containerd.sock"}); !slices.Equal(statuses(got), []status{statusProblem}) {
 		t.Errorf("no socket: %+v, want a problem", got)
 	}
