@@ -81,6 +81,7 @@ func (c *cluster) check(ctx context.Context) []finding {
 	if c.secure && c.creds == nil {
 		found = append(found, warning("members", "repeat the command once the certificates are valid", "not checked: no server of this host has a valid certificate"))
 	}
+	found = append(found, c.checkNATS(ctx)...)
 	answers, found := c.askOwn(ctx, found)
 	joined, found := c.askJoin(ctx, found)
 	others, onNATS := c.others(slices.Concat(answers, joined))
@@ -92,6 +93,43 @@ func (c *cluster) check(ctx context.Context) []finding {
 	found = append(found, c.checkVersions(slices.Concat(answers, replies))...)
 	return append(found, c.checkClock(ctx, c.clocks(others))...)
 }
+
+// checkNATS connects to the configured NATS servers. The cluster needs only one of them.
+func (c *cluster) checkNATS(ctx context.Context) []finding {
+	var addresses []string
+	for _, s := range c.own {
+		for _, text := range s.NATS.URLs {
+			u, err := url.Parse(text)
+			if err != nil { // reported with the configuration
+				continue
+			}
+			address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), natsPort))
+			if !slices.Contains(addresses, address) {
+				addresses = append(addresses, address)
+			}
+		}
+	}
+	found := make([]finding, len(addresses))
+	each(len(addresses), func(i int) {
+		if err := connect(ctx, addresses[i]); err != nil {
+			what, try := unreached(err)
+			found[i] = problem("NATS", try, "%s %s", addresses[i], what)
+			return
+		}
+		found[i] = ok("NATS", "%s accepts connections", addresses[i])
+	})
+	if slices.ContainsFunc(found, func(f finding) bool { return f.Status == statusOK }) {
+		for i := range found {
+			if found[i].Status == statusProblem {
+				found[i].Status = statusWarning
+			}
+		}
+	}
+	return found
+}
+
+// natsPort is the port of NATS servers whose URLs have none.
+const natsPort = "4222"
 
 // askOwn asks this host's servers. It returns the answers of those that are running.
 func (c *cluster) askOwn(ctx context.Context, found []finding) ([]answer, []finding) {
@@ -110,11 +148,13 @@ func (c *cluster) askOwn(ctx context.Context, found []finding) ([]answer, []find
 		}
 		a := c.ask(ctx, bourse.Member{ID: s.Name, Role: s.Role, Address: s.Listen.String()})
 		if a.err != nil {
-			try := "bourse serve, to run the servers of this host"
-			if systemd() {
-				try = "systemctl status bourse; journalctl -u bourse"
+			what, try := unreached(a.err)
+			if _, misnamed := errors.AsType[x509.HostnameError](a.err); !misnamed {
+				try = "bourse serve, to run the servers of this host"
+				if systemd() {
+					try = "systemctl status bourse; journalctl -u bourse"
+				}
 			}
-			what, _ := unreached(a.err)
 			found = append(found, problem(name, try, "%s %s", a.Address, what))
 			continue
 		}
@@ -359,7 +399,7 @@ func unreached(err error) (what, try string) {
 	case misnamed:
 		return "is the address of another server", "check that no two hosts have the same address, and restart the servers that have moved"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "refuses connections", "start the servers of that host, or allow connections to the port"
+		return "refuses connections", "start the server on that host, or allow connections to the port"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), temporary && timeout.Timeout():
 		return "does not respond", "allow connections from this host to the port, and check that the host is running"
 	}

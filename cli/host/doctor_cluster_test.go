@@ -188,6 +188,31 @@ func TestCheckJoin(t *testing.T) {
 	}
 }
 
+// One NATS server suffices.
+func TestCheckNATS(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	up, down := "nats://"+listener.Addr().String(), "nats://"+refusing(t)
+	for name, c := range map[string]struct {
+		urls []string
+		want []status
+	}{
+		"none":     {nil, nil},
+		"up":       {[]string{up, up}, []status{statusOK}},
+		"one down": {[]string{down, up}, []status{statusWarning, statusOK}},
+		"all down": {[]string{down}, []status{statusProblem}},
+	} {
+		h := thisHost(t, newCA(t, 0), "127.0.0.1:1")
+		h.own[0].NATS.URLs = c.urls
+		if got := h.checkNATS(t.Context()); !slices.Equal(statuses(got), c.want) {
+			t.Errorf("%s: %+v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // A server that is known by its address only must be of the same cluster.
 func TestIdentify(t *testing.T) {
 	ca := newCA(t, 0)

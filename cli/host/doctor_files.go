@@ -79,7 +79,10 @@ func checkPorts(ctx context.Context, s *cli.Shell) []finding {
 // checkCredentials checks the permissions of the configuration and of the credentials, and
 // each certificate.
 func checkCredentials(config string, servers []serve.Server, now time.Time) []finding {
-	found := checkPrivate("configuration", statusWarning, config)
+	var found []finding
+	if len(servers) > 0 {
+		found = checkPrivate("configuration", statusWarning, config)
+	}
 	var dirs []string
 	for _, s := range servers {
 		if s.Credentials.Dir == "" || slices.Contains(dirs, s.Credentials.Dir) {
