@@ -64,10 +64,11 @@ type check struct {
 	run   func(ctx context.Context) []finding
 }
 
-// Time limits of checks. Those of the cluster consist of several steps.
+// Time limits of checks. That of the cluster consists of several steps, each with a limit of
+// its own.
 const (
 	checkLimit   = 5 * time.Second
-	clusterLimit = 20 * time.Second
+	clusterLimit = time.Minute
 )
 
 // NewDoctor returns the "doctor" command.

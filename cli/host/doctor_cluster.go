@@ -42,7 +42,7 @@ type cluster struct {
 
 const (
 	stepLimit    = 4 * time.Second // for a connection, or a request and its answer
-	asksAtOnce   = 32
+	asksAtOnce   = 128
 	clocksToRead = 8
 )
 
@@ -77,20 +77,17 @@ type answer struct {
 // clock.
 func (c *cluster) check(ctx context.Context) []finding {
 	defer c.wire.Close()
-	var found []finding
-	if c.secure && c.creds == nil {
-		found = append(found, warning("members", "repeat the command once the certificates are valid", "not checked: no server of this host has a valid certificate"))
-	}
-	found = append(found, c.checkNATS(ctx)...)
-	answers, found := c.askOwn(ctx, found)
-	joined, found := c.askJoin(ctx, found)
-	others, onNATS := c.others(slices.Concat(answers, joined))
+	found := c.checkNATS(ctx)
+	running, own := c.askOwn(ctx)
+	joined, join := c.askJoin(ctx)
+	found = slices.Concat(found, own, join)
+	others, onNATS := c.others(slices.Concat(running, joined))
 	replies := c.askOthers(ctx, others)
-	found = append(found, c.checkMembers(replies, answers)...)
+	found = append(found, c.checkMembers(replies, running)...)
 	if onNATS > 0 {
 		found = append(found, ok("members", "%s connected through NATS: not checked", cli.Count(onNATS, "member")))
 	}
-	found = append(found, c.checkVersions(slices.Concat(answers, replies))...)
+	found = append(found, c.checkVersions(slices.Concat(running, replies))...)
 	return append(found, c.checkClock(ctx, c.clocks(others))...)
 }
 
@@ -118,6 +115,11 @@ func (c *cluster) checkNATS(ctx context.Context) []finding {
 		}
 		found[i] = ok("NATS", "%s accepts connections", addresses[i])
 	})
+	return oneSuffices(found)
+}
+
+// oneSuffices turns problems into warnings if any of the findings is ok.
+func oneSuffices(found []finding) []finding {
 	if slices.ContainsFunc(found, func(f finding) bool { return f.Status == statusOK }) {
 		for i := range found {
 			if found[i].Status == statusProblem {
@@ -132,64 +134,66 @@ func (c *cluster) checkNATS(ctx context.Context) []finding {
 const natsPort = "4222"
 
 // askOwn asks this host's servers. It returns the answers of those that are running.
-func (c *cluster) askOwn(ctx context.Context, found []finding) ([]answer, []finding) {
-	var answers []answer
-	for _, s := range c.own {
+func (c *cluster) askOwn(ctx context.Context) ([]answer, []finding) {
+	answers, found := make([]answer, len(c.own)), make([]finding, len(c.own))
+	each(len(c.own), func(i int) {
+		s := &c.own[i]
 		name := string(s.Role) + " " + string(s.Name)
 		switch {
 		case s.NATS.Set() && s.Role == bourse.RoleWorker:
-			found = append(found, ok(name, "listens on NATS only: not checked"))
-			continue
+			found[i] = ok(name, "listens on NATS only: not checked")
+			return
 		case s.Listen.Port() == 0:
-			found = append(found, warning(name, "set address, or listen with a port", "not checked: its port is not configured"))
-			continue
+			found[i] = warning(name, "set address, or listen with a port", "not checked: its port is not configured")
+			return
 		case c.secure && c.creds == nil:
-			continue
-		}
-		a := c.ask(ctx, bourse.Member{ID: s.Name, Role: s.Role, Address: s.Listen.String()})
-		if a.err != nil {
-			what, try := unreached(a.err)
-			if _, misnamed := errors.AsType[x509.HostnameError](a.err); !misnamed {
-				try = "bourse serve, to run the servers of this host"
-				if systemd() {
-					try = "systemctl status bourse; journalctl -u bourse"
-				}
-			}
-			found = append(found, problem(name, try, "%s %s", a.Address, what))
-			continue
-		}
-		found = append(found, ok(name, "answers at %s", a.Address))
-		answers = append(answers, a)
-	}
-	return answers, found
-}
-
-// askJoin connects to the membership ports in the configuration, and asks the servers there.
-// A host that cannot join knows no other addresses.
-func (c *cluster) askJoin(ctx context.Context, found []finding) ([]answer, []finding) {
-	joined := c.joined()
-	members, errs := make([]bourse.Member, len(joined)), make([]error, len(joined))
-	each(len(joined), func(i int) {
-		if errs[i] = connect(ctx, joined[i]); errs[i] != nil || c.creds == nil {
+			found[i] = warning(name, "repeat the command once the certificates are valid", "not checked: no server of this host has a valid certificate")
 			return
 		}
-		if members[i].Address = apiOf(joined[i]); members[i].Address != "" {
-			members[i], errs[i] = c.identify(ctx, members[i].Address)
+		a := c.ask(ctx, bourse.Member{ID: s.Name, Role: s.Role, Address: s.Listen.String()})
+		if a.err == nil {
+			answers[i], found[i] = a, ok(name, "answers at %s", a.Address)
+			return
 		}
+		what, try := unreached(a.err)
+		if _, misnamed := errors.AsType[x509.HostnameError](a.err); !misnamed {
+			try = "bourse serve, to run the servers of this host"
+			if systemd() {
+				try = "systemctl status bourse; journalctl -u bourse"
+			}
+		}
+		found[i] = problem(name, try, "%s %s", a.Address, what)
 	})
-	var answers []answer
-	for i, address := range joined {
-		if errs[i] != nil {
-			what, try := unreached(errs[i])
-			found = append(found, problem("join", try, "%s %s", cmp.Or(members[i].Address, address), what))
-			continue
+	return slices.DeleteFunc(answers, func(a answer) bool { return a.ID == "" }), found
+}
+
+// askJoin connects to the membership addresses in the configuration, and asks the servers
+// there. A host that cannot join knows no other addresses. A host needs only one of them.
+func (c *cluster) askJoin(ctx context.Context) ([]answer, []finding) {
+	joined := c.joined()
+	answers, found := make([]answer, len(joined)), make([]finding, len(joined))
+	each(len(joined), func(i int) {
+		address := joined[i]
+		err := connect(ctx, address)
+		if api := apiOf(address); err == nil && api != "" && c.creds != nil {
+			var m bourse.Member
+			switch m, err = c.identify(ctx, api); {
+			case err == nil:
+				answers[i] = c.ask(ctx, m)
+			case errors.Is(err, syscall.ECONNREFUSED): // the server does not use the usual ports
+				err = nil
+			default:
+				address = api
+			}
 		}
-		found = append(found, ok("join", "%s accepts connections", address))
-		if members[i].ID != "" {
-			answers = append(answers, c.ask(ctx, members[i]))
+		if err != nil {
+			what, try := unreached(err)
+			found[i] = problem("join", try, "%s %s", address, what)
+			return
 		}
-	}
-	return answers, found
+		found[i] = ok("join", "%s accepts connections", address)
+	})
+	return slices.DeleteFunc(answers, func(a answer) bool { return a.ID == "" }), oneSuffices(found)
 }
 
 // joined returns the configured membership addresses of other hosts.
@@ -336,7 +340,7 @@ func (c *cluster) checkMembers(replies, running []answer) []finding {
 			continue
 		}
 		host, _, _ := net.SplitHostPort(a.Address)
-		found = append(found, problem(name, "allow connections from "+host+" to this host: "+strings.Join(ports, "; "), "it answers, but does not list %s as a member", strings.Join(unknown, " and ")))
+		found = append(found, problem(name, "allow connections from "+host+" to this host: "+strings.Join(ports, "; ")+". Check that both hosts have the same gossip.key", "it answers, but does not list %s as a member", strings.Join(unknown, " and ")))
 	}
 	switch {
 	case good > 0 && len(running) > 0:
