@@ -29,7 +29,7 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// cluster is the cluster as this host reaches it.
+// cluster checks the connections between this host's servers and the rest of their cluster.
 type cluster struct {
 	own     []serve.Server
 	release string // of this program
@@ -265,7 +265,7 @@ func (c *cluster) ask(ctx context.Context, m bourse.Member, ids ...string) answe
 	return a
 }
 
-// each calls do with the numbers below n, a few calls at once.
+// each calls do with each number below n, up to asksAtOnce at a time.
 func each(n int, do func(i int)) {
 	var running errgroup.Group
 	running.SetLimit(asksAtOnce)

@@ -28,8 +28,8 @@ const (
 	spaceProblem = 0.02
 )
 
-// unsuitable are file systems on which the servers' data would be lost or slow, by the magic
-// numbers in statfs(2).
+// unsuitable describes the file systems that must not hold the servers' data, by their magic
+// numbers (statfs(2)).
 var unsuitable = map[int64]string{
 	0x01021994: "tmpfs, which a restart of the host empties",
 	0x858458f6: "ramfs, which a restart of the host empties",

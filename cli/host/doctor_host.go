@@ -24,8 +24,8 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// workerOf returns the host features that the host's worker uses, or nil if the host has no
-// worker. A host without servers is checked for what a worker needs.
+// workerOf returns the settings of the host's worker, or nil if the host has no worker. For a
+// host that is part of no cluster, it returns the defaults.
 func workerOf(servers []serve.Server) *serve.HostConfig {
 	if servers == nil {
 		return &serve.HostConfig{Containerd: serve.ContainerdAuto, Network: serve.NetworkAuto}
