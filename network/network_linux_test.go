@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
 	"github.com/bourse-dev/bourse"
@@ -203,6 +204,22 @@ func TestOpenRefusesAClash(t *testing.T) {
 	}
 	if _, err := Open(Config{Dir: t.TempDir(), IPv4: netip.MustParsePrefix("fd00::/64")}); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("a range of IPv6: %v", err)
+	}
+}
+
+// Where Open succeeds, CheckHost does, too, even while machines have networks.
+func TestCheckHost(t *testing.T) {
+	w := newWorker(t, nil)
+	before := takeInventory(t, w.cfg.Dir)
+	if err := CheckHost(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(before, takeInventory(t, w.cfg.Dir)); diff != "" {
+		t.Errorf("the host was changed (-before +after):\n%s", diff)
+	}
+	w.attach(t, machine(1, "shop", "one/"))
+	if err := CheckHost(); err != nil {
+		t.Errorf("with a machine: %v", err)
 	}
 }
 
