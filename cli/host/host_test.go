@@ -219,3 +219,13 @@ func TestFirstToken(t *testing.T) {
 		})
 	}
 }
+
+// A host without packages gets their unit, for its own program and configuration.
+func TestUnitOf(t *testing.T) {
+	text := unitOf("/opt/bourse", "/srv/bourse.toml")
+	for _, line := range []string{"ExecStart=/opt/bourse serve --config /srv/bourse.toml", "ConditionPathExists=/srv/bourse.toml"} {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("the unit lacks %s:\n%s", line, text)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -233,40 +234,30 @@ func systemd() bool {
 	return err == nil && info.IsDir()
 }
 
-// unitPath is where the unit is written if no package has installed one.
+// unitPath is where the unit is written if no package has installed it. It takes precedence
+// over a package's.
 const unitPath = "/etc/systemd/system/bourse.service"
 
-// unit is the service of a host's servers. Machines are not part of it: they keep running
-// when it is restarted, and when one machine uses up all memory.
-const unit = `[Unit]
-Description=Bourse
-Documentation=man:bourse(1)
-Wants=network-online.target
-After=network-online.target containerd.service
+// unit is the service of a host's servers, as packages install it. Machines are not part of
+// it: they keep running when it is restarted, and when one machine uses up all memory.
+//
+//go:embed bourse.service
+var unit string
 
-[Service]
-Type=notify
-NotifyAccess=all
-ExecStart=%s serve --config %s
-KillMode=process
-Restart=always
-TimeoutStartSec=infinity
-TimeoutStopSec=60
-OOMPolicy=continue
-TasksMax=infinity
-LimitNOFILE=1048576
-
-[Install]
-WantedBy=multi-user.target
-`
+// unitOf returns the service of a program and a configuration in other places than those of
+// packages.
+func unitOf(program, config string) string {
+	return strings.NewReplacer("/usr/bin/bourse", program, serve.DefaultFile, config).Replace(unit)
+}
 
 func (h *setup) startService(ctx context.Context) error {
-	if exec.CommandContext(ctx, "systemctl", "cat", "bourse.service").Run() != nil {
+	installed := exec.CommandContext(ctx, "systemctl", "cat", "bourse.service").Run() == nil
+	if !installed || h.config != serve.DefaultFile {
 		exe, err := os.Executable()
 		if err != nil {
 			return bourse.Errorf(bourse.CodeInternal, "find this program: %w", err)
 		}
-		if err := enroll.WriteFile(unitPath, fmt.Appendf(nil, unit, exe, h.config), 0o644); err != nil {
+		if err := enroll.WriteFile(unitPath, []byte(unitOf(exe, h.config)), 0o644); err != nil {
 			return bourse.Errorf(bourse.CodeInvalid, "write the service: %w", err)
 		}
 		if err := systemctl(ctx, "daemon-reload"); err != nil {
