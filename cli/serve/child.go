@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -75,6 +76,9 @@ func (c *child) once() error {
 		return err
 	}
 	cmd.WaitDelay = time.Second // its own children may hold its pipes open
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, notifySocket+"=") // the owner notifies systemd, once all servers serve
+	})
 	lifeline, err := cmd.StdinPipe()
 	if err != nil {
 		return err

@@ -10,19 +10,25 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// exitsAtOnce makes this program exit with status 0 when a child starts it.
+// exitsAtOnce makes this program exit when a child starts it: with status 0, unless it
+// could notify systemd.
 const exitsAtOnce = "BOURSE_TEST_EXIT"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(exitsAtOnce) != "" {
+		if os.Getenv(notifySocket) != "" {
+			os.Exit(1)
+		}
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
 
 // A process that exits with status 0 before it is ready has failed: nobody may wait for it.
+// Only the child's owner notifies systemd.
 func TestChildThatExitsEarly(t *testing.T) {
 	t.Setenv(exitsAtOnce, "1")
+	t.Setenv(notifySocket, "/nonexistent")
 	c := child{name: "broker", args: func() []string { return nil }, failed: func(error) bool { return true }, announced: func(Ready) { t.Error("it is ready") }}
 	c.init(&cli.Shell{Env: cli.Env{Err: cli.Stream{ReadWriter: struct {
 		io.Reader
