@@ -21,7 +21,7 @@ SOAK      ?= 10m
 PACKAGES  ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build man demo test cgroup2 soak check fmt-check vet cross lint fuzz bench fmt clean
+.PHONY: help build man package demo test cgroup2 soak check fmt-check vet cross lint fuzz bench fmt clean
 
 help: ## show what there is to make
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z0-9-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ build: ## build bin/bourse, static
 
 man: build ## write the manual, bin/man/*.1
 	bin/bourse man bin/man
+
+package: ## build packages for amd64 and arm64: bin/bourse_VERSION_ARCH.deb, .rpm and .tar.gz
+	@mkdir -p bin
+	@GO="$(GO)" RELEASE='$(RELEASE)' scripts/package bin deb rpm tar.gz
 
 demo: build ## run the main job from beginning to end, with a worker killed in between
 	scripts/demo bin/bourse
