@@ -1,4 +1,4 @@
-package cgroup2
+package vmtest
 
 import (
 	"bytes"
@@ -10,45 +10,55 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// parts contains the paths of the files that a virtual machine consists of.
-type parts struct{ qemu, busybox, kernel, overlay string }
+// Host contains the files of this host that virtual machines need.
+type Host struct{ qemu, busybox, kernel string }
 
-// find finds the parts on this host. It skips the test if one is missing.
-func find(t *testing.T) parts {
+// Find locates the files. It skips the test if one is missing.
+func Find(t *testing.T) Host {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the kernel for this test is for x86-64")
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Skip(err)
-	}
-	var p parts
-	for name, to := range map[string]*string{"qemu-system-x86_64": &p.qemu, "busybox": &p.busybox} {
+	h := Host{kernel: Cached(t, "vmlinuz", "scripts/need-kernel")}
+	for name, to := range map[string]*string{"qemu-system-x86_64": &h.qemu, "busybox": &h.busybox} {
+		var err error
 		if *to, err = exec.LookPath(name); err != nil {
 			t.Skipf("%v: scripts/need-host installs it", err)
 		}
 	}
-	for name, to := range map[string]*string{"vmlinuz": &p.kernel, "overlay.ko": &p.overlay} {
-		*to = filepath.Join(cache, "bourse", "linux", name)
-		if _, err := os.Stat(*to); err != nil {
-			t.Skipf("%v: scripts/need-kernel fetches it", err)
-		}
-	}
-	return p
+	return h
 }
 
-// files maps paths in the machine's file system to paths on this host.
-type files map[string]string
+// Cached returns the path of a file in the user's cache. It skips the test if the script
+// has not put it there.
+func Cached(t *testing.T, name, script string) (path string) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skip(err)
+	}
+	path = filepath.Join(cache, "bourse", "linux", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%v: run %s", err, script)
+	}
+	return path
+}
 
-// programs adds programs of this host and their shared libraries. It skips the test if one
+// Busybox returns the path of this host's busybox, which is static.
+func (h Host) Busybox() string { return h.busybox }
+
+// Files maps paths in a machine's file system to paths on this host.
+type Files map[string]string
+
+// Programs adds programs of this host and their shared libraries. It skips the test if one
 // is missing.
-func (f files) programs(t *testing.T, names ...string) {
+func (f Files) Programs(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		path, err := exec.LookPath(name)
@@ -56,7 +66,7 @@ func (f files) programs(t *testing.T, names ...string) {
 			t.Skipf("%v: scripts/need-host installs it", err)
 		}
 		f["/bin/"+name] = path
-		libraries, _ := exec.CommandContext(t.Context(), "ldd", path).Output() // fails if the program is static
+		libraries, _ := exec.CommandContext(t.Context(), "ldd", path).Output() // fails for static programs
 		for word := range strings.FieldsSeq(string(libraries)) {
 			if filepath.IsAbs(word) {
 				f[word] = word
@@ -65,9 +75,8 @@ func (f files) programs(t *testing.T, names ...string) {
 	}
 }
 
-// pack writes an initial file system with the given files and empty directories, and
-// returns its path.
-func (p parts) pack(t *testing.T, f files, empty ...string) (path string) {
+// Pack writes an initial file system, which also contains empty directories.
+func (h Host) Pack(t *testing.T, f Files, empty ...string) (path string) {
 	t.Helper()
 	root := t.TempDir()
 	for _, dir := range empty {
@@ -95,7 +104,7 @@ func (p parts) pack(t *testing.T, f files, empty ...string) (path string) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(t.TempDir(), "initrd")
-	cpio := exec.CommandContext(t.Context(), p.busybox, "cpio", "-o", "-H", "newc", "-F", path)
+	cpio := exec.CommandContext(t.Context(), h.busybox, "cpio", "-o", "-H", "newc", "-F", path)
 	cpio.Dir, cpio.Stdin = root, &list
 	if out, err := cpio.CombinedOutput(); err != nil {
 		t.Fatalf("cpio: %v: %s", err, out)
@@ -117,23 +126,34 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// boot runs a virtual machine until it powers off, and returns its console output. It
-// returns an error if the machine ends in another way or not in time.
-func (p parts) boot(ctx context.Context, initrd string, limit time.Duration) (console string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// Done is the line that a machine prints before it powers off.
+const Done = "bourse-vm: done"
+
+// Machine is a virtual machine with two processors and without a disk or a network.
+type Machine struct {
+	Initrd  string        // path of the initial file system
+	MiB     int           // memory
+	Options string        // further options of the kernel
+	Limit   time.Duration // time limit
+}
+
+// Boot runs a machine until it powers off and returns its console output. It returns an
+// error if the machine ends in another way or not in time.
+func (h Host) Boot(ctx context.Context, m Machine) (console string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, m.Limit)
 	defer cancel()
 	var out bytes.Buffer
-	// The options panic=-1 and -no-reboot make the machine end after a kernel panic.
-	qemu := exec.CommandContext(ctx, p.qemu, "-machine", "pc,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1536",
-		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", p.kernel, "-initrd", initrd,
-		"-append", "console=ttyS0 loglevel=1 panic=-1")
+	// A panic ends the machine only with these options (panic=-1, -no-reboot).
+	qemu := exec.CommandContext(ctx, h.qemu, "-machine", "pc,accel=tcg", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(m.MiB),
+		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", h.kernel, "-initrd", m.Initrd,
+		"-append", "console=ttyS0 loglevel=1 panic=-1 "+m.Options)
 	qemu.Stdout, qemu.Stderr = &out, &out
 	err = qemu.Run()
 	console = strings.ReplaceAll(out.String(), "\r", "")
 	switch {
 	case ctx.Err() != nil:
-		err = fmt.Errorf("the machine has not ended after %s", limit)
-	case err == nil && !strings.Contains(console, "\nbourse-vm: done\n"):
+		err = fmt.Errorf("the machine has not ended after %s", m.Limit)
+	case err == nil && !strings.Contains(console, "\n"+Done+"\n"):
 		err = errors.New("the machine ended before its tests did")
 	}
 	return console, err

@@ -10,14 +10,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bourse-dev/bourse/internal/vmtest"
 )
 
 var all = flag.Bool("all", false, "run all tests of the packages, not only those of limits and groups; takes minutes")
 
-// suite lists the tests of a package that must pass.
+// suite is a package's tests that must pass.
 type suite struct {
 	dir   string   // package directory, below driver/
-	tests []string // names of tests that must pass and must not be skipped; with -all, other tests must not fail either
+	tests []string // tests that must pass and must not be skipped; with -all, the package's other tests must not fail
 }
 
 // suites lists packages whose tests need this kernel.
@@ -33,7 +35,7 @@ var suites = []suite{
 	{"container", cases("memory", "exec counts against its task's memory", "pids", "a frozen task can be stopped")},
 }
 
-// cases returns the names of subtests of TestDriver.
+// cases lists the cases of the drivers' contract.
 func cases(names ...string) (out []string) {
 	for _, name := range names {
 		out = append(out, "TestDriver/"+strings.ReplaceAll(name, " ", "_"))
@@ -43,11 +45,11 @@ func cases(names ...string) (out []string) {
 
 func (s suite) name() string { return filepath.Base(s.dir) }
 
-// script returns the part of the virtual machine's script that runs the suite. The time
-// limit for tests is half of the machine's, so that a test that hangs can print its stacks.
+// script returns the part of the machine's script that runs the suite. A test that hangs
+// prints its stacks well before the machine's own time limit.
 func (s suite) script(limit time.Duration) string {
 	run := ""
-	if !*all || s.name() == "container" { // with -all, too, because starting containers takes seconds here
+	if !*all || s.name() == "container" { // starting containers takes seconds here
 		var patterns []string
 		for _, test := range s.tests {
 			patterns = append(patterns, "^"+strings.ReplaceAll(regexp.QuoteMeta(test), "/", "$/^")+"$")
@@ -59,8 +61,7 @@ func (s suite) script(limit time.Duration) string {
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// check reports an error for each test of the suite that has not passed according to the
-// machine's output.
+// check reports the tests of the suite that have not passed, according to the machine's output.
 func (s suite) check(t *testing.T, console string) {
 	t.Helper()
 	if !strings.Contains(console, fmt.Sprintf("\nbourse-vm: %s 0\n", s.name())) {
@@ -75,17 +76,20 @@ func (s suite) check(t *testing.T, console string) {
 	}
 }
 
-// TestUnderCgroup2 runs the tests of limits and cgroups under a kernel that has only cgroup
-// v2. Groups must be created, limits enforced, all processes of a group killed, and
-// leftovers removed. None of these tests may be skipped.
+// TestUnderCgroup2 runs the tests of limits and groups under a kernel with cgroup v2 only.
+// Groups must be created, limits enforced, all processes of a group killed, and leftovers
+// removed. None of these tests may be skipped.
 func TestUnderCgroup2(t *testing.T) {
-	p := find(t)
-	limit := 10 * time.Minute // the tests take 90 seconds on two idle cores
+	host := vmtest.Find(t)
+	limit := 10 * time.Minute // takes 90 seconds on two idle cores
 	if *all {
 		limit = 30 * time.Minute
 	}
-	content := files{"/init": "testdata/init", "/bin/busybox": p.busybox, "/overlay.ko": p.overlay}
-	content.programs(t, "containerd", "containerd-shim-runc-v2", "runc")
+	content := vmtest.Files{
+		"/init": "testdata/init", "/bin/busybox": host.Busybox(),
+		"/overlay.ko": vmtest.Cached(t, "overlay.ko", "scripts/need-kernel"),
+	}
+	content.Programs(t, "containerd", "containerd-shim-runc-v2", "runc")
 	text := map[string]string{
 		"/etc/resolv.conf": "nameserver 127.0.0.1\n",
 		"/etc/passwd":      "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",
@@ -109,7 +113,7 @@ func TestUnderCgroup2(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	console, err := p.boot(t.Context(), p.pack(t, content, "new"), limit)
+	console, err := host.Boot(t.Context(), vmtest.Machine{Initrd: host.Pack(t, content, "new"), MiB: 1536, Limit: limit})
 	for _, s := range suites {
 		s.check(t, console)
 	}
@@ -117,30 +121,4 @@ func TestUnderCgroup2(t *testing.T) {
 		t.Fatalf("%v; the machine's console:\n%s", err, console)
 	}
 	t.Logf("took %s; the machine's console:\n%s", time.Since(began).Round(time.Second), console)
-}
-
-// TestAMachineThatFails checks that a virtual machine whose kernel panics or that hangs is
-// reported as an error, with its console output.
-func TestAMachineThatFails(t *testing.T) {
-	p := find(t)
-	for name, c := range map[string]struct {
-		init  string
-		limit time.Duration
-		want  string
-	}{
-		// stty waits until the console has printed everything; otherwise the panic message
-		// would be mixed with earlier output
-		"panics": {"echo last words\n/bin/busybox stty sane\nexit 1\n", time.Minute, "ended before"},
-		"hangs":  {"echo last words\nexec /bin/busybox sleep 1000\n", 20 * time.Second, "not ended after 20s"},
-	} {
-		init := filepath.Join(t.TempDir(), "init")
-		if err := os.WriteFile(init, []byte("#!/bin/busybox sh\n"+c.init), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		initrd := p.pack(t, files{"/init": init, "/bin/busybox": p.busybox}, "dev")
-		console, err := p.boot(t.Context(), initrd, c.limit)
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(console, "last words") {
-			t.Errorf("a machine that %s gave %v; its console:\n%s", name, err, console)
-		}
-	}
 }

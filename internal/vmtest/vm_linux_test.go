@@ -1,0 +1,35 @@
+package vmtest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAMachineThatFails checks that a machine whose kernel panics or that hangs is reported
+// as an error, with its console output.
+func TestAMachineThatFails(t *testing.T) {
+	host := Find(t)
+	for name, c := range map[string]struct {
+		init  string
+		limit time.Duration
+		want  string
+	}{
+		// stty returns when the console has all output; otherwise the kernel's panic
+		// message would be mixed into it.
+		"panics": {"echo last words\n/bin/busybox stty sane\nexit 1\n", time.Minute, "ended before"},
+		"hangs":  {"echo last words\nexec /bin/busybox sleep 1000\n", 20 * time.Second, "not ended after 20s"},
+	} {
+		init := filepath.Join(t.TempDir(), "init")
+		if err := os.WriteFile(init, []byte("#!/bin/busybox sh\n"+c.init), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		initrd := host.Pack(t, Files{"/init": init, "/bin/busybox": host.Busybox()}, "dev")
+		console, err := host.Boot(t.Context(), Machine{Initrd: initrd, MiB: 256, Limit: c.limit})
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(console, "last words") {
+			t.Errorf("a machine that %s gave %v; its console:\n%s", name, err, console)
+		}
+	}
+}
