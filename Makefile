@@ -42,6 +42,7 @@ demo: build ## run the main job from beginning to end, with a worker killed in b
 test: ## run the tests, with race detector and shuffled (make check vets them)
 	@scripts/need-host
 	@scripts/need-kernel
+	@scripts/need-debian
 	@if scripts/need-cc; then race='-race $(NORACE)'; export CGO_ENABLED=1; \
 	else race=; echo "no C compiler, and none could be installed: the tests run without the race detector" >&2; fi; \
 	all=$$($(GO) list ./...); \

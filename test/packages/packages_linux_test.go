@@ -1,0 +1,67 @@
+package packages
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bourse-dev/bourse/internal/vmtest"
+)
+
+// limit is generous: on two idle cores the machine takes 70 seconds.
+const limit = 8 * time.Minute
+
+// TestDebianPackage installs the package, upgrades and removes it. Machines must keep running
+// through all of this: testdata/run has the steps.
+func TestDebianPackage(t *testing.T) {
+	host := vmtest.Find(t)
+	debian := vmtest.Cached(t, "debian.cpio", "scripts/need-debian")
+	dir := t.TempDir()
+	content := vmtest.Files{"/test/run": "testdata/run", "/etc/systemd/system/test.service": "testdata/test.service"}
+	for _, version := range []string{"0.1.0", "0.2.0"} {
+		build := exec.CommandContext(t.Context(), "../../scripts/package", dir, "deb")
+		build.Env = append(os.Environ(), "ARCHS=amd64", "RELEASE=v"+version)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build package %s: %v\n%s", version, err, out)
+		}
+		content["/test/"+version+".deb"] = filepath.Join(dir, "bourse_"+version+"_amd64.deb")
+	}
+	// The kernel unpacks one archive after the other.
+	initrd := filepath.Join(dir, "initrd")
+	if err := concatenate(initrd, debian, host.Pack(t, content)); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	console, err := host.Boot(t.Context(), vmtest.Machine{
+		Initrd: initrd, MiB: 2048, Limit: limit,
+		Options: "rdinit=/lib/systemd/systemd systemd.unit=test.service systemd.firstboot=off",
+	})
+	if err != nil || !strings.Contains(console, "\n"+vmtest.Done+"\n") {
+		t.Fatalf("%v; the machine's console:\n%s", err, console)
+	}
+	t.Logf("took %s; the machine's console:\n%s", time.Since(began).Round(time.Second), console)
+}
+
+func concatenate(to string, from ...string) (err error) {
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	for _, path := range from {
+		in, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, in)
+		if err = errors.Join(err, in.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
