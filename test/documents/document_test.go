@@ -73,6 +73,8 @@ const typedByDeploy = "deploy.txtar types the like, with an app that is there"
 var notRun = map[string]string{
 	"bin/bourse machine run nginx --region gru --port 80":                                      "an image of Docker Hub, which tests do not reach; operations.md runs one of a registry of one's own",
 	"bourse credentials cert --role proxy edge-1":                                              "credentials.txtar and TestAProxyIsAMember make and use such certificates",
+	"apt-get install ./bourse_1.0.0_amd64.deb":                                                 "TestDebianPackage installs, upgrades and removes the package",
+	"apt-get install ./bourse_1.1.0_amd64.deb":                                                 "TestDebianPackage installs, upgrades and removes the package",
 	"bourse init --region gru":                                                                 "TestJoin types it, with files and addresses of its own",
 	"bourse join bourse-join-eyJhIjpbIjEwLjAuMC4xOjQyODAiXSwi…":                                "TestJoin uses the token that init has printed",
 	"useradd --system --home-dir /var/lib/bourse-proxy --shell /usr/sbin/nologin bourse-proxy": "tests create no users",
