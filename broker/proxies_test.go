@@ -54,8 +54,10 @@ func TestProxies(t *testing.T) {
 		c.View, c.Workers = s.view, proxied{s.cluster, says}
 		c.Members = func() []bourse.Member {
 			return []bourse.Member{
-				{ID: "p4", Role: bourse.RoleProxy, Region: "mad"}, {ID: "p3", Role: bourse.RoleProxy, Region: "mad"},
-				{ID: "p2", Role: bourse.RoleProxy, Region: "mad"}, {ID: "p1", Role: bourse.RoleProxy, Region: "gru"},
+				{ID: "p4", Role: bourse.RoleProxy, Region: "mad"},
+				{ID: "p3", Role: bourse.RoleProxy, Region: "mad"},
+				{ID: "p2", Role: bourse.RoleProxy, Region: "mad"},
+				{ID: "p1", Role: bourse.RoleProxy, Region: "gru"},
 			}
 		}
 	})
