@@ -160,7 +160,7 @@ func checkCA(dir admission.Dir, now time.Time) []finding {
 // checkIssuer checks a broker's issuer, if there is one.
 func checkIssuer(dir admission.Dir, now time.Time) []finding {
 	const name = "issuer"
-	const try = "create another issuer.pem with ca.key: without a valid one, no host can join and no certificate is renewed"
+	const try = "bourse credentials issuer, where ca.key is, then copy issuer.pem to the brokers: without a valid one, no host can join and no certificate is renewed"
 	pair, err := os.ReadFile(dir.Issuer())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
