@@ -31,8 +31,8 @@ type Exchange interface {
 	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
 	// Quote makes the same decision as Place, but claims no worker.
 	Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error)
-	// Reserve fills all orders or none of them. The orders request capacity for the same
-	// reservation. The decision is about the order that could not be filled.
+	// Reserve fills all orders or none of them. All orders must belong to the same reservation. If
+	// one of them cannot be filled, the decision describes that order.
 	Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error)
 	// Decisions returns this exchange's recent decisions about an ID: the decision about the order
 	// with this ID, and the decisions about orders, of any app, for which a client chose the ID.

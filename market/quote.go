@@ -121,8 +121,8 @@ func unfill(q *bourse.Quote) {
 	q.Filled, q.FilledVolume, q.FilledTask, q.FilledHold = nil, nil, nil, nil
 }
 
-// implausible returns the name of a part of a willing quote that cannot be right, or "" if there is
-// none.
+// implausible returns the name of the first implausible value in a willing quote, or "" if all
+// values are plausible.
 func implausible(q *bourse.Quote) string {
 	switch {
 	case !(q.Load >= 0 && q.Load <= math.MaxFloat32):

@@ -47,8 +47,8 @@ func (v *View) prove(c *sqlite.Conn, table, key string) ([]byte, error) {
 	return wire.EncodeProof(r, birth, sig)
 }
 
-// Believe merges rows by their proofs. The proofs may come from anyone, because only rows with valid signatures
-// change the view. It returns CodeInvalid if a proof is malformed.
+// Believe verifies proofs and merges the rows in them into the view. The proofs may come from anyone, because only rows
+// with valid signatures change the view. It returns CodeInvalid if a proof is malformed.
 func (v *View) Believe(ctx context.Context, proofs ...[]byte) error {
 	list := make([]wire.ProvenRow, len(proofs))
 	for i, b := range proofs {

@@ -17,11 +17,11 @@ type NATSFiles struct{ CA, Cert, Key string }
 // Set reports whether any file is named.
 func (t NATSFiles) Set() bool { return t != NATSFiles{} }
 
-// NATSConfig is over which NATS a server is reached. Without URLs it is
-// reached at the addresses that it listens on.
+// NATSConfig configures the NATS servers through which a server can be reached. If URLs is
+// empty, the server can be reached only at the addresses that it listens on.
 type NATSConfig struct {
-	URLs   []string  // of one cluster
-	Prefix string    // of all subjects
+	URLs   []string  // addresses of the servers of one NATS cluster
+	Prefix string    // beginning of all subjects
 	TLS    NATSFiles // the CA that is trusted, and perhaps a certificate of ours
 	Creds  string    // file of a user's JWT and seed
 	NKey   string    // file of a user's seed

@@ -96,7 +96,7 @@ func (h *host) openNetwork() error {
 	n, err := network.Open(network.Config{Dir: filepath.Join(h.config.Data, "network"), Log: h.log})
 	switch lack := lackOfNetwork(mode, err); {
 	case lack != nil:
-		h.log.Info("machines with images disabled", "why", lack)
+		h.log.Info("support for machine images disabled", "why", lack)
 		h.parts.noNetwork = lack
 	case err != nil:
 		return err

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// children reports the ends of processes to those who started them. No thread or goroutine waits
-// for a single child: at each SIGCHLD, one goroutine reaps all children that have ended.
+// children notifies callers when the processes that they have started end. No thread or goroutine
+// waits for a single child: at each SIGCHLD, one goroutine reaps all children that have ended.
 //
 // Lock order: forking is locked before mu, and never together with another lock.
 type children struct {

@@ -36,10 +36,10 @@ func (d *DB) growAhead() {
 	}
 }
 
-// Faults returns the number of commits and checkpoints that the disk has refused since the store was opened.
+// Faults returns the number of commits and checkpoints since the store was opened that could not be written to disk.
 func (d *DB) Faults() uint64 { return d.faults.Load() }
 
-// unwritten counts a commit or checkpoint that the disk has refused, and returns its error.
+// unwritten counts a commit or checkpoint that could not be written to disk, and returns its error.
 func (d *DB) unwritten(err error) error {
 	d.faults.Add(1)
 	return d.refused(err)

@@ -48,8 +48,9 @@ type walHead struct {
 	seq    uint64
 }
 
-// head decodes a header; ok is false if b does not begin with one. limit is the maximum valid
-// number. Because of this limit, the checksum of most positions need not be computed.
+// head decodes the header at the beginning of b; ok is false if there is no valid header. Sequence
+// numbers above limit are invalid, so a scan for headers can reject most positions without computing
+// a checksum.
 func (s salt) head(b []byte, limit uint64) (h walHead, ok bool) {
 	if len(b) < walHeader {
 		return h, false

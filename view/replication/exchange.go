@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// compareAll compares with random members until ctx ends. The next comparison follows soon if
-// differences were found, and later in quiet times and large groups.
+// compareAll compares this member's view with that of a random member, again and again until ctx
+// ends. The interval is short after differences were found. It is longer if there were none, and in
+// a large cluster.
 func (r *Replicator) compareAll(ctx context.Context) {
 	wait := time.Duration(0)
 	for {

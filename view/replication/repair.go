@@ -92,7 +92,7 @@ func (x *repairs) repaired(what string) {
 	delete(x.tried, what)
 }
 
-// repairedStreams records that no stream differs.
+// repairedStreams records that all streams agree with the other member's.
 func (x *repairs) repairedStreams() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -12,7 +12,7 @@ type rumour struct {
 	encoded  []byte
 }
 
-// announcement states that this member has a stream up to a transaction.
+// announcement tells other members that this one has received a stream up to a transaction.
 type announcement struct {
 	seq  uint64
 	left int // remaining number of times to send it
