@@ -19,9 +19,9 @@ const ImageHost = "host"
 // passes the command on to a poller.
 const ImagePull = "pull"
 
-// Config describes a machine, in the JSON format of the Machines API. Members that Bourse supports
-// have fields with types. All other members are stored and returned unchanged. [Fields] lists how
-// each member is treated.
+// Config describes a machine, in the JSON format of the Machines API. Supported members have typed
+// fields. All other members are stored and returned unchanged. [Fields] lists how each member is
+// treated.
 type Config struct {
 	Image        string            `json:"image"`           // required
 	Guest        *Guest            `json:"guest,omitempty"` // set by Normalize if it is nil

@@ -99,8 +99,8 @@ func (t *TaskOrder) Validate() error {
 	return nil
 }
 
-// TaskResource returns the resource that counts slots on machines that are warm for a task. It
-// occurs only in quotes. No countable can have this name.
+// TaskResource returns the resource that counts the slots on machines that are warm for a task. It
+// appears only in quotes. Its name is not valid for a countable resource of the operator.
 func TaskResource(name string) Resource { return Resource("task " + name) }
 
 // TaskEnd is the outcome of a task.

@@ -26,8 +26,8 @@ func (l *logins) at(host string) (credentials.Login, error) {
 	return l.byHost[host], l.err
 }
 
-// names reports whether the file contains a registry or cannot be read. It reads the file only if
-// it has not been read before.
+// names reports whether the file has an entry for a registry. It also returns true if the file
+// cannot be read. It reads the file at most once.
 func (l *logins) names(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -66,7 +66,7 @@ func outsideMTU(nl *netlink.Handle) (int, error) {
 }
 
 // assign assigns a prepared namespace to the machine. admit claims an IPv4 address, stores it in a, and adds the
-// machine's rules. The last step marks the link as complete; after a crash before it, everything is created again.
+// machine's rules. The last step marks the link as complete. If the daemon crashes before that step, everything is recreated.
 func (h *host) assign(a *attached, n *namespace, admit func(claim func(netip.Addr) error) error) error {
 	id := a.spec.Machine
 	own := alias{mark: h.mark}

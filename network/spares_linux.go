@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// spares holds namespaces prepared for new machines. Only their open files preserve them, so they disappear with the
-// daemon.
+// spares holds namespaces that are prepared for new machines. Only the daemon's open file descriptors keep them alive, so
+// they disappear when the daemon exits.
 type spares struct {
 	ready  chan *namespace
 	wanted chan struct{} // capacity 1: one may be missing

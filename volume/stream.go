@@ -97,8 +97,8 @@ func digestOf(ctx context.Context, image *os.File, c *content) (string, error) {
 	return s.digest(), err
 }
 
-// eachPiece calls do, in order, for each piece in the first bytes of an image that is not all
-// zero.
+// eachPiece calls do, in order, for each piece of an image that is not all zeros. It reads only
+// the given number of bytes.
 func eachPiece(ctx context.Context, image *os.File, bytes int64, do func(off int64, piece []byte) error) error {
 	buf := make([]byte, pieceBytes)
 	for off := int64(0); off < bytes; {

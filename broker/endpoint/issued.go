@@ -68,8 +68,8 @@ func (s *Issued) Identify(ctx context.Context, token string) (Identity, error) {
 	return identityOf(t), nil
 }
 
-// find returns the token with the given ID, or nil if there is none. It reflects every change of
-// which s.changed has notified it.
+// find returns the token with the given ID, or nil if there is none. The result includes every
+// change already signaled through s.changed.
 func (s *Issued) find(ctx context.Context, id string) (*inventory.Token, error) {
 	s.mu.Lock()
 	select {

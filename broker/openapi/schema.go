@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// object is a JSON object of the description.
+// object is a JSON object in the OpenAPI description.
 type object map[string]any
 
 // schemas generates the schemas of types, and collects those of named types.

@@ -12,8 +12,8 @@ import (
 // includes both encoded and decoded replies.
 const maxHeld = 128 << 20
 
-// budget limits the memory that all requests together use for replies. The zero value is a budget
-// of which nothing is used.
+// budget limits the memory that all requests together use for replies. The zero value is an
+// unused budget.
 type budget struct {
 	mu   sync.Mutex
 	held int64

@@ -16,7 +16,7 @@ func newStop(s *cli.Shell) *cobra.Command {
 	var patience time.Duration
 	c := &cobra.Command{
 		Use:               "stop MACHINE...",
-		Short:             "Stop machines, which keep their capacity and can be started again",
+		Short:             "Stop machines without releasing their capacity",
 		Example:           "  bourse machine stop quiet-river-1234 --signal SIGTERM --timeout 30s",
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeMachine(s, &app),

@@ -156,7 +156,7 @@ func (d *Driver) drain(t *task) {
 }
 
 // recordExit stores an exit in the container's record. It tries only once, because containerd
-// knows the exit as long as its task exists.
+// retains the exit status as long as the task exists.
 func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 	label, err := exitLabel(exit)
 	if err != nil {

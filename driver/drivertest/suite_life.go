@@ -61,7 +61,7 @@ var lifeCases = map[string]func(*suite){
 		wg.Wait()
 		for _, status := range got {
 			if status != got[0] || status.PID == 0 {
-				s.Errorf("starts gave %+v and %+v, want one", got[0], status)
+				s.Errorf("concurrent starts returned %+v and %+v, want the same process", got[0], status)
 			}
 		}
 		s.wantProcesses(1)

@@ -28,8 +28,8 @@ func (d *Driver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}, give)
 }
 
-// watch has the supervisor notify the daemon of new lines in a log, by calling news. It continues
-// when the supervisor is replaced, and returns nil when the machine is destroyed.
+// watch asks the supervisor to report new lines in a log, and calls news for each report. It keeps
+// watching if the supervisor is replaced, and returns nil when the machine is destroyed.
 func (d *Driver) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	tell := func(r *reply) {
 		if r.More {

@@ -45,8 +45,8 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 	}
 }
 
-// tellOutput calls line with the lines of an ended job. The job's record does not change any
-// more.
+// tellOutput calls line for each line of output of a job that has ended. The job's record no longer
+// changes.
 func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if want.After == "" && (j.Exit.At.Before(want.Since) || want.Tail < 0) {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// quoting returns a worker's handler that answers each order with a quote in the name of as.
+// quoting returns the handler of a worker that answers each order with a quote.
 func quoting(as bourse.WorkerID) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var o bourse.Order

@@ -1,6 +1,5 @@
-// Package admission controls access to servers. It checks on which addresses a server may
-// listen without credentials, and implements the certificates of servers and the tokens of
-// clients.
+// Package admission controls access to servers. It determines which addresses a server may
+// listen on without credentials, and implements servers' certificates and clients' tokens.
 //
 // Servers of a cluster authenticate each other with certificates of the cluster's CA. A
 // certificate contains a server's name and role (see [Identity]). Clients authenticate with

@@ -68,7 +68,7 @@ func ReadMark(version uint64, seen []byte) (Mark, bool) {
 	return m, len(seen) == 0 || json.Unmarshal(seen, &m.Seen) == nil
 }
 
-// Marks contains the marks of all brokers that have changed an app's secrets, by writer.
+// Marks maps each broker that has changed an app's secrets to its latest mark.
 type Marks map[Writer]Mark
 
 // Add adds a mark, unless its writer has a later one.

@@ -159,7 +159,7 @@ const (
 	allBuckets   = "all"
 )
 
-// contents contains everything intact in a snapshot.
+// contents holds the intact records of a snapshot.
 type contents struct {
 	head
 	state   *state

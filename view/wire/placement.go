@@ -53,7 +53,7 @@ const (
 	maxVerified = 1 << 16
 )
 
-// NewPlacements returns Placements that sign as site with the certificate from keys.
+// NewPlacements returns a Placements that signs on behalf of site, with the certificate from keys.
 func NewPlacements(cluster string, site bourse.WorkerID, keys Keys, now func() time.Time) *Placements {
 	return &Placements{
 		verifier: Verifier{Keys: keys, Cluster: cluster}, site: site, now: now,

@@ -55,8 +55,8 @@ func (ms *Machines) Logs(ctx context.Context, m *bourse.Machine, query driver.Lo
 	return d.Logs(ctx, m.ID, query, fn)
 }
 
-// Running returns the machine, or an error if its program is not running. Callers signal
-// the program or execute a command next to it.
+// Running returns the machine, or an error if its program is not running. It precedes
+// signaling the program or running a command alongside it.
 func (ms *Machines) Running(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	m, err := ms.state.Machine(ctx, id)
 	if err == nil {
