@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestLostAfterIsBounded checks that a worker counts as permanently lost before
-// cancellations stop waiting for it. If it returned later, an order might be filled
+// TestLostAfterIsBounded checks that a worker counts as permanently lost before brokers
+// stop keeping cancellations for it. If it returned later, an order might be filled
 // twice.
 func TestLostAfterIsBounded(t *testing.T) {
 	for _, x := range []struct {

@@ -21,28 +21,29 @@ import (
 
 const (
 	backoffFirst = 100 * time.Millisecond
-	backoffLimit = 5 * time.Second // between starts of a server that does not become ready
+	backoffLimit = 5 * time.Second // maximum delay before a server is started again
 )
 
-// child is a process of this program that runs one server. It is restarted when it ends.
+// child is a process of this program that runs one server. The process is restarted
+// whenever it exits.
 type child struct {
 	name      string
-	args      func() []string  // arguments of the next start
-	announced func(Ready)      // called each time it is ready
-	failed    func(error) bool // reports whether to give up after a start without readiness
-	patience  time.Duration    // for a clean end, before it is killed
+	args      func() []string  // returns the arguments for the next start
+	announced func(Ready)      // called each time the server becomes ready
+	failed    func(error) bool // reports whether to give up after a process exited before it was ready
+	patience  time.Duration    // how long the process may take to exit before it is killed
 
 	shell  *cli.Shell
-	served atomic.Bool   // whether the current or last process became ready
-	quit   chan struct{} // closed by the owner
+	served atomic.Bool   // whether the current or latest process became ready
+	quit   chan struct{} // closed by the owner to stop the process
 }
 
 func (c *child) init(s *cli.Shell) {
 	c.shell, c.quit, c.patience = s, make(chan struct{}), stopPatience
 }
 
-// run keeps the process running until quit is closed. It returns the error of a start that
-// makes further ones useless.
+// run keeps the process running until quit is closed. If a process exits before it is
+// ready and failed returns true, run returns an error.
 func (c *child) run() error {
 	backoff := backoffFirst
 	for {
@@ -51,7 +52,7 @@ func (c *child) run() error {
 		if isClosed(c.quit) {
 			return nil
 		}
-		if c.served.Load() { // its end has nothing to do with its start
+		if c.served.Load() { // it did start, so it failed for another reason
 			backoff = backoffFirst
 		} else if c.failed(err) {
 			return cmp.Or(err, errEndedEarly)
@@ -69,15 +70,15 @@ func (c *child) run() error {
 // errEndedEarly is the error of a process that has exited with status 0 without being ready.
 var errEndedEarly = errors.New("it exited before it was ready")
 
-// once runs the process until it ends or quit is closed.
+// once runs the process until it exits or quit is closed.
 func (c *child) once() error {
 	cmd, err := selfCommand(c.args()...)
 	if err != nil {
 		return err
 	}
-	cmd.WaitDelay = time.Second // its own children may hold its pipes open
+	cmd.WaitDelay = time.Second // the process's own children may keep its pipes open
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, notifySocket+"=") // the owner notifies systemd, once all servers serve
+		return strings.HasPrefix(v, notifySocket+"=") // the owner notifies systemd once all servers are ready
 	})
 	lifeline, err := cmd.StdinPipe()
 	if err != nil {
@@ -128,9 +129,9 @@ func (l *readyLine) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end asks the process to end, and kills it if it does not.
+// end asks the process to exit, and kills it if it does not.
 func (c *child) end(p *os.Process, ended <-chan error, said *namedLines) {
-	_ = p.Signal(syscall.SIGTERM) // it may have ended already
+	_ = p.Signal(syscall.SIGTERM) // the process may have exited already
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -146,7 +147,7 @@ func (c *child) end(p *os.Process, ended <-chan error, said *namedLines) {
 	said.tell()
 }
 
-// codeOfExit returns the code of a server's exit status.
+// codeOfExit returns the error code that a server's exit status stands for.
 func codeOfExit(err error) bourse.Code {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {
@@ -169,19 +170,20 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// namedLines copies a server's standard error, with the server's name before each
-// line. While the cluster stops, servers log errors about others that are already
-// gone, so it stores only the last lines and prints them if the server fails.
+// namedLines copies a server's standard error, with the server's name before each line.
+// While the cluster is stopping, servers log errors about servers that have already
+// stopped. During that time, namedLines stores only the last lines, and prints them if
+// the server fails.
 type namedLines struct {
 	name string
 	to   io.Writer
 	quit <-chan struct{}
 
-	rest []byte // an unfinished line
+	rest []byte // the beginning of a line that is not complete yet
 	last []string
 }
 
-// lastLines is how many lines are kept of a server that is being stopped.
+// lastLines is the number of lines that are stored while a server is being stopped.
 const lastLines = 5
 
 // Write is called from one goroutine at a time.
@@ -215,7 +217,7 @@ func (n *namedLines) show(line string) {
 	}
 }
 
-// tell shows the last lines, of a server that has ended.
+// tell prints the stored lines of a server that has exited.
 func (n *namedLines) tell() {
 	n.flush()
 	_, _ = io.WriteString(n.to, strings.Join(n.last, ""))

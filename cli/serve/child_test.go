@@ -10,8 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// exitsAtOnce makes this program exit when a child starts it: with status 0, unless it
-// could notify systemd.
+// exitsAtOnce is an environment variable that makes this program exit as soon as a
+// child starts it. The exit status is 0, or 1 if the environment would allow the
+// process to notify systemd.
 const exitsAtOnce = "BOURSE_TEST_EXIT"
 
 func TestMain(m *testing.M) {
@@ -24,8 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A process that exits with status 0 before it is ready has failed: nobody may wait for it.
-// Only the child's owner notifies systemd.
+// A process that exits with status 0 before it is ready counts as failed. It cannot
+// notify systemd, because only the child's owner does that.
 func TestChildThatExitsEarly(t *testing.T) {
 	t.Setenv(exitsAtOnce, "1")
 	t.Setenv(notifySocket, "/nonexistent")

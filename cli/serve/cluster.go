@@ -25,25 +25,24 @@ import (
 )
 
 const (
-	stopPatience    = 5 * time.Second // for a server to stop cleanly
-	killGrace       = 2 * time.Second // for the remaining processes after that
-	readyWithin     = 3 * time.Minute // for all servers to become ready and find each other, even on a busy host
+	stopPatience    = 5 * time.Second // how long a server may take to stop cleanly
+	killGrace       = 2 * time.Second // how long the remaining processes may take after that
+	readyWithin     = 3 * time.Minute // how long all servers may take to become ready and find each other
 	membersInterval = 5 * time.Millisecond
 )
 
-// cluster is the set of servers of "bourse dev". mu guards only what they have reported
-// about themselves.
+// cluster is the set of servers of "bourse dev". mu guards only ready.
 type cluster struct {
 	shell   *cli.Shell
 	config  config
-	servers []*server // the broker first, the proxy last
-	nats    *server   // the NATS server that connects the others; nil if there is none
+	servers []*server // in the order of their start: the broker first, the proxy last
+	nats    *server   // the NATS server that connects the other servers; nil if there is none
 	name    string    // the cluster's name
 	running sync.WaitGroup
-	failed  chan error // receives the error of a server that could not be started
+	failed  chan error // receives the first error of a server that could not be started
 
 	mu    sync.Mutex
-	ready map[string]Ready // by server name; updated after each restart
+	ready map[string]Ready // the latest report of each server, by the server's name
 }
 
 // run is the main function of the inner process. It starts the cluster, prints that it
@@ -54,7 +53,7 @@ func run(ctx context.Context, s *cli.Shell, d config) error {
 	defer stop()
 	began := s.Now()
 	if d.temporary {
-		dir, err := tempdir.Hold(d.data) // hold it here too, because the keeper may be killed
+		dir, err := tempdir.Hold(d.data) // this process holds it too, because the keeper may be killed
 		if err != nil {
 			return fmt.Errorf("hold the servers' directory: %w", err)
 		}
@@ -115,8 +114,8 @@ func (c *cluster) start(ctx context.Context) error {
 	return c.awaitMembers(ctx)
 }
 
-// clusterNameOf derives the cluster's name from its data directory, so that two
-// clusters on one host stay separate whatever ports they use.
+// clusterNameOf derives the cluster's name from its data directory. Two clusters on one
+// host therefore stay separate, whichever ports they use.
 func clusterNameOf(data string) string {
 	if whole, err := filepath.Abs(data); err == nil {
 		data = whole
@@ -126,8 +125,8 @@ func clusterNameOf(data string) string {
 	return fmt.Sprintf("dev-%016x", h.Sum64())
 }
 
-// namespacePrefix returns the common prefix of the containerd namespaces of the cluster
-// in a data directory.
+// namespacePrefix returns the prefix with which all containerd namespaces of a cluster
+// begin. data is the cluster's data directory.
 func namespacePrefix(data string) string { return "bourse-" + clusterNameOf(data) + "-" }
 
 // addNATS starts the NATS server if the cluster has one. It starts before all other
@@ -172,14 +171,15 @@ func (c *cluster) addProxy() error {
 	return nil
 }
 
-// workers returns the servers that are workers.
+// workers returns the cluster's workers.
 func (c *cluster) workers() []*server {
 	return slices.DeleteFunc(slices.Clone(c.servers), func(d *server) bool { return d.role != bourse.RoleWorker })
 }
 
-// portRanges returns a function that assigns each of n workers its own port range below
-// the ports that the kernel assigns. If anywhere is set, the ranges start at a random
-// port, so that a second cluster on the host is unlikely to use the same ports.
+// portRanges returns a function that assigns each of n workers its own range of ports.
+// All ranges are below the ports that the kernel assigns. If anywhere is set, the
+// ranges start at a random port, so that a second cluster on the host is unlikely to
+// use the same ports.
 func portRanges(n int, anywhere bool) func(i int) string {
 	const first, last = 20000, 32000
 	size := min(1000, (last-first)/n)
@@ -200,7 +200,7 @@ func (c *cluster) add(d *server) {
 	c.running.Go(d.run)
 }
 
-// await waits until a server is ready for the first time.
+// await waits until a server has become ready for the first time.
 func (c *cluster) await(ctx context.Context, d *server) error {
 	select {
 	case <-d.isReady:
@@ -212,7 +212,7 @@ func (c *cluster) await(ctx context.Context, d *server) error {
 	}
 }
 
-// awaitMembers waits until the broker knows every worker.
+// awaitMembers waits until every worker accepts the broker's orders.
 func (c *cluster) awaitMembers(ctx context.Context) error {
 	api := "http://" + c.broker().API
 	token, _ := loopback.Find(c.shell.Getenv, api)
@@ -242,15 +242,15 @@ func acceptingOrders(list []machinesapi.Worker) int {
 	return n
 }
 
-// broker returns what the broker last reported about itself.
+// broker returns the broker's latest report about itself.
 func (c *cluster) broker() Ready {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ready["broker"]
 }
 
-// noteReady records what a server reports about itself. Once all servers have been
-// ready, each restart updates the ready file.
+// noteReady records a server's report about itself. After the cluster's start, each
+// restart of a server also updates the ready file.
 func (c *cluster) noteReady(r Ready, first bool) {
 	c.mu.Lock()
 	c.ready[r.ID] = r
@@ -262,7 +262,7 @@ func (c *cluster) noteReady(r Ready, first bool) {
 	}
 }
 
-// others returns the gossip addresses that a server should join.
+// others returns the gossip addresses that the named server should join.
 func (c *cluster) others(name string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,11 +276,11 @@ func (c *cluster) others(name string) []string {
 	return out
 }
 
-// restarted reports whether the server has been ready before. It then joins all other
-// servers, because the broker may be down at the moment.
+// restarted reports whether the server has been ready before. A restarted server joins
+// all other servers, because the broker may be down at that moment.
 func (c *cluster) restarted(name string) bool { return c.ready[name].PID != 0 }
 
-// fail reports that a server could not be started, which ends the cluster's start.
+// fail reports that a server could not be started. The cluster then stops.
 func (c *cluster) fail(err error) {
 	select {
 	case c.failed <- err:
@@ -323,9 +323,9 @@ func (c *cluster) stop() error {
 	return nil
 }
 
-// removeCredentials removes the files that servers may have left in the credentials
-// directory: the cluster's secret, the token of a broker that was killed, and the
-// address of the context "dev".
+// removeCredentials removes the files that servers may have left in the user's
+// credentials directory: the cluster's secret, the token of a broker that was killed,
+// and the address of the context "dev".
 func (c *cluster) removeCredentials() {
 	err := loopback.RemoveSecret(c.shell.Getenv, c.name)
 	if api, parsed := netip.ParseAddrPort(c.broker().API); parsed == nil {

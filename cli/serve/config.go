@@ -17,25 +17,25 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// ServerConfig is the configuration that all servers share: addresses, membership,
-// credentials and readiness.
+// ServerConfig is the part of the configuration that all kinds of servers share:
+// addresses, membership, credentials and readiness.
 type ServerConfig struct {
-	File        string           // file with settings for which there is no flag on the command line; "" means none
-	Address     netip.Addr       // of the host: the default of Listen and Gossip; may be invalid
+	File        string           // configuration file, whose settings the command line overrides; "" means none
+	Address     netip.Addr       // the host's address, the default of Listen and Gossip; may be invalid
 	Credentials Credentials      // the files in --credentials
 	Listen      netip.AddrPort   // API address; port 0 means any free port
 	Gossip      netip.AddrPort   // membership address; port 0 means any free port
 	Join        []string         // gossip addresses of other servers, host:port
 	Region      bourse.Region    // may be "" for a broker
 	NATS        NATSConfig       //
-	Cluster     string           // the cluster's name; servers of other clusters are ignored
-	View        string           // the view's file; "" means a temporary file
+	Cluster     string           // name of the cluster; servers of other clusters are ignored
+	View        string           // path of the view's file; "" means a temporary file
 	Names       []string         // names that clients use for the server, in addition to IP addresses, localhost and those in its certificate
 	Insecure    bool             // permits listening beyond loopback without credentials
-	ReadyFile   string           // file that is written once the server is ready and removed at the end; "" means none
+	ReadyFile   string           // file that is written once the server is ready and removed when it stops; "" means none
 	Log         LogConfig        //
-	LifeLine    bool             // stop when standard input is closed, because the parent process has exited
-	rejected    map[string]error // parse errors, by flag
+	LifeLine    bool             // whether to stop when standard input is closed, because the parent process has then exited
+	rejected    map[string]error // errors of flags that could not be parsed, by flag
 }
 
 // DefaultCluster is the default name of a cluster.
@@ -51,18 +51,18 @@ func (c *ServerConfig) viewIn(data string) {
 	}
 }
 
-// The usual ports of servers with --address.
+// The default ports of a server for which --address is given.
 var (
 	apiPorts    = map[bourse.Role]uint16{bourse.RoleBroker: 4280, bourse.RoleWorker: 4281, bourse.RoleProxy: 4282}
 	gossipPorts = map[bourse.Role]uint16{bourse.RoleWorker: 7946, bourse.RoleBroker: 7947, bourse.RoleProxy: 7948}
 )
 
-// Ports returns the usual ports of a server's API and membership.
+// Ports returns the default ports of a server's API and of its membership.
 func Ports(role bourse.Role) (api, gossip uint16) { return apiPorts[role], gossipPorts[role] }
 
-// settle completes the config of a server with this role, once the flags are parsed: from
-// the file, from --address, and with what the directory of credentials contains.
-// Errors: those of the file.
+// settle completes the config of a server once the flags are parsed. The missing
+// settings come from the configuration file, from --address, and from the credentials
+// directory. Errors: those of the file.
 func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bourse.WorkerID) error {
 	if c.File != "" {
 		if err := c.read(flags, role); err != nil {
@@ -81,7 +81,8 @@ func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bour
 	return nil
 }
 
-// read applies the file. The host's other servers are members of the same cluster.
+// read applies the settings in the file. It also makes this server join the host's
+// other servers, which belong to the same cluster.
 func (c *ServerConfig) read(flags *pflag.FlagSet, role bourse.Role) error {
 	file, err := ReadFile(c.File)
 	if err != nil {

@@ -65,8 +65,8 @@ func TestWorkerConfigReportsAllProblems(t *testing.T) {
 	}
 }
 
-// TestViewPath checks the default path of the view: in the data directory, or none
-// for a broker without one.
+// TestViewPath checks that the view is in the data directory by default. A broker
+// without a data directory has no path for its view.
 func TestViewPath(t *testing.T) {
 	for want, args := range map[string][]string{"/d/view.db": {"--data", "/d"}, "/v/fleet.db": {"--data", "/d", "--view", "/v/fleet.db"}, "": {}} {
 		var c BrokerConfig
@@ -113,7 +113,7 @@ func TestOpenAddressesRequireCredentials(t *testing.T) {
 	}
 }
 
-// credentialsDir returns a directory with these files.
+// credentialsDir returns a directory that contains empty files with these names.
 func credentialsDir(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,13 +125,13 @@ func credentialsDir(t *testing.T, names ...string) string {
 	return dir
 }
 
-// A server uses what its directory of credentials contains, and does not start with a part
-// of it.
+// A server uses the files in its credentials directory. It does not start if some of
+// them are missing.
 func TestCredentials(t *testing.T) {
 	open := []string{"--data", "/d", "--name", "a", "--region", "gru", "--listen", "0.0.0.0:4290", "--gossip", "0.0.0.0:7946"}
 	for name, c := range map[string]struct {
 		files []string
-		want  string // in the error; "" for none
+		want  string // part of the error; "" if there is none
 	}{
 		"all of a worker's":    {[]string{"ca.pem", "a.pem", "gossip.key"}, ""},
 		"no certificate":       {[]string{"ca.pem", "b.pem", "gossip.key"}, "has no certificate for this server's --name"},

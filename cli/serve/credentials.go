@@ -9,16 +9,16 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// Credentials names the files of a server in a directory of credentials. "" stands for a
-// file that does not exist.
+// Credentials names one server's files in a credentials directory. The name of a file
+// that does not exist is "".
 type Credentials struct {
-	Dir string // "": no credentials
+	Dir string // credentials directory; "" means none
 
-	Files      admission.Files // both, or none
+	Files      admission.Files // both are set, or neither is
 	GossipKey  string
-	Tokens     string // for brokers
-	SecretsKey string // the same
-	Issuer     string // the same
+	Tokens     string // only for brokers
+	SecretsKey string // only for brokers
+	Issuer     string // only for brokers
 
 	problems []error
 }
@@ -26,8 +26,8 @@ type Credentials struct {
 // TLS reports whether the server has a certificate.
 func (c *Credentials) TLS() bool { return c.Files != admission.Files{} }
 
-// find looks for the files of a server with this name and role. Problems are reported by
-// Validate.
+// find looks for the files of the server with this name and role. Validate reports
+// problems with them.
 func (c *Credentials) find(name bourse.WorkerID, role bourse.Role) {
 	if c.Dir == "" {
 		return
@@ -56,13 +56,13 @@ func notDir(info fs.FileInfo) error {
 	return errors.New("not a directory")
 }
 
-// existing returns path, or "" if there is no such file.
+// existing returns path, or "" if the file does not exist.
 func (c *Credentials) existing(path string) string {
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
-	if err != nil { // it may exist: the server must not start without it
+	if err != nil { // the file may exist, so the server must not start without it
 		c.problems = append(c.problems, bourse.Errorf(bourse.CodeInvalid, "--credentials: %w", err))
 	}
 	return path

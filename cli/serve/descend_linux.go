@@ -13,7 +13,7 @@ import (
 )
 
 // adoptOrphans makes this process the parent of every descendant whose own parent
-// exits, so that killDescendants finds it.
+// exits, so that killDescendants can find it.
 func adoptOrphans() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // supported since Linux 3.4
 }
@@ -30,10 +30,10 @@ func inUse(dir string) bool {
 // descendantsInterval is the interval between checks for remaining processes.
 const descendantsInterval = 2 * time.Millisecond
 
-// killDescendants ends all descendants of this process. Until grace has passed it uses
-// SIGTERM, on which supervisors clean up their machines. Then it uses SIGKILL until no
-// process is left or patience has passed. It returns the number of remaining processes.
-// It must not be called while anything else waits for a child.
+// killDescendants ends all descendants of this process. Until grace has passed, it
+// sends them SIGTERM, so that supervisors can clean up their machines. It then sends
+// SIGKILL until no process is left, for at most patience. It returns the number of
+// remaining processes. It must not be called while another goroutine waits for a child.
 func killDescendants(grace, patience time.Duration) int {
 	began := time.Now()
 	asked := map[int]bool{}
@@ -60,7 +60,7 @@ func killDescendants(grace, patience time.Duration) int {
 	}
 }
 
-// descendants returns a process's children, their children, and so on.
+// descendants returns the children of a process, their children, and so on.
 func descendants(of int) []int {
 	children := map[int][]int{}
 	entries, err := os.ReadDir("/proc")

@@ -4,11 +4,11 @@ package serve
 
 import "time"
 
-// adoptOrphans does nothing, because only Linux supports it. Servers stop when their
-// standard input is closed.
+// adoptOrphans does nothing, because only Linux supports it. On other systems, servers
+// stop when their standard input is closed.
 func adoptOrphans() {}
 
-// inUse always returns false, because it cannot find out.
+// inUse always returns false, because only Linux lists processes in /proc.
 func inUse(string) bool { return false }
 
 // killDescendants does nothing.

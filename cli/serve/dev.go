@@ -16,26 +16,26 @@ import (
 // config is the configuration of "bourse dev".
 type config struct {
 	regions    []string
-	workers    int // per region
+	workers    int // number of workers per region
 	data       string
 	api        string
 	proxy      string // the proxy's HTTP address, IP:PORT, or "none"
-	proxyGiven bool   // --proxy was given, so no other port may be used
-	cpus       string // of each worker, in the format of the worker's flag
+	proxyGiven bool   // whether --proxy was given, so that no other port may be used
+	cpus       string // CPUs of each worker, in the format of the worker's flag
 	memory     string
-	containerd string // in the format of the worker's flag
+	containerd string // value of --containerd, in the format of the worker's flag
 	fabric     string // direct or nats
-	idleAfter  string // of each worker, in the format of the worker's flag
+	idleAfter  string // value of --idle-after for each worker
 	readyFile  string
 	logLevel   string
-	inner      bool // this is the inner process, which runs the cluster; see keeper.go
-	temporary  bool // remove the data directory at the end
+	inner      bool // whether this is the inner process, which runs the cluster; see keeper.go
+	temporary  bool // whether to remove the data directory at the end
 	sweep      Sweep
 }
 
-// Sweep removes what servers have left on this host besides processes and files:
-// containerd namespaces whose names begin with prefix, and mounts below dir. It is
-// called after the servers have exited.
+// Sweep removes leftovers of servers other than processes and files: containerd
+// namespaces whose names begin with prefix, and mounts below dir. It is called after
+// the servers have exited.
 type Sweep func(ctx context.Context, containerd, prefix, dir string) error
 
 // The fabrics of a dev cluster.
@@ -44,7 +44,7 @@ const (
 	fabricNATS   = "nats"
 )
 
-// maxWorkers is the number of workers that one host can run.
+// maxWorkers is the maximum number of workers in a dev cluster.
 const maxWorkers = 64
 
 // NewDev returns the "dev" command.
@@ -151,7 +151,7 @@ func (d *config) proxyAddress() (netip.AddrPort, error) {
 	if err != nil || d.proxyGiven {
 		return a, err
 	}
-	if d.api != cli.DefaultAPI || !free(a) { // not the first cluster on this host
+	if d.api != cli.DefaultAPI || !free(a) { // this is not the first cluster on this host
 		a = netip.AddrPortFrom(a.Addr(), 0)
 	}
 	return a, nil
@@ -165,8 +165,8 @@ func free(a netip.AddrPort) bool {
 	return l.Close() == nil
 }
 
-// portFree returns an error if the API's port is in use, so that nothing is started in
-// vain.
+// portFree returns an error if the API's port is in use. It is called before anything
+// is started.
 func (d *config) portFree() error {
 	a, err := d.apiAddress()
 	if err != nil {
@@ -180,5 +180,5 @@ func (d *config) portFree() error {
 	return l.Close()
 }
 
-// serverName returns the name of a region's n-th worker, starting with 1.
+// serverName returns the name of the n-th worker of a region. n starts at 1.
 func serverName(region string, n int) string { return fmt.Sprintf("%s-%d", region, n) }

@@ -21,9 +21,9 @@ import (
 // DefaultFile is the usual path of the configuration of a host's servers.
 const DefaultFile = "/etc/bourse/bourse.toml"
 
-// File is the configuration of a host's servers: a TOML file with a table for each server.
-// Its settings have the names of the flags. Those above the tables apply to all servers that
-// have such a flag.
+// File is the configuration of a host's servers: a TOML file with a table for each
+// server. The settings have the same names as the flags. A setting above the tables
+// applies to every server that has such a flag.
 type File struct {
 	path   string
 	text   []byte
@@ -31,7 +31,7 @@ type File struct {
 	tables map[bourse.Role][]setting
 }
 
-// setting is a flag's value in a file.
+// setting is one flag in a file, with its values.
 type setting struct {
 	name   string
 	values []string
@@ -51,7 +51,7 @@ func ReadFile(path string) (*File, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read the configuration: %w", err)
 	}
-	if info.Mode().Perm()&0o022 != 0 { // its settings run programs as the servers' user
+	if info.Mode().Perm()&0o022 != 0 { // the settings name programs that run as the servers' user
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%s can be written by other users: chmod 644 it", path)
 	}
 	return f, f.parse()
@@ -66,7 +66,7 @@ func (f *File) Roles() []bourse.Role {
 	})
 }
 
-// Server is the configuration of one server of a host.
+// Server is the configuration of one of a host's servers.
 type Server struct {
 	*ServerConfig
 	Role bourse.Role
@@ -75,8 +75,9 @@ type Server struct {
 	Host *HostConfig // nil unless the server is a worker
 }
 
-// Servers returns the configurations of the host's servers, as far as they can be read.
-// Errors: invalid, with everything that prevents a server from starting.
+// Servers returns the configurations of the host's servers. A configuration with errors
+// contains the settings that could be read. Errors: invalid, with everything that
+// prevents a server from starting.
 func (f *File) Servers() ([]Server, error) {
 	var servers []Server
 	var problems []error
@@ -114,7 +115,8 @@ func (c *ProxyConfig) server() Server {
 	return Server{ServerConfig: &c.ServerConfig, Role: bourse.RoleProxy, Name: c.Name, Data: c.Data}
 }
 
-// parse fills in the settings. The library's decoder finds invalid TOML and duplicate names.
+// parse reads the settings from the text. Invalid TOML and duplicate names are found by
+// the library's decoder.
 func (f *File) parse() error {
 	err := toml.Unmarshal(f.text, new(map[string]any))
 	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
@@ -166,7 +168,8 @@ func nodes(it unstable.Iterator) func(func(*unstable.Node) bool) {
 	}
 }
 
-// texts returns a value, or each value of a list, as text that a flag accepts. It returns false for other kinds of values.
+// texts returns a value, or each element of a list, as text that a flag accepts. It
+// returns false for any other kind of value.
 func texts(v *unstable.Node) ([]string, bool) {
 	switch v.Kind { //nolint:exhaustive // no flag has a table or a date
 	case unstable.String, unstable.Integer, unstable.Float, unstable.Bool:
@@ -185,7 +188,8 @@ func texts(v *unstable.Node) ([]string, bool) {
 	return nil, false
 }
 
-// problem returns an error with a position: CodeInvalid.
+// problem returns an invalid error that begins with a position in the file. at is an
+// offset.
 func (f *File) problem(at int, format string, args ...any) error {
 	before := string(f.text[:min(at, len(f.text))])
 	line := strings.Count(before, "\n") + 1
@@ -193,8 +197,8 @@ func (f *File) problem(at int, format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "%s:%d:%d: %s", f.path, line, column, fmt.Sprintf(format, args...))
 }
 
-// apply sets a server's flags, except those given on its command line. rejected contains the
-// errors of flags whose values could not be read.
+// apply sets a server's flags, except those given on the command line. rejected
+// contains the errors of flags whose values could not be parsed.
 func (f *File) apply(flags *pflag.FlagSet, rejected map[string]error, role bourse.Role) error {
 	given := map[string]bool{}
 	flags.Visit(func(flag *pflag.Flag) { given[flag.Name] = true })
@@ -235,8 +239,8 @@ func (f *File) set(flags *pflag.FlagSet, rejected map[string]error, s *setting) 
 	return nil
 }
 
-// own returns the values of a setting that several servers of one host have in common, for
-// one of them: their names and directories must differ.
+// own returns one server's values for a setting above the tables. It extends names and
+// directories by the role, because they must differ between the servers of a host.
 func own(name string, values []string, role bourse.Role) []string {
 	if len(values) != 1 {
 		return values
@@ -250,13 +254,14 @@ func own(name string, values []string, role bourse.Role) []string {
 	return values
 }
 
-// settable reports whether a flag may be set in a file.
+// settable reports whether a flag may be set in a configuration file.
 func settable(flags *pflag.FlagSet, name string) bool {
 	flag := flags.Lookup(name)
 	return flag != nil && !flag.Hidden && name != "config" && name != "help"
 }
 
-// anySettable reports whether a flag of any server may be set in a file.
+// anySettable reports whether any kind of server has this flag, and it may be set in a
+// configuration file.
 func anySettable(name string) bool {
 	for _, bind := range []func(*pflag.FlagSet){new(WorkerConfig).bind, new(BrokerConfig).bind, new(ProxyConfig).bind} {
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)

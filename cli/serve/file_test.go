@@ -21,8 +21,8 @@ func file(t testing.TB, text string) string {
 	return path
 }
 
-// A file sets flags. The command line comes first, then the server's table, then what is
-// common to all servers.
+// A file sets flags. Flags on the command line take precedence over the server's table,
+// which takes precedence over the settings for all servers.
 func TestFile(t *testing.T) {
 	path := file(t, `
 cluster = "c1"
@@ -75,7 +75,7 @@ log-level = "debug"
 	}
 }
 
-// Each mistake is reported with its position.
+// Each mistake is reported with its position in the file.
 func TestFileWithMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"name = \"a\"\nmemry = 1\n[worker]":              "bourse.toml:2:1: memry is not a setting of any server",
@@ -105,7 +105,7 @@ func TestFileWithMistakes(t *testing.T) {
 	}
 }
 
-// All servers of a host are returned, also those that could not start.
+// Servers returns all servers of a host, including those that could not start.
 func TestServers(t *testing.T) {
 	path := file(t, `
 address = "10.0.0.2"

@@ -10,18 +10,18 @@ import (
 // pflag, so that Validate can report all problems at once.
 type binder struct {
 	*pflag.FlagSet
-	rejected map[string]error // by flag
+	rejected map[string]error // parse errors, by flag
 }
 
-// note records or clears a flag's error.
+// note records a flag's error, or clears it if err is nil.
 func (b binder) note(name string, err error) {
 	if delete(b.rejected, name); err != nil {
 		b.rejected[name] = cli.FlagError("--"+name, err)
 	}
 }
 
-// bindParsed binds a flag to the result of parse. An empty text means the zero value, unless
-// the flag has a default.
+// bindParsed binds a flag to the value that parse returns for its text. An empty text
+// means the zero value, unless the flag has a default.
 func bindParsed[T any](b binder, to *T, name, value, usage string, parse func(string) (T, error)) {
 	set := func(text string) {
 		var err error
@@ -36,7 +36,7 @@ func bindParsed[T any](b binder, to *T, name, value, usage string, parse func(st
 	b.Var(&parsed{value, "string", set}, name, usage)
 }
 
-// bindAll binds a repeatable flag to the result of parse for all its values.
+// bindAll binds a repeatable flag to the value that parse returns for all its texts.
 func bindAll[T any](b binder, to *T, name, usage string, parse func([]string) (T, error)) {
 	var list []string
 	b.Var(&parsed{"", "stringArray", func(text string) {
@@ -47,7 +47,7 @@ func bindAll[T any](b binder, to *T, name, usage string, parse func([]string) (T
 	}}, name, usage)
 }
 
-// bindEach binds a repeatable flag to add, which is called for each value.
+// bindEach binds a repeatable flag. It calls add with each value.
 func bindEach(b binder, name, usage string, add func(string) error) {
 	b.Var(&parsed{"", "stringArray", func(text string) {
 		if err := add(text); err != nil {
@@ -56,7 +56,7 @@ func bindEach(b binder, name, usage string, add func(string) error) {
 	}}, name, usage)
 }
 
-// parsed implements pflag.Value for flags that are parsed by a function.
+// parsed implements pflag.Value for flags with a parsing function of their own.
 type parsed struct {
 	text, kind string
 	set        func(text string)

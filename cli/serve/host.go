@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// hostPatience limits the time that a server of a host may take to end, which must be longer
-// than a proxy's usual --drain.
+// hostPatience limits the time that each of a host's servers may take to exit. It must
+// be longer than a proxy's default --drain.
 const hostPatience = 30 * time.Second
 
-// newHost makes c the command that runs a host's servers.
+// newHost turns c into the command that runs a host's servers.
 func newHost(s *cli.Shell, c *cobra.Command) *cobra.Command {
 	var path string
 	var lifeLine bool
@@ -54,7 +54,7 @@ With the name of a server as a word, run only that server, in this process.`
 		return RunHost(ctx, s, file, func(r Ready) error {
 			line, err := json.Marshal(r)
 			if err == nil {
-				_, _ = fmt.Fprintf(s.Out, "%s\n", line) // the reader may have left
+				_, _ = fmt.Fprintf(s.Out, "%s\n", line) // the reader may have closed the pipe
 			}
 			return err
 		}, notifySystemd)
@@ -64,9 +64,10 @@ With the name of a server as a word, run only that server, in this process.`
 	return c
 }
 
-// RunHost runs the servers in a configuration until ctx ends. It calls each for every server
-// that is ready for the first time, and then all. Errors: those of a server that cannot be
-// started with this configuration.
+// RunHost runs the servers in a configuration until ctx is done. When a
+// server is ready for the first time, RunHost calls each. Once every server has been
+// ready, it calls all. Errors: those of a server that cannot be started with this
+// configuration, and those of each and all.
 func RunHost(ctx context.Context, s *cli.Shell, file *File, each func(Ready) error, all func() error) error {
 	roles := file.Roles()
 	if len(roles) == 0 {

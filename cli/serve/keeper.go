@@ -22,12 +22,12 @@ import (
 // "bourse dev" consists of two processes. The one that the user starts is the keeper.
 // It only watches the inner process, which runs the cluster. If one of them is killed,
 // the other cleans up. The inner process notices because its standard input is a pipe
-// from the keeper. The keeper notices when its child exits. On Linux, the processes
-// that the inner one leaves behind become the keeper's children, so it can find and
+// from the keeper. The keeper notices when its child exits. On Linux, processes that
+// outlive the inner process become the keeper's children, so the keeper can find and
 // kill them.
 
-// keeperPatience limits how long the inner process may take to exit. It is longer than
-// the time that the inner process allows its servers.
+// keeperPatience limits the time that the inner process may take to exit. It is longer
+// than the time that the inner process gives its servers.
 const keeperPatience = stopPatience + killGrace + 5*time.Second
 
 // sameSignal is the time during which a second signal counts as a duplicate of the
@@ -49,7 +49,7 @@ func keep(ctx context.Context, s *cli.Shell, d config) error {
 		if err != nil {
 			return fmt.Errorf("create a directory for the servers' files: %w", err)
 		}
-		// The inner process removes it too, in case this process is killed.
+		// The inner process removes the directory too, in case this process is killed.
 		defer func() { _ = dir.Remove() }()
 		d.data = dir.Path
 		if err := os.WriteFile(filepath.Join(dir.Path, socketFile), []byte(d.containerd), 0o600); err != nil {
@@ -69,7 +69,7 @@ func keep(ctx context.Context, s *cli.Shell, d config) error {
 	case <-ctx.Done():
 		grace, killed, err = endInner(s, lifeline, inner, ended)
 	}
-	_ = lifeline.Close() // may be closed already
+	_ = lifeline.Close() // the pipe may be closed already
 	if left := killDescendants(grace, keeperPatience); left > 0 {
 		return bourse.Errorf(bourse.CodeInternal, "%s could not be killed", cli.Count(left, "process"))
 	}
@@ -78,31 +78,31 @@ func keep(ctx context.Context, s *cli.Shell, d config) error {
 		return err
 	}
 	if exit.ExitCode() >= 0 {
-		return cli.ExitStatus(exit.ExitCode()) // it has printed the reason
+		return cli.ExitStatus(exit.ExitCode()) // the inner process has printed the reason
 	}
-	// It was killed, so it has not cleaned up.
+	// The inner process was killed, so it has not cleaned up.
 	if err := d.clear(); err != nil {
 		s.Note("warning: " + err.Error())
 	}
 	if killed {
-		return nil // as requested, or after a message
+		return nil // the user requested it, or a message has explained it
 	}
 	return bourse.Errorf(bourse.CodeInternal, "the process that ran the cluster has ended (%s); everything was cleaned up", exit)
 }
 
 const (
-	tempPrefix = "bourse-dev-" // prefix of the clusters' temporary directories
-	socketFile = "containerd"  // file in such a directory with the cluster's --containerd value
+	tempPrefix = "bourse-dev-" // prefix of the names of clusters' temporary directories
+	socketFile = "containerd"  // file in a temporary directory that contains the cluster's --containerd value
 )
 
 var errInUse = errors.New("its servers are still running")
 
-// removeLeftovers removes what previous clusters have left behind because both of their
-// processes were killed or the host went down.
+// removeLeftovers removes what is left of previous clusters whose keeper and inner
+// process were both killed, for example because the host crashed.
 func (d *config) removeLeftovers(s *cli.Shell) {
 	removed, err := tempdir.RemoveLeft(os.TempDir(), tempPrefix, func(dir string) error {
 		if inUse(dir) {
-			return errInUse // its servers are still shutting down
+			return errInUse // its servers may still be shutting down
 		}
 		socket, err := os.ReadFile(filepath.Join(dir, socketFile))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -119,14 +119,14 @@ func (d *config) removeLeftovers(s *cli.Shell) {
 	}
 }
 
-// clear removes everything except files that the cluster's servers have left on this
-// host. The servers have exited.
+// clear removes everything that the cluster's servers have left on this host, except
+// files. It must be called after the servers have exited.
 func (d *config) clear() error {
 	return d.sweep(context.Background(), d.containerd, namespacePrefix(d.data), d.data)
 }
 
-// startInner starts the process that runs the cluster. It has its own process group, so
-// that Ctrl-C only reaches the keeper.
+// startInner starts the process that runs the cluster. It puts that process into its
+// own process group, so that Ctrl-C only reaches the keeper.
 func startInner(args []string) (*exec.Cmd, *os.File, error) {
 	c, err := selfCommand(args...)
 	if err != nil {
@@ -145,12 +145,13 @@ func startInner(args []string) (*exec.Cmd, *os.File, error) {
 	return c, w, nil
 }
 
-// endInner lets the inner process exit cleanly, but kills it on another signal or if it
-// takes too long. It returns the grace period for the remaining processes, whether it has
-// killed the inner process, and that process's exit status.
+// endInner asks the inner process to exit. It kills the process if it takes too long,
+// or on another signal. It returns the grace period for the remaining processes,
+// whether it killed the inner process, and the inner process's exit status.
 func endInner(s *cli.Shell, lifeline *os.File, inner *exec.Cmd, ended <-chan error) (grace time.Duration, killed bool, err error) {
 	again := make(chan os.Signal, 1)
-	// It stays in effect: further signals must not end this process before it has cleaned up.
+	// The handler is never removed, because further signals must not end this process
+	// before it has cleaned up.
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	_ = lifeline.Close()
 	began := time.Now()
@@ -163,7 +164,7 @@ wait:
 			return grace, false, err
 		case <-again:
 			if time.Since(began) < sameSignal {
-				continue // our parent may signal both this process and its group
+				continue // the parent may have signaled both this process and its group
 			}
 			grace = killGrace / 4
 			s.Note("killing everything")
@@ -173,7 +174,7 @@ wait:
 			break wait
 		}
 	}
-	_ = inner.Process.Kill() // it may have exited already
+	_ = inner.Process.Kill() // the process may have exited already
 	return grace, true, <-ended
 }
 

@@ -14,7 +14,7 @@ import (
 func makeKey(data string) error {
 	path := admission.Dir(data).SecretsKey()
 	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) { // rename, so that the file is never incomplete
+	if errors.Is(err, fs.ErrNotExist) { // renamed once complete, so that readers never see a part
 		if err = os.WriteFile(path+".new", seal.Generate(), 0o600); err == nil {
 			err = os.Rename(path+".new", path)
 		}

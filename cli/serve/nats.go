@@ -16,13 +16,14 @@ const RoleNATS bourse.Role = "nats"
 // NATSServerConfig is the configuration of "bourse serve nats".
 type NATSServerConfig struct {
 	Listen    netip.AddrPort // on loopback; port 0 means any free port
-	Cluster   string         // only this cluster's servers may connect; "" means all on this host
-	ReadyFile string         // see ServerConfig
+	Cluster   string         // only this cluster's servers may connect; "" means all servers on this host
+	ReadyFile string         // see ServerConfig.ReadyFile
 	LifeLine  bool
 }
 
 // newNATS returns the hidden command that "bourse dev --fabric nats" runs. Real
-// clusters use their own NATS servers, which can be configured fully.
+// clusters use their own NATS servers, because this command supports only a few
+// settings.
 func newNATS(s *cli.Shell, r Roles) *cobra.Command {
 	var listen string
 	var config NATSServerConfig

@@ -10,22 +10,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// NATSFiles names PEM files: of the CA that NATS servers' certificates come from, and of
-// a certificate to show to them.
+// NATSFiles names PEM files: the CA that issued the NATS servers' certificates, and the
+// certificate and key that this server shows them.
 type NATSFiles struct{ CA, Cert, Key string }
 
-// Set reports whether any file is named.
+// Set reports whether any of the files is set.
 func (t NATSFiles) Set() bool { return t != NATSFiles{} }
 
 // NATSConfig configures the NATS servers through which a server can be reached. If URLs is
 // empty, the server can be reached only at the addresses that it listens on.
 type NATSConfig struct {
 	URLs   []string  // addresses of the servers of one NATS cluster
-	Prefix string    // beginning of all subjects
-	TLS    NATSFiles // the CA that is trusted, and perhaps a certificate of ours
-	Creds  string    // file of a user's JWT and seed
-	NKey   string    // file of a user's seed
-	Both   bool      // also in the membership of servers that are reached directly; brokers only
+	Prefix string    // first part of all subjects
+	TLS    NATSFiles // CA to trust, and optionally a certificate of this server
+	Creds  string    // file that contains a user's JWT and seed
+	NKey   string    // file that contains a user's seed
+	Both   bool      // also a member of the group of servers that are not on NATS; never set for workers
 }
 
 // Set reports whether NATS is configured.
@@ -49,8 +49,8 @@ func (n *NATSConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&n.NKey, "nats-nkey", "", "`file` with the nkey seed of a NATS user")
 }
 
-// problems returns all problems of the config. guarded means that servers authenticate
-// each other independently of NATS.
+// problems returns all problems of the config. guarded reports whether servers
+// authenticate each other independently of NATS.
 func (n *NATSConfig) problems(insecure, guarded bool) []error {
 	var out []error
 	if !n.Set() {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestRemoteNATSRequiresCertificates checks that NATS servers on other hosts require
-// certificates. Anyone who may use the NATS account could command the workers, so a
-// NATS user and TLS are not sufficient.
+// TestRemoteNATSRequiresCertificates checks that the cluster must have certificates if
+// NATS servers are on other hosts. A NATS user and TLS are not sufficient, because
+// anyone who may use the NATS account could command the workers.
 func TestRemoteNATSRequiresCertificates(t *testing.T) {
 	const elsewhere, here = "tls://nats.example.com", "nats://127.0.0.1:4222"
 	for _, tt := range []struct {

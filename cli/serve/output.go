@@ -9,20 +9,20 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// maxLine is the maximum length of a line that is assembled from pieces. Longer lines
-// are split.
+// maxLine is the maximum length in bytes of a line that is assembled from pieces.
+// Longer lines are split.
 const maxLine = 1 << 20
 
-// output prints the output of a task across its restarts.
+// output prints a task's output, across the task's restarts.
 type output struct {
 	r    *runProgram
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	// The reader's position. finish continues from it after the follower has returned,
-	// so only one goroutine uses it at a time.
-	last   time.Time // of the latest line
-	same   int       // number of lines with that time
+	// The position in the output. finish continues from it once the follower has
+	// returned, so only one goroutine uses it at a time.
+	last   time.Time // time of the latest line
+	same   int       // number of lines that have the time last
 	pieces map[string]*strings.Builder
 }
 
@@ -31,19 +31,19 @@ func (r *runProgram) follow(ctx context.Context) *output {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	o := &output{r: r, stop: stop, pieces: map[string]*strings.Builder{}}
 	o.done.Go(func() {
-		// Logs returns after stop, or when the driver has stopped, which leaves nothing
-		// to read.
+		// Logs returns after stop was called, or when the driver has stopped and
+		// nothing is left to read.
 		_ = r.cfg.Runner.Logs(ctx, r.machine, driver.LogQuery{Follow: true}, o.line)
 	})
 	return o
 }
 
-// finish prints the output that the follower had not read when the task ended.
+// finish prints the output that the follower had not read yet when the task ended.
 func (o *output) finish() {
 	o.stop()
 	o.done.Wait()
 	skip := o.same
-	// Output that can no longer be read is lost.
+	// Output that cannot be read at this point is lost.
 	_ = o.r.cfg.Runner.Logs(context.Background(), o.r.machine, driver.LogQuery{Since: o.last}, func(l driver.LogLine) error {
 		if skip > 0 && l.At.Equal(o.last) {
 			skip--

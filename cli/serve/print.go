@@ -18,13 +18,13 @@ import (
 // cluster is ready.
 type clusterReady struct {
 	API     string  `json:"api"`                   // http://host:port
-	Proxy   string  `json:"proxy,omitempty"`       // http://host:port
+	Proxy   string  `json:"proxy,omitempty"`       // http://host:port; "" if the cluster has no proxy
 	Secure  string  `json:"proxy_https,omitempty"` // https://host:port, with a self-signed certificate
-	PID     int     `json:"pid"`                   // process to signal to stop the cluster
+	PID     int     `json:"pid"`                   // process that must be signaled to stop the cluster
 	Data    string  `json:"data"`
 	Servers []Ready `json:"servers"` // the broker first, then the workers by region, then the proxy
 
-	TokenFile string `json:"token_file"` // contains the token that clients must send
+	TokenFile string `json:"token_file"` // file with the token that clients must send
 }
 
 func (c *cluster) readiness() clusterReady {
@@ -62,7 +62,7 @@ func (c *cluster) writeReady() error {
 	return nil
 }
 
-// noContainerd explains why the workers can only run the image "host".
+// noContainerd explains why machines can only have the image "host".
 func (d *config) noContainerd() string {
 	switch {
 	case d.containerd == ContainerdNone:

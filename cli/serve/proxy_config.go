@@ -21,22 +21,22 @@ type ProxyConfig struct {
 	HTTP    []WebListen
 	HTTPS   []WebListen
 	TCP     []StreamListen
-	Domains []string                  // below which each app has a host name
-	Hosts   map[string]bourse.AppName // further host names of apps
+	Domains []string                  // domains below which each app has a host name
+	Hosts   map[string]bourse.AppName // additional host names of apps
 	Certs   CertsConfig
 	Behind  []netip.Prefix // load balancers that send a PROXY header
 	Trusted []netip.Prefix // upstream proxies whose X-Forwarded-For is trusted
 	Most    int            // maximum number of open connections per listener; 0 means the default
-	Drain   time.Duration  // for requests in progress when the proxy stops
-	Hold    bool           // open WebSockets and streams keep their machine running
+	Drain   time.Duration  // how long requests in progress may take when the proxy stops
+	Hold    bool           // whether open WebSockets and streams keep their machine running
 }
 
 // CertsConfig configures the source of certificates for host names.
 type CertsConfig struct {
-	Dir        string // with certificate files; "" means none
-	Email      string // for the ACME CA that issues other certificates; "" disables ACME
+	Dir        string // directory with certificate files; "" means none
+	Email      string // email address for the ACME CA that issues all other certificates; "" disables ACME
 	CA         string // directory URL of the ACME CA; "" means Let's Encrypt
-	SelfSigned bool   // create certificates for names that have no other
+	SelfSigned bool   // whether to create certificates for names that have no other
 }
 
 // bind binds the flags to the config.
@@ -62,8 +62,8 @@ func (c *ProxyConfig) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Hold, "hold-open", false, "keep machines running while a WebSocket or TCP connection to them is open, even if it is idle")
 }
 
-// settle completes the config once the flags are parsed. A proxy on NATS for which --gossip
-// or --join was given is also in the membership of servers that are not on NATS.
+// settle completes the config once the flags are parsed. If --gossip or --join is
+// given, a proxy on NATS is also a member of the group of servers that are not on NATS.
 func (c *ProxyConfig) settle(flags *pflag.FlagSet) error {
 	if err := c.ServerConfig.settle(flags, bourse.RoleProxy, &c.Name); err != nil {
 		return err

@@ -82,7 +82,7 @@ func TestProxyConfigProblems(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.args, err, c.want)
 		}
 	}
-	// All problems are reported at once.
+	// Validate reports all problems at once.
 	err := proxyConfig(t, "--http", "nowhere", "--tcp", "x", "--drain", "2h").Validate()
 	for _, want := range []string{"--http", "--tcp", "--drain"} {
 		if !strings.Contains(bourse.MessageOf(err), want) {

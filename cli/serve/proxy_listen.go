@@ -13,18 +13,19 @@ import (
 // WebListen is an address at which a proxy serves HTTP.
 type WebListen struct {
 	Addr netip.AddrPort
-	Port int // the services' external port; 0 means any port with the handler http
+	Port int // external port of the services; 0 means any port whose handler is http
 }
 
-// StreamListen is an address whose connections are forwarded to one port of one app.
+// StreamListen is an address at which a proxy accepts connections, and the app and port
+// to which it forwards them.
 type StreamListen struct {
 	Addr netip.AddrPort
 	App  bourse.AppName
-	Port int // of the app's services
+	Port int // external port of the app's service
 }
 
-// parseWeb returns a parser for IP:PORT, IP:PORT=PORT and IP:PORT=any. usual is the
-// services' port in the first form.
+// parseWeb returns a parser for IP:PORT, IP:PORT=PORT and IP:PORT=any. In the first
+// form, usual is the services' external port.
 func parseWeb(usual int) func([]string) ([]WebListen, error) {
 	return func(list []string) ([]WebListen, error) {
 		out := make([]WebListen, len(list))
@@ -47,7 +48,7 @@ func parseWeb(usual int) func([]string) ([]WebListen, error) {
 	}
 }
 
-// parseStreams parses IP:PORT=APP:PORT.
+// parseStreams parses values of the form IP:PORT=APP:PORT.
 func parseStreams(list []string) ([]StreamListen, error) {
 	out := make([]StreamListen, len(list))
 	for i, text := range list {
@@ -80,7 +81,7 @@ func parsePort(s string) (int, error) {
 	return int(n), nil
 }
 
-// parseHosts parses NAME=APP.
+// parseHosts parses values of the form NAME=APP.
 func parseHosts(list []string) (map[string]bourse.AppName, error) {
 	out := make(map[string]bourse.AppName, len(list))
 	for _, text := range list {

@@ -12,9 +12,9 @@ import (
 
 // Task is a command to run.
 type Task struct {
-	Name    string               // printed before its lines; unique
+	Name    string               // unique name, which is printed before each line of the task's output
 	Command bourse.Command       // a list of words, or a string for "sh -c"
-	Restart bourse.RestartPolicy // on-failure by default
+	Restart bourse.RestartPolicy // when to restart the task; on-failure by default
 }
 
 // Limits of a task list.
@@ -25,8 +25,8 @@ const (
 
 var taskName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Read parses a JSON list of tasks: [{"Name", "Command", "Restart"}]. Errors are
-// invalid, and name the task and the line.
+// Read parses a JSON list of tasks: [{"Name", "Command", "Restart"}]. Errors: invalid,
+// with the names of the task and the line.
 func Read(r io.Reader) ([]Task, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {
@@ -43,7 +43,7 @@ func Read(r io.Reader) ([]Task, error) {
 	return l.tasks, nil
 }
 
-// list is the state of parsing a list of tasks.
+// list is the state of the parser.
 type list struct {
 	text  []byte
 	dec   *json.Decoder
@@ -72,7 +72,7 @@ func (l *list) read() error {
 	return nil
 }
 
-// next parses one task.
+// next parses the next task.
 func (l *list) next() error {
 	line, number := l.line(), len(l.tasks)+1
 	reject := func(format string, args ...any) error {
@@ -105,7 +105,7 @@ func (l *list) next() error {
 	return nil
 }
 
-// line returns the number of the line with the next token, starting with 1.
+// line returns the number of the line that contains the next token, starting at 1.
 func (l *list) line() int {
 	at := int(l.dec.InputOffset())
 	for at < len(l.text) && bytes.IndexByte([]byte(" \t\r\n,"), l.text[at]) >= 0 {

@@ -67,8 +67,8 @@ func many(n int) string {
 	return strings.Join(tasks, ",")
 }
 
-// TestReadIsBounded checks that a list of 100 MiB is rejected because of its size,
-// without being read completely.
+// TestReadIsBounded checks that Read rejects a list of 100 MiB because of its size,
+// without reading all of it.
 func TestReadIsBounded(t *testing.T) {
 	const size = 100 << 20
 	r := &io.LimitedReader{R: endless{}, N: size}
@@ -87,7 +87,8 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// FuzzRead checks that a parsed list is valid, and that all errors are invalid.
+// FuzzRead checks that Read returns only valid tasks, and only errors with the code
+// invalid.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		`[{"Name":"a","Command":"x","Restart":"no"}]`, `[{"Name":"a","Command":["x","y"]}]`, `[`, `[{}]`, `[[]]`, `null`, "[\n\n,]", `[{"Name":"a","Command":null}]`,

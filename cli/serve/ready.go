@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ready is reported by a server once it serves: as one line of JSON on standard output,
-// and in its --ready-file.
+// Ready is a server's report that it is ready. The server prints it as one line of JSON
+// on standard output, and writes it to its --ready-file.
 type Ready struct {
 	ID     string        `json:"id"`
 	Role   bourse.Role   `json:"role"`
@@ -27,12 +27,12 @@ type Ready struct {
 
 	Members int `json:"members,omitzero"` // known members of its cluster, including itself; 1 means that it has not joined yet
 
-	TokenFile string `json:"token_file,omitempty"` // contains the token that the broker or gateway has created for its clients
+	TokenFile string `json:"token_file,omitempty"` // file with the token that the broker or gateway has created for its clients
 }
 
 // Announce reports that the server is ready: on w, in the ready file if one is
 // configured, and to systemd if it requests notification. The file is written
-// atomically. withdraw removes it.
+// atomically, and withdraw removes it.
 func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err error) {
 	withdraw = func() {}
 	line, err := json.Marshal(r)
@@ -44,7 +44,7 @@ func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err erro
 		if err := WriteWhole(c.ReadyFile, line); err != nil {
 			return withdraw, bourse.Errorf(bourse.CodeInvalid, "--ready-file: %w", err)
 		}
-		withdraw = func() { _ = os.Remove(c.ReadyFile) } // the file may already be gone
+		withdraw = func() { _ = os.Remove(c.ReadyFile) } // the file may have been removed already
 	}
 	// A closed standard output is no reason to exit.
 	_, _ = w.Write(line)

@@ -33,15 +33,15 @@ type Config struct {
 // Print receives tasks' output and status messages. Its methods are never called
 // concurrently.
 type Print interface {
-	Line(task string, l driver.LogLine) // l is a whole line, never Partial
+	Line(task string, l driver.LogLine) // l is always a whole line: Partial is never set
 	Say(task, text string)
 }
 
-// Run runs all tasks until each has ended for good, or stops them once ctx is done. It
-// returns the names of the failed tasks: those that ended with an error or could not be
-// started and are not restarted, and those with the policy always that were restarted
-// too often. A task that is stopped because ctx is done has not failed. Errors come
-// from the driver.
+// Run runs all tasks until each has ended and will not be restarted, or until ctx is
+// done, when it stops them. It returns the names of the failed tasks. A task has failed
+// if it ended with an error or could not be started, and its policy does not restart
+// it. A task with the policy always has failed if it was restarted too often. A task
+// that is stopped because ctx is done has not failed. Errors come from the driver.
 func Run(ctx context.Context, cfg Config) (failed []string, err error) {
 	var all sync.WaitGroup
 	var printing sync.Mutex
@@ -62,18 +62,18 @@ func Run(ctx context.Context, cfg Config) (failed []string, err error) {
 	return failed, nil
 }
 
-// machineOf returns the id of task i's machine, which the driver needs.
+// machineOf returns a machine id for task i, because drivers require one.
 func machineOf(i int) bourse.MachineID {
 	return bourse.MachineID(fmt.Sprintf("%s%08x", bourse.WorkerTag(1), i))
 }
 
-// end is the final result of a task.
+// end is the final outcome of a task.
 type end struct {
 	failed bool
-	err    error // from the driver
+	err    error // error from the driver
 }
 
-// runProgram runs one task.
+// runProgram runs one task and its restarts.
 type runProgram struct {
 	Task
 	cfg      *Config
@@ -128,8 +128,8 @@ func (r *runProgram) once(ctx context.Context, id driver.TaskID) (bourse.Exit, e
 	if err == nil {
 		exit, err = d.Wait(ctx, id)
 	}
-	after := context.WithoutCancel(ctx) // stopping has its own time limits
-	if ctx.Err() != nil {               // the task may have started at the same moment
+	after := context.WithoutCancel(ctx) // Stop has its own time limits
+	if ctx.Err() != nil {               // the task may have started at the moment ctx was done
 		err = d.Stop(after, id, "SIGTERM", bourse.DefaultStopTimeout)
 		if bourse.CodeOf(err) == bourse.CodeNotFound {
 			return exit, nil

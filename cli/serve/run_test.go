@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/drivertest"
 )
 
-// notes records what was printed, with the time since the start.
+// notes records everything that was printed, with the time since the start.
 type notes struct {
 	begun time.Time
 	list  []string
@@ -29,7 +29,7 @@ func (n *notes) add(text string) {
 	n.list = append(n.list, fmt.Sprintf("%v %s", time.Since(n.begun), text))
 }
 
-// of returns what was printed about a task.
+// of returns everything that was printed about a task.
 func (n *notes) of(task string) (out []string) {
 	for _, line := range n.list {
 		if _, text, _ := strings.Cut(line, " "); strings.HasPrefix(text, task+"|") || strings.HasPrefix(text, task+"*") {
@@ -43,8 +43,8 @@ func task(name string, restart bourse.RestartPolicy, words ...string) serve.Task
 	return serve.Task{Name: name, Command: words, Restart: restart}
 }
 
-// supervised runs tasks on an in-memory host until they have ended, or until the limit
-// has passed.
+// supervised runs tasks on an in-memory host until all have ended, or until limit has
+// passed.
 func supervised(t *testing.T, limit time.Duration, tasks ...serve.Task) (*notes, []string, *drivertest.Memory) {
 	t.Helper()
 	host := drivertest.NewMemory()
@@ -110,7 +110,7 @@ func TestEveryLineIsPrintedOnce(t *testing.T) {
 	})
 }
 
-// TestStop checks that the end of the context stops all tasks, including those that
+// TestStop checks that all tasks stop when the context is done, including those that
 // wait for a restart or ignore signals, and that they do not count as failed.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

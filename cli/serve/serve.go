@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// Roles contains the functions that run each kind of server, as wired by cmd/bourse.
-// Each returns once ctx is done and everything that it started has stopped.
+// Roles contains the functions that run the different kinds of servers. cmd/bourse
+// implements them. Each function returns once ctx is done and everything that it
+// started has stopped.
 type Roles struct {
 	Worker func(ctx context.Context, c WorkerConfig) error
 	Broker func(ctx context.Context, c BrokerConfig) error

@@ -8,19 +8,19 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// server is one server of a dev cluster: a process that is restarted whenever it ends, with
-// the same name, ports and files.
+// server is one server of a dev cluster: a process that is restarted whenever it exits,
+// with the same name, ports and files.
 type server struct {
 	child
 	role    bourse.Role
-	listen  string // as configured, and from the first start on as assigned
+	listen  string // API address as configured; after the first start, the address that was assigned
 	gossip  string
-	http    string   // the same, of a proxy
-	https   string   // the same
-	fixed   []string // arguments that are the same for every start
+	http    string   // a proxy's HTTP address, configured and assigned like listen
+	https   string   // a proxy's HTTPS address, likewise
+	fixed   []string // arguments that are the same at every start
 	cluster *cluster
 
-	isReady chan struct{} // closed when it is ready for the first time
+	isReady chan struct{} // closed when the server is ready for the first time
 	ended   chan struct{} // closed when run has returned
 }
 
@@ -62,9 +62,9 @@ func (d *server) commandLine() []string {
 	return out
 }
 
-// noteReady notes the addresses of a server that is ready.
+// noteReady records the addresses of a server that is ready.
 func (d *server) noteReady(r Ready) {
-	if d.cluster.nats == nil || d.role != bourse.RoleWorker { // a worker on NATS listens nowhere
+	if d.cluster.nats == nil || d.role != bourse.RoleWorker { // a worker on NATS does not listen
 		d.listen, d.gossip = r.API, r.Gossip
 	}
 	if d.role == bourse.RoleProxy && len(r.HTTP) > 0 && len(r.HTTPS) > 0 {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestLastLines checks that a server's output is printed immediately, except while the
-// cluster is being stopped. The last lines are then stored, and printed if the server
-// fails.
+// TestLastLines checks that a server's output is printed immediately, unless the
+// cluster is being stopped. In that case, the last lines are stored, and printed if the
+// server fails.
 func TestLastLines(t *testing.T) {
 	var out bytes.Buffer
 	quit := make(chan struct{})

@@ -74,8 +74,9 @@ func readTasks(s *cli.Shell, file string) ([]Task, error) {
 	return tasks, nil
 }
 
-// newPrinter returns a printer that prints each line after the name of its task.
-// Standard output goes to standard output, everything else to standard error.
+// newPrinter returns a printer that prints each line after the name of its task. It
+// prints the tasks' standard output to standard output and everything else to standard
+// error.
 func newPrinter(s *cli.Shell, tasks []Task) Print {
 	width := 0
 	for _, t := range tasks {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestRegistryAuth checks that there is at most one credential file for all
-// organizations, and one per organization.
+// TestRegistryAuth checks that at most one credential file may be given for all
+// organizations, and at most one for each organization.
 func TestRegistryAuth(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args   []string

@@ -13,36 +13,36 @@ import (
 // WorkerConfig is the configuration of "bourse serve worker".
 type WorkerConfig struct {
 	ServerConfig
-	Data      string          // directory; required
-	Name      bourse.WorkerID // required; fixed at the first start
+	Data      string          // data directory; required
+	Name      bourse.WorkerID // the server's name; required; fixed at the first start
 	Capacity  Capacity
 	Host      HostConfig
 	Pull      PullConfig
-	Ports     cli.PortRange // for $PORT; the zero value means the worker's default
-	AllowHost bool          // accept orders with the image "host"
-	Forget    bool          // remove machines that are missing from the store
-	NoLimits  bool          // do not enforce limits of machines with the image "host"
-	Ephemeral bool          // destroy all machines and end all processes when the daemon stops
-	Standby   time.Duration // delay before its standby machines start; 0 means the worker's default
+	Ports     cli.PortRange // assigned to machines as $PORT; the zero value means the worker's default
+	AllowHost bool          // whether to accept orders with the image "host"
+	Forget    bool          // whether to remove machines and volumes that the store does not know
+	NoLimits  bool          // whether to ignore the limits of machines with the image "host"
+	Ephemeral bool          // whether to destroy all machines and end all processes when the daemon stops
+	Standby   time.Duration // how long another worker may be silent before its standbys here start
 	IdleAfter time.Duration // idle time after which a machine is stopped if its config requests it
 }
 
-// Bounds of --idle-after. The lower bound is about the time that a start takes.
+// Bounds of --idle-after. The minimum is about the time that a machine takes to start.
 const (
 	minIdleAfter = 100 * time.Millisecond
 	maxIdleAfter = 24 * time.Hour
 )
 
-// Capacity is the capacity that the operator has configured for a worker. The worker
-// asks the host for the rest.
+// Capacity is the part of a worker's capacity that its operator has configured. The
+// worker determines the rest from the host.
 type Capacity struct {
-	CPUs       bourse.MilliCPU    // 0 means the host's
-	Memory     bourse.MiB         // 0 means the host's
-	Disk       bourse.MiB         // 0 means the host's
-	GPUs       bourse.Amounts     // by kind
-	Resources  bourse.Amounts     // countable resources
+	CPUs       bourse.MilliCPU    // 0 means as determined from the host
+	Memory     bourse.MiB         // 0 means as determined from the host
+	Disk       bourse.MiB         // 0 means as determined from the host
+	GPUs       bourse.Amounts     // number of GPUs, by kind
+	Resources  bourse.Amounts     // amounts of other countable resources, by name
 	Labels     map[string]string  //
-	Overcommit map[string]float64 // factors by resource; "shared" means shared CPUs
+	Overcommit map[string]float64 // factors, by resource; "shared" stands for shared CPUs
 }
 
 // bind binds the flags to the config.
@@ -69,7 +69,7 @@ func (c *WorkerConfig) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Ephemeral, "ephemeral", false, "destroy all machines and end all processes when the daemon stops")
 }
 
-// addOvercommit adds a factor from NAME=F.
+// addOvercommit parses NAME=FACTOR and adds the factor.
 func (c *Capacity) addOvercommit(s string) error {
 	name, factor, err := cli.ParseFactor(s)
 	if c.Overcommit == nil {
@@ -79,8 +79,8 @@ func (c *Capacity) addOvercommit(s string) error {
 	return err
 }
 
-// settle completes the config once the flags are parsed. A worker that only this host
-// reaches allows image host by default.
+// settle completes the config once the flags are parsed. A worker that is only
+// accessible from this host allows the image host by default.
 func (c *WorkerConfig) settle(flags *pflag.FlagSet) error {
 	if err := c.ServerConfig.settle(flags, bourse.RoleWorker, &c.Name); err != nil {
 		return err

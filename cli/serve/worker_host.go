@@ -13,28 +13,28 @@ import (
 // networks, volumes and devices. The zero value means everything that the host
 // supports.
 type HostConfig struct {
-	Containerd        string // path of the socket; "auto" means the default one if it exists, "none" disables containers
-	Namespace         string // in containerd
-	Runtime           string // containerd's name for the runtime of containers
+	Containerd        string // path of containerd's socket; "auto" means the default one if it exists, "none" disables containers
+	Namespace         string // containerd namespace, which only this worker may use
+	Runtime           string // containerd's name of the container runtime
 	Network           NetworkMode
 	NoVolumes         bool
 	Images            bourse.MiB          // maximum disk space for images; 0 means a fifth of the disk
-	Registries        map[string]Registry // by host
-	Private           bool                // permits registries at addresses of the worker's own network
-	AllowedRegistries []string            // nil means any
+	Registries        map[string]Registry // access to image registries, by their hosts
+	Private           bool                // whether images may come from registries in the worker's own network
+	AllowedRegistries []string            // hosts of the registries that images may come from; nil means any
 	DockerAuth        string              // Docker config.json with credentials for all organizations; "" means none
-	OrgAuth           map[string]string   // such files for individual organizations
-	Devices           map[string][]string // CDI names by kind of GPU; unlisted kinds are detected
-	Shared            bool                // limits shared CPUs to the Machines API's quota even if CPUs are idle
+	OrgAuth           map[string]string   // like DockerAuth, but for single organizations
+	Devices           map[string][]string // CDI names, by kind of GPU; the devices of other kinds are detected
+	Shared            bool                // whether shared CPUs are limited to the Machines API's quota even if CPUs are idle
 }
 
-// NetworkMode selects the machines that have their own network.
+// NetworkMode determines which machines have their own network.
 type NetworkMode string
 
 // The network modes.
 const (
 	NetworkAuto       NetworkMode = "auto"       // containers, if the host permits it; the default
-	NetworkHost       NetworkMode = "host"       // no machine; all use the host's network
+	NetworkHost       NetworkMode = "host"       // no machine: all of them use the host's network
 	NetworkContainers NetworkMode = "containers" // machines that run in containers
 	NetworkAll        NetworkMode = "all"        // all machines
 )
@@ -42,10 +42,10 @@ const (
 // Registry configures access to an image registry.
 type Registry struct {
 	PlainHTTP bool
-	CA        string // PEM file with the CA that issued its certificate; "" means the host's CAs
+	CA        string // PEM file with the CA that issued the registry's certificate; "" means the host's CAs
 }
 
-// Values of --containerd that are not a path.
+// The values of --containerd that are not paths.
 const (
 	ContainerdAuto = "auto"
 	ContainerdNone = "none"
@@ -54,8 +54,8 @@ const (
 // defaultContainerd is containerd's default socket.
 const defaultContainerd = "/run/containerd/containerd.sock"
 
-// ContainerdAddress returns the socket selected by a value of --containerd, or "" for
-// none.
+// ContainerdAddress returns the socket that a value of --containerd selects, or "" if
+// it selects none.
 func ContainerdAddress(stated string) string {
 	switch stated {
 	case ContainerdNone:
@@ -120,7 +120,7 @@ func (c *HostConfig) addRegistry(host string, r Registry) {
 	c.Registries[host] = r
 }
 
-// addDevice adds a device from KIND=NAME.
+// addDevice parses KIND=NAME and adds the device.
 func (c *HostConfig) addDevice(s string) error {
 	kind, name, err := cli.ParsePair(s)
 	if err == nil && !strings.Contains(name, "/") {
@@ -133,11 +133,11 @@ func (c *HostConfig) addDevice(s string) error {
 	return err
 }
 
-// addAuth adds a file with credentials from FILE or ORG=FILE.
+// addAuth parses FILE or ORG=FILE and adds the file with credentials.
 func (c *HostConfig) addAuth(s string) error {
 	org, file, ok := strings.Cut(s, "=")
 	switch {
-	case !ok || strings.Contains(org, "/"): // a path that contains "="
+	case !ok || strings.Contains(org, "/"): // no organization is given, or the "=" is part of a path
 		if c.DockerAuth != "" {
 			return bourse.Errorf(bourse.CodeInvalid, "%s: only one file for all organizations is allowed", bourse.Quoted(s))
 		}

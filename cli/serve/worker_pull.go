@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// PullConfig configures whether a worker is also a gateway, from which other hosts
-// fetch work.
+// PullConfig configures whether and how a worker is also a gateway, from which other
+// hosts fetch work.
 type PullConfig struct {
 	On        bool
 	Listen    netip.AddrPort // address of /sched; port 0 means any free port
