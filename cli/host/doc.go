@@ -1,4 +1,3 @@
-// Package host implements the commands that make a host part of a cluster, "bourse init" on
-// the first host and "bourse join" on every other one, and "bourse doctor", which checks a
-// host.
+// Package host implements "bourse init", which sets up the first host of a cluster,
+// "bourse join", which adds another host, and "bourse doctor", which checks a host.
 package host

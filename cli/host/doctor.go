@@ -20,19 +20,19 @@ import (
 // status is the result of a check.
 type status string
 
-// The results. A check that could not be made is a warning.
+// The results of a check. A check that could not be made results in a warning.
 const (
 	statusOK      status = "ok"
 	statusWarning status = "warning"
 	statusProblem status = "problem"
 )
 
-// finding is one line about a host.
+// finding is one line of the report about a host.
 type finding struct {
 	Check   string `json:"check"`
 	Status  status `json:"status"`
 	Finding string `json:"finding"`
-	Try     string `json:"try,omitempty"` // what to do about it
+	Try     string `json:"try,omitempty"` // command or other advice that may correct the problem
 }
 
 func ok(check, format string, args ...any) finding {
@@ -47,7 +47,8 @@ func problem(check, try, format string, args ...any) finding {
 	return finding{check, statusProblem, fmt.Sprintf(format, args...), try}
 }
 
-// failed returns the finding for an error: a problem, unless the check requires root.
+// failed returns the finding for an error. An error that root would not get is a
+// warning, any other error is a problem.
 func failed(check, try string, err error) finding {
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 		return warning(check, asRoot, "not checked: %s", cli.MessageOf(err))
@@ -59,13 +60,13 @@ const asRoot = "run this command as root"
 
 // check examines one aspect of a host. It must not change the host.
 type check struct {
-	name  string // used in the finding if the check takes too long
+	name  string // name of the finding if the check takes too long
 	limit time.Duration
 	run   func(ctx context.Context) []finding
 }
 
-// Time limits of checks. That of the cluster consists of several steps, each with a limit of
-// its own.
+// Time limits of checks. The check of the cluster has a longer limit, because it
+// consists of several steps, each with its own limit.
 const (
 	checkLimit   = 5 * time.Second
 	clusterLimit = time.Minute
@@ -100,7 +101,7 @@ The exit status is 5 if there is a problem, and 0 if there are only warnings.`,
 			}
 			for _, f := range found {
 				if f.Status == statusProblem {
-					return cli.ExitStatus(bourse.CodeFailedPrecondition.ExitStatus()) // the output shows the reason
+					return cli.ExitStatus(bourse.CodeFailedPrecondition.ExitStatus()) // the output contains the reason
 				}
 			}
 			return nil
@@ -110,7 +111,7 @@ The exit status is 5 if there is a problem, and 0 if there are only warnings.`,
 	return c
 }
 
-// checksOf returns the checks of a host with this configuration.
+// checksOf returns the checks of a host with the configuration at this path.
 func checksOf(s *cli.Shell, config string) []check {
 	found, servers := readConfig(config)
 	checks := []check{{"configuration", checkLimit, func(context.Context) []finding { return found }}}
@@ -138,7 +139,8 @@ func checksOf(s *cli.Shell, config string) []check {
 	return checks
 }
 
-// examine makes all checks at the same time, and returns their findings in order.
+// examine runs all checks at the same time, and returns their findings in the order of
+// the checks.
 func examine(ctx context.Context, checks []check) []finding {
 	found := make([][]finding, len(checks))
 	var running sync.WaitGroup
@@ -146,8 +148,8 @@ func examine(ctx context.Context, checks []check) []finding {
 		running.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, c.limit)
 			defer cancel()
-			// A check can hang in the kernel, for example on a network file system. It ends
-			// with this process.
+			// A check may hang in the kernel, for example on a network file system. Its
+			// goroutine then runs until this process exits.
 			done := make(chan []finding, 1)
 			go func() { done <- c.run(ctx) }()
 			select {

@@ -21,8 +21,9 @@ import (
 // clocksToRead is the number of other servers whose clocks are read.
 const clocksToRead = 8
 
-// clocks returns the addresses of servers on other hosts, brokers first: without a valid
-// certificate of this host, only they answer.
+// clocks returns the addresses of servers on other hosts whose clocks are to be read.
+// Brokers come first, because other servers only answer if this host has a valid
+// certificate.
 func (c *cluster) clocks(others []bourse.Member) []string {
 	var out []string
 	for _, address := range c.joined() {
@@ -41,8 +42,9 @@ func (c *cluster) clocks(others []bourse.Member) []string {
 	return out[:min(len(out), clocksToRead)]
 }
 
-// checkClock compares this host's clock with those of other servers. A wrong clock makes all
-// certificates look invalid, so they are not verified here.
+// checkClock compares this host's clock with those of other servers. It does not verify
+// their certificates, because all certificates look invalid if this host's clock is
+// wrong.
 func (c *cluster) checkClock(ctx context.Context, addresses []string) []finding {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true} //nolint:gosec // see above
 	if c.creds != nil {
@@ -80,8 +82,10 @@ func (c *cluster) checkClock(ctx context.Context, addresses []string) []finding 
 	return []finding{compareClocks(ahead)}
 }
 
-// aheadOf returns the minimum by which this host's clock is ahead of a server's; it is negative if
-// this clock is behind. The server wrote date, which it truncates to a second, between sent and received.
+// aheadOf returns the least amount by which this host's clock must be ahead of a
+// server's clock. It is negative if this clock must be behind, and 0 if the clocks may
+// agree. The server wrote date, which it truncates to a second, between sent and
+// received.
 func aheadOf(date, sent, received time.Time) time.Duration {
 	if least := sent.Sub(date.Add(time.Second)); least > 0 {
 		return least
@@ -89,14 +93,15 @@ func aheadOf(date, sent, received time.Time) time.Duration {
 	return min(0, received.Sub(date))
 }
 
-// Differences between clocks from which there is a warning and a problem.
+// The differences between clocks from which compareClocks returns a warning and a
+// problem.
 const (
 	clockWarning = time.Second
 	clockProblem = 30 * time.Second
 )
 
-// compareClocks returns the finding for the differences between this host's clock and those
-// of other servers.
+// compareClocks returns the finding for this host's clock. ahead contains its
+// differences from other servers' clocks, by the servers' addresses.
 func compareClocks(ahead map[string]time.Duration) finding {
 	const name = "clock"
 	if len(ahead) == 0 {

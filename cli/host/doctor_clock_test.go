@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 )
 
-// Without valid certificates, a wrong clock is still found: it may be the reason.
+// A wrong clock is found even if certificates are invalid, because it may be the
+// reason.
 func TestClockWithoutCertificates(t *testing.T) {
 	ca := newCA(t, 365*day)
 	broker := listening(t, ca, "h2-broker", bourse.RoleBroker)

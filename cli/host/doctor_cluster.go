@@ -32,16 +32,16 @@ import (
 // cluster checks the connections between this host's servers and the rest of their cluster.
 type cluster struct {
 	own     []serve.Server
-	release string // of this program
+	release string // release of this program; "" for a build without a release
 	now     func() time.Time
 	secure  bool
-	creds   *admission.Credentials // nil if there are none, or none that are valid
+	creds   *admission.Credentials // nil if there are no valid credentials
 	wire    *direct.Fabric
 }
 
-// Limits of the connections to other servers.
+// Limits of connections to other servers.
 const (
-	stepLimit  = 4 * time.Second // for a connection, or a request and its answer
+	stepLimit  = 4 * time.Second // for connecting, or for a request and its answer
 	asksAtOnce = 128
 )
 
@@ -65,15 +65,15 @@ func newCluster(own []serve.Server, release string, now func() time.Time) *clust
 	return c
 }
 
-// answer is what a server reports about itself and the members that it lists.
+// answer is a server's report about itself and the members that it lists.
 type answer struct {
 	bourse.Member
 	gossip.Membership
 	err error
 }
 
-// check checks the connections to all other members and back, their versions, and the
-// clock.
+// check checks the connections from this host to all other members and back, the
+// members' versions, and the clock.
 func (c *cluster) check(ctx context.Context) []finding {
 	defer c.wire.Close()
 	found := c.checkNATS(ctx)
@@ -90,13 +90,14 @@ func (c *cluster) check(ctx context.Context) []finding {
 	return append(found, c.checkClock(ctx, c.clocks(others))...)
 }
 
-// checkNATS connects to the configured NATS servers. The cluster needs only one of them.
+// checkNATS connects to each of the configured NATS servers. The cluster needs only one
+// of them.
 func (c *cluster) checkNATS(ctx context.Context) []finding {
 	var addresses []string
 	for _, s := range c.own {
 		for _, text := range s.NATS.URLs {
 			u, err := url.Parse(text)
-			if err != nil { // reported with the configuration
+			if err != nil { // this error is reported by the check of the configuration
 				continue
 			}
 			address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), natsPort))
@@ -129,7 +130,7 @@ func oneSuffices(found []finding) []finding {
 	return found
 }
 
-// natsPort is the port of NATS servers whose URLs have none.
+// natsPort is the port of NATS servers whose URLs contain no port.
 const natsPort = "4222"
 
 // askOwn asks this host's servers. It returns the answers of those that are running.
@@ -166,8 +167,9 @@ func (c *cluster) askOwn(ctx context.Context) ([]answer, []finding) {
 	return slices.DeleteFunc(answers, func(a answer) bool { return a.ID == "" }), found
 }
 
-// askJoin connects to the membership addresses in the configuration, and asks the servers
-// there. A host that cannot join knows no other addresses. A host needs only one of them.
+// askJoin connects to the membership addresses in the configuration, and asks the
+// servers there. A host that has not joined knows no other addresses. It needs only one
+// of them to join.
 func (c *cluster) askJoin(ctx context.Context) ([]answer, []finding) {
 	joined := c.joined()
 	answers, found := make([]answer, len(joined)), make([]finding, len(joined))
@@ -195,7 +197,7 @@ func (c *cluster) askJoin(ctx context.Context) ([]answer, []finding) {
 	return slices.DeleteFunc(answers, func(a answer) bool { return a.ID == "" }), oneSuffices(found)
 }
 
-// joined returns the configured membership addresses of other hosts.
+// joined returns the membership addresses of other hosts that are configured.
 func (c *cluster) joined() []string {
 	var out []string
 	for _, s := range c.own {
@@ -209,8 +211,8 @@ func (c *cluster) joined() []string {
 	return out
 }
 
-// apiOf returns the address of the API of the server with this membership address, or "" if
-// its port is not the usual one of a role.
+// apiOf returns the API address of the server with this membership address. It returns
+// "" if the port is not the default membership port of any role.
 func apiOf(join string) string {
 	host, port, _ := net.SplitHostPort(join)
 	for _, role := range bourse.ServerRoles() {
@@ -221,7 +223,8 @@ func apiOf(join string) string {
 	return ""
 }
 
-// identify returns the server at an address, which must have a certificate of the cluster.
+// identify returns the server at an address. The server must have a certificate of this
+// cluster.
 func (c *cluster) identify(ctx context.Context, address string) (bourse.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
@@ -249,7 +252,7 @@ func connect(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// ask asks a server which members it lists: all, or only those with the given ids.
+// ask asks a server which members it lists. If ids are given, it asks only about these.
 func (c *cluster) ask(ctx context.Context, m bourse.Member, ids ...string) answer {
 	a := answer{Member: m}
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
@@ -265,7 +268,7 @@ func (c *cluster) ask(ctx context.Context, m bourse.Member, ids ...string) answe
 	return a
 }
 
-// each calls do with each number below n, up to asksAtOnce at a time.
+// each calls do with each number from 0 to n-1, up to asksAtOnce at a time.
 func each(n int, do func(i int)) {
 	var running errgroup.Group
 	running.SetLimit(asksAtOnce)
@@ -275,11 +278,12 @@ func each(n int, do func(i int)) {
 			return nil
 		})
 	}
-	_ = running.Wait() // there are no errors
+	_ = running.Wait() // the functions return no errors
 }
 
-// others returns the members that the answers list, except this host's, sorted by name, and
-// the number of those that are reached only through NATS.
+// others returns the members that the answers list, except this host's own servers,
+// sorted by name. Members that can only be reached through NATS are left out, and
+// onNATS counts them.
 func (c *cluster) others(answers []answer) (others []bourse.Member, onNATS int) {
 	byID := map[bourse.WorkerID]bourse.Member{}
 	for _, a := range answers {
@@ -312,9 +316,10 @@ func (c *cluster) askOthers(ctx context.Context, others []bourse.Member) []answe
 	return answers
 }
 
-// checkMembers returns a finding for each member that does not answer, or that does not list
-// the running servers of this host. A server lists another one after it has connected to the
-// other's API, for as long as the other responds to its messages.
+// checkMembers returns a finding for each member that does not answer, and for each one
+// that does not list this host's running servers. A server lists another server once it
+// has connected to that server's API, and for as long as that server responds to
+// gossip.
 func (c *cluster) checkMembers(replies, running []answer) []finding {
 	var found []finding
 	good := 0
@@ -354,7 +359,7 @@ func (c *cluster) checkMembers(replies, running []answer) []finding {
 	return found
 }
 
-// checkVersions compares the members' releases with that of this program.
+// checkVersions compares the members' releases with this program's.
 func (c *cluster) checkVersions(answers []answer) []finding {
 	const name = "versions"
 	if c.release == "" { // a build without a release
@@ -386,8 +391,8 @@ func released(release string) string {
 	return release
 }
 
-// unreached describes why a server could not be asked, as the rest of a sentence that begins
-// with its address, and what to do.
+// unreached describes why a server could not be asked, and what to do about it. what
+// continues a sentence that begins with the server's address.
 func unreached(err error) (what, try string) {
 	invalid, wrong := errors.AsType[x509.CertificateInvalidError](err)
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
@@ -409,7 +414,7 @@ func unreached(err error) (what, try string) {
 	return "cannot be asked: " + causeOf(err).Error(), "bourse doctor, on that host"
 }
 
-// causeOf returns the error without the context that the layers of this program have added.
+// causeOf returns the innermost error, without the context that this program has added.
 func causeOf(err error) error {
 	for {
 		e, ok := errors.AsType[*bourse.Error](err)

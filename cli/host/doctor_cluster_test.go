@@ -22,13 +22,14 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// member is a server on loopback that only lists the members of its cluster.
+// member is a server on loopback that does nothing except list the members of its
+// cluster.
 type member struct {
 	bourse.Member
 	ca       *admission.CA
 	release  string
 	lists    []bourse.Member
-	ahead    time.Duration // of its clock
+	ahead    time.Duration // how far its clock is ahead
 	listener net.Listener
 }
 
@@ -59,7 +60,7 @@ func (m *member) serve(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(gossip.PathMembers, direct.Handler(m.ID, gossip.MembersHandler(m.release, func() []bourse.Member { return slices.Clone(m.lists) })))
-	gate := admission.Gate{Proof: admission.Proof{Cluster: "c1"}} // as servers have it
+	gate := admission.Gate{Proof: admission.Proof{Cluster: "c1"}} // the same checks as in real servers
 	dated := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Date", time.Now().Add(m.ahead).UTC().Format(http.TimeFormat))
 		gate.Wrap(mux).ServeHTTP(w, r)
@@ -92,7 +93,8 @@ func refusing(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port)
 }
 
-// thisHost returns the cluster as seen by the host of the worker h1, whose API is at an address.
+// thisHost returns the cluster as the host of the worker h1 sees it. address is the
+// worker's API.
 func thisHost(t *testing.T, ca *admission.CA, address string, join ...string) *cluster {
 	t.Helper()
 	s, _ := workerIn(t, ca, issued(t, ca, "h1", 0).PEM())
@@ -100,7 +102,7 @@ func thisHost(t *testing.T, ca *admission.CA, address string, join ...string) *c
 	return newCluster([]serve.Server{s}, "v1", time.Now)
 }
 
-// results returns the status of each check, once per finding.
+// results returns the name and status of each finding.
 func results(found []finding) (out []string) {
 	for _, f := range found {
 		out = append(out, f.Check+": "+string(f.Status))
@@ -174,7 +176,7 @@ func TestCheckCluster(t *testing.T) {
 	}
 }
 
-// A host whose servers are not running still checks the addresses in join.
+// The addresses in join are checked even if the host's servers are not running.
 func TestCheckJoin(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -191,7 +193,7 @@ func TestCheckJoin(t *testing.T) {
 	}
 }
 
-// One NATS server suffices.
+// It suffices that one NATS server accepts connections.
 func TestCheckNATS(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -216,7 +218,7 @@ func TestCheckNATS(t *testing.T) {
 	}
 }
 
-// A server that is known by its address only must be of the same cluster.
+// identify returns an error if the server at the address belongs to another cluster.
 func TestIdentify(t *testing.T) {
 	ca := newCA(t, 0)
 	broker := listening(t, ca, "h2-broker", bourse.RoleBroker)

@@ -14,22 +14,22 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 )
 
-// space is the state of a file system.
+// space is the state of a file system, from statfs(2).
 type space struct {
-	kind               int64 // magic number; see statfs(2)
+	kind               int64 // magic number of the file system's type
 	bytes, freeBytes   uint64
-	inodes, freeInodes uint64 // inodes is 0 if the file system has no fixed number
+	inodes, freeInodes uint64 // inodes is 0 if the file system has no fixed number of inodes
 	device             uint64
 }
 
-// Free parts of a file system below which there is a warning and a problem.
+// The fractions of free space below which checkSpace returns a warning and a problem.
 const (
 	spaceWarning = 0.10
 	spaceProblem = 0.02
 )
 
-// unsuitable describes the file systems that must not hold the servers' data, by their magic
-// numbers (statfs(2)).
+// unsuitable describes the types of file systems that must not contain the servers'
+// data. The keys are the magic numbers of statfs(2).
 var unsuitable = map[int64]string{
 	0x01021994: "tmpfs, which a restart of the host empties",
 	0x858458f6: "ramfs, which a restart of the host empties",
@@ -38,8 +38,8 @@ var unsuitable = map[int64]string{
 	0xfe534d42: "SMB, on which the databases can be damaged",
 }
 
-// checkDisks checks the data directories of the servers, and containerd's disk. A host
-// without servers is checked for the usual directory.
+// checkDisks checks the file systems of the servers' data directories and of
+// containerd. On a host without servers, it checks the default data directory.
 func checkDisks(servers []serve.Server) []finding {
 	var data []string
 	for _, s := range servers {
@@ -86,10 +86,10 @@ func checkDisks(servers []serve.Server) []finding {
 	return found
 }
 
-// containerdData is the usual directory of containerd's images.
+// containerdData is the default directory of containerd's images.
 const containerdData = "/var/lib/containerd"
 
-// nearest returns the lowest directory on a path that exists.
+// nearest returns path or its nearest parent directory that exists.
 func nearest(path string) string {
 	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
 		if _, err := os.Stat(path); err == nil {
@@ -114,7 +114,8 @@ func spaceOf(dir string) (space, error) {
 	return s, nil
 }
 
-// checkSpace checks the free space and inodes of the file system with a directory.
+// checkSpace checks the free space and the free inodes of the file system that contains
+// dir.
 func checkSpace(dir string, s *space) finding {
 	free := part(s.freeBytes, s.bytes)
 	text := fmt.Sprintf("%s: %s free (%.0f%%)", dir, cli.Bytes(int64(s.freeBytes)), 100*free)

@@ -20,8 +20,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// readConfig reads the configuration. servers is nil if there is none, and may be empty if
-// it is invalid.
+// readConfig reads the configuration. servers is nil if there is no configuration. If
+// the configuration is invalid, servers may be empty.
 func readConfig(path string) (found []finding, servers []serve.Server) {
 	const name = "configuration"
 	file, err := serve.ReadFile(path)
@@ -59,7 +59,8 @@ func messageOf(err error) string {
 	return cli.MessageOf(err)
 }
 
-// checkPorts checks whether a host that is part of no cluster can run each kind of server.
+// checkPorts checks whether this host, which is not part of a cluster, could run each
+// kind of server.
 func checkPorts(ctx context.Context, s *cli.Shell) []finding {
 	const name = "ports"
 	h := setup{shell: s}
@@ -76,8 +77,8 @@ func checkPorts(ctx context.Context, s *cli.Shell) []finding {
 	return []finding{ok(name, "the ports of all servers are free at %s", h.address)}
 }
 
-// checkCredentials checks the permissions of the configuration and of the credentials, and
-// each certificate.
+// checkCredentials checks the permissions of the configuration and the credentials, and
+// the validity of each certificate.
 func checkCredentials(config string, servers []serve.Server, now time.Time) []finding {
 	var found []finding
 	if len(servers) > 0 {
@@ -157,7 +158,7 @@ func checkCA(dir admission.Dir, now time.Time) []finding {
 	return found
 }
 
-// checkIssuer checks a broker's issuer, if there is one.
+// checkIssuer checks a broker's issuer, if the host has one.
 func checkIssuer(dir admission.Dir, now time.Time) []finding {
 	const name = "issuer"
 	const try = "bourse credentials issuer, where ca.key is, then copy issuer.pem to the brokers: without a valid one, no host can join and no certificate is renewed"
@@ -175,8 +176,8 @@ func checkIssuer(dir admission.Dir, now time.Time) []finding {
 	return []finding{checkAuthority(name, try, issuer.Expires(), now)}
 }
 
-// authorityWarning is the time before the expiry of the CA or an issuer from which it
-// should be replaced.
+// authorityWarning is how long before its expiry the CA or an issuer should be
+// replaced.
 const authorityWarning = 30 * 24 * time.Hour
 
 func checkAuthority(name, try string, expires, now time.Time) finding {
@@ -209,7 +210,7 @@ func checkCertificate(s *serve.Server, now time.Time) finding {
 	left, life := leaf.NotAfter.Sub(now), leaf.NotAfter.Sub(leaf.NotBefore)
 	if left < 24*time.Hour || left < life/4 {
 		try := replace
-		if life <= admission.RenewedLife+24*time.Hour { // servers renew it
+		if life <= admission.RenewedLife+24*time.Hour { // servers renew such certificates themselves
 			try = "check that a broker with issuer.pem is running and can be reached, and look for \"renew the certificate failed\" in the log of " + string(s.Name)
 		}
 		return warning(name, try, "expires in %s", cli.Age(left))

@@ -16,7 +16,7 @@ import (
 
 const day = 24 * time.Hour
 
-// newCA returns a CA that was created some time ago.
+// newCA returns a CA that was created age ago.
 func newCA(t *testing.T, age time.Duration) *admission.CA {
 	t.Helper()
 	ca, err := admission.NewCA("c1", time.Now().Add(-age))
@@ -26,7 +26,8 @@ func newCA(t *testing.T, age time.Duration) *admission.CA {
 	return ca
 }
 
-// renewed returns the certificate and key of the worker h1 that a broker signed some time ago.
+// renewed returns a certificate and key of the worker h1, as if a broker had signed the
+// certificate age ago.
 func renewed(t *testing.T, ca *admission.CA, age time.Duration) []byte {
 	t.Helper()
 	pair, err := issue(ca, admission.Identity{ID: "h1", Role: bourse.RoleWorker}, "", time.Now().Add(-age))
@@ -36,7 +37,8 @@ func renewed(t *testing.T, ca *admission.CA, age time.Duration) []byte {
 	return pair
 }
 
-// issued returns a worker's certificate and key that a person created some time ago.
+// issued returns a worker's certificate and key, as if a person had created them age
+// ago.
 func issued(t *testing.T, ca *admission.CA, id bourse.WorkerID, age time.Duration) admission.Pair {
 	t.Helper()
 	pair, err := ca.Issue(admission.Identity{ID: id, Role: bourse.RoleWorker}, nil, time.Now().Add(-age))
@@ -46,7 +48,7 @@ func issued(t *testing.T, ca *admission.CA, id bourse.WorkerID, age time.Duratio
 	return pair
 }
 
-// workerIn stores the credentials of the worker h1 in a new directory.
+// workerIn stores credentials of the worker h1 in a new directory.
 func workerIn(t *testing.T, ca *admission.CA, pair []byte) (serve.Server, admission.Dir) {
 	t.Helper()
 	dir := admission.Dir(t.TempDir())
@@ -136,7 +138,8 @@ func TestCheckAuthorities(t *testing.T) {
 	}
 }
 
-// Other users may not read keys, unless the directory keeps them out.
+// Other users must not be able to read keys. A readable key is fine if other users
+// cannot enter its directory.
 func TestCheckPrivate(t *testing.T) {
 	s, dir := workerIn(t, newCA(t, 0), nil)
 	config := filepath.Join(string(dir), "bourse.toml")

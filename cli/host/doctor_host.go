@@ -24,8 +24,8 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// workerOf returns the settings of the host's worker, or nil if the host has no worker. For a
-// host that is part of no cluster, it returns the defaults.
+// workerOf returns the settings of the host's worker, or nil if the host runs no
+// worker. For a host that is not part of a cluster, it returns the defaults.
 func workerOf(servers []serve.Server) *serve.HostConfig {
 	if servers == nil {
 		return &serve.HostConfig{Containerd: serve.ContainerdAuto, Network: serve.NetworkAuto}
@@ -38,10 +38,10 @@ func workerOf(servers []serve.Server) *serve.HostConfig {
 	return nil
 }
 
-// checkCgroups checks which limits of machines the host can enforce.
+// checkCgroups checks which of the machines' limits this host can enforce.
 func checkCgroups() []finding { return []finding{compareLabels(container.HostLabels())} }
 
-// compareLabels returns the finding for the labels of a driver on this host.
+// compareLabels returns the finding for the labels that a driver has on this host.
 func compareLabels(labels map[string]string) finding {
 	const name = "cgroups"
 	var has, lacks []string
@@ -62,7 +62,7 @@ func compareLabels(labels map[string]string) finding {
 	return ok(name, "%s with %s", labels["cgroup"], strings.Join(has, ", "))
 }
 
-// checkContainerd checks that containerd answers and can unpack images.
+// checkContainerd checks that containerd answers and that it can unpack images.
 func checkContainerd(ctx context.Context, c *serve.HostConfig) []finding {
 	const name = "containerd"
 	if c.Containerd == serve.ContainerdNone {
@@ -102,7 +102,8 @@ func checkContainerd(ctx context.Context, c *serve.HostConfig) []finding {
 	return []finding{ok(name, "%s with snapshotter %s at %s", version.Version, snapshotter, address)}
 }
 
-// checkNetworks checks whether machines with images can have networks of their own.
+// checkNetworks checks whether machines that run in containers can have their own
+// networks.
 func checkNetworks(c *serve.HostConfig) []finding {
 	const name = "networks"
 	if c.Network == serve.NetworkHost {
@@ -136,12 +137,13 @@ func checkVolumes(c *serve.HostConfig) []finding {
 	return []finding{ok(name, "loop devices and e2fsprogs are available")}
 }
 
-// leastFiles is the number of open files from which there is no warning. Servers keep
-// several connections for each machine, member and client.
+// leastFiles is the number of open files below which there is a warning. Servers keep
+// several connections open for each machine, member and client.
 const leastFiles = 65536
 
-// checkLimits checks the limits of the servers' service, or, where systemd does not run,
-// those of the servers that are started from here.
+// checkLimits checks the limits of the systemd service that runs the servers. If
+// systemd is not running, it checks the limits that servers would inherit from this
+// process.
 func checkLimits(ctx context.Context, configured bool) []finding {
 	const name = "limits"
 	if configured && systemd() {
@@ -161,7 +163,8 @@ func checkLimits(ctx context.Context, configured bool) []finding {
 	return []finding{ok(name, "servers that are started here may open %d files", limit.Max)}
 }
 
-// checkService checks the properties of the servers' unit, as systemctl show prints them.
+// checkService checks properties of the servers' unit. shown is the output of
+// "systemctl show".
 func checkService(shown string) []finding {
 	const name = "service"
 	p := map[string]string{}
@@ -195,8 +198,8 @@ func checkService(shown string) []finding {
 	return found
 }
 
-// checkDNS resolves the host names that the servers use. Without any, it checks only that a
-// name server is configured.
+// checkDNS resolves the host names that the servers use. If they use none, it only
+// checks that a name server is configured.
 func checkDNS(ctx context.Context, servers []serve.Server) []finding {
 	config, err := os.ReadFile("/etc/resolv.conf")
 	if err != nil {
@@ -205,14 +208,16 @@ func checkDNS(ctx context.Context, servers []serve.Server) []finding {
 	return resolve(ctx, string(config), namesIn(servers), net.DefaultResolver.LookupHost)
 }
 
-// hostName is a name that a server uses, and the status of the check if it cannot be resolved.
+// hostName is a name that a server must resolve, and the status of the check if it
+// cannot be resolved.
 type hostName struct {
 	host   string
 	status status
 }
 
-// namesIn returns the host names in the configuration: of other members, NATS servers and
-// registries. Machines' images come from Docker Hub unless registries are configured.
+// namesIn returns the host names of other members, NATS servers and registries that are
+// in the configuration. It adds Docker Hub if no registries are configured, because
+// images then come from there.
 func namesIn(servers []serve.Server) []hostName {
 	var names []hostName
 	add := func(host string, is status) {
@@ -249,7 +254,8 @@ func namesIn(servers []serve.Server) []hostName {
 	return names
 }
 
-// resolve looks names up, with a resolver that is configured in resolv.conf.
+// resolve calls lookup for each name. config is the content of resolv.conf, which must
+// contain a name server.
 func resolve(ctx context.Context, config string, names []hostName, lookup func(ctx context.Context, host string) ([]string, error)) []finding {
 	const check = "DNS"
 	var nameservers []string

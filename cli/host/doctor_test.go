@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/clitest"
 )
 
-// doctorOf returns a command line whose doctor finds exactly this.
+// doctorOf returns a command line in which the doctor's checks return these findings.
 func doctorOf(found ...finding) clitest.Line {
 	return clitest.Of(func(s *cli.Shell) *cobra.Command {
 		return newDoctor(s, func(string) []check {
@@ -62,7 +62,8 @@ func TestDoctorJSON(t *testing.T) {
 	}
 }
 
-// A host without a configuration is checked all the same.
+// TestDoctorWithoutConfiguration checks that the doctor makes all checks that need no
+// configuration.
 func TestDoctorWithoutConfiguration(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bourse.toml")
 	got := clitest.Of(NewDoctor).Run(t, "doctor", "--config", path, "--json")
@@ -88,13 +89,13 @@ func TestDoctorWithoutConfiguration(t *testing.T) {
 	}
 }
 
-// A check that hangs does not keep the others from being reported.
+// A check that hangs does not prevent other checks from being reported.
 func TestExamineWithHangingCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := make(chan struct{})
 		found := examine(t.Context(), []check{
 			{"disk", time.Second, func(context.Context) []finding {
-				<-disk // whatever the context says
+				<-disk // it hangs even after ctx is done
 				return nil
 			}},
 			{"slow", time.Second, func(ctx context.Context) []finding {

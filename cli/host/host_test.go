@@ -33,7 +33,8 @@ func newSetup(t *testing.T) *setup {
 	}
 }
 
-// init overwrites no credentials: they may be the only copy of a cluster's keys.
+// init never overwrites credentials, because they may be the only copy of a cluster's
+// keys.
 func TestCreateCredentials(t *testing.T) {
 	h := newSetup(t)
 	if err := h.makeDirs(); err != nil {
@@ -77,7 +78,8 @@ func TestCreateCredentials(t *testing.T) {
 	}
 }
 
-// The configuration is one that serve reads, and a host with one is not set up again.
+// init writes a configuration that serve can read. It does not set up a host that
+// already has a configuration.
 func TestWrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		nats []string
@@ -109,7 +111,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// An interrupted join uses the same keys when it is repeated.
+// If join is interrupted and repeated, it uses the same keys.
 func TestPendingKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h1.pem")
 	first, text, err := pendingKey(path)
@@ -185,7 +187,8 @@ func TestCanListen(t *testing.T) {
 	}
 }
 
-// replies answers requests with these statuses, then with a token.
+// replies answers each request with the next of these statuses. Once none are left, it
+// answers with a token.
 type replies []int
 
 func (r *replies) RoundTrip(*http.Request) (*http.Response, error) {
@@ -200,7 +203,8 @@ func (r *replies) RoundTrip(*http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// A broker that has just started does not know its cluster yet.
+// TestFirstToken checks that init asks again if the broker, which has just started,
+// does not know its cluster yet.
 func TestFirstToken(t *testing.T) {
 	for name, c := range map[string]struct {
 		replies replies
@@ -220,7 +224,8 @@ func TestFirstToken(t *testing.T) {
 	}
 }
 
-// A host without packages gets their unit, for its own program and configuration.
+// On a host without Bourse's package, the packages' unit is written with the host's own
+// paths of the program and the configuration.
 func TestUnitOf(t *testing.T) {
 	text := unitOf("/opt/bourse", "/srv/bourse.toml")
 	for _, line := range []string{"ExecStart=/opt/bourse serve --config /srv/bourse.toml", "ConditionPathExists=/srv/bourse.toml"} {

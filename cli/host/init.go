@@ -90,8 +90,8 @@ func (h *setup) init(ctx context.Context, cluster string) error {
 	return h.start(ctx, func(ctx context.Context) error { return h.greet(ctx, cluster) })
 }
 
-// createCredentials creates the files that all servers of the cluster have in common, and
-// the certificates of this host's servers. It overwrites nothing.
+// createCredentials creates the files that all servers of the cluster share, and the
+// certificates of this host's servers. It overwrites nothing.
 func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 	now, dir := h.shell.Now(), h.dir()
 	one := cli.Context{API: "https://" + net.JoinHostPort(h.address, "4280")}
@@ -141,7 +141,7 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 	return one, nil
 }
 
-// issue creates a server's key, and the certificate that the issuer signs for it.
+// issue creates a server's key and certificate. The issuer signs the certificate.
 func issue(issuer *admission.CA, who admission.Identity, address string, now time.Time) ([]byte, error) {
 	key, private, err := admission.NewKey()
 	if err != nil {
@@ -152,15 +152,15 @@ func issue(issuer *admission.CA, who admission.Identity, address string, now tim
 		return nil, err
 	}
 	var hosts []string
-	if who.Role == bourse.RoleBroker { // which has clients
+	if who.Role == bourse.RoleBroker { // clients connect to brokers by their address
 		hosts = []string{address}
 	}
 	cert, err := issuer.Sign(request, who, hosts, now)
 	return slices.Concat(cert, private), err
 }
 
-// knownWithin limits the time until a new broker knows its cluster. Until then, it answers
-// with unavailable.
+// knownWithin is how long a new broker may take to know its cluster. Until then, the
+// broker returns CodeUnavailable.
 const knownWithin = 30 * time.Second
 
 // greet prints what to do next.
@@ -183,8 +183,8 @@ To look around: bourse worker list
 	return err
 }
 
-// firstToken creates a join token. The broker has just started, so it may have to receive the
-// view of another server first.
+// firstToken creates a join token. It repeats the request if necessary, because the
+// broker has just started and may have to receive another server's view first.
 func (h *setup) firstToken(ctx context.Context) (machinesapi.JoinToken, error) {
 	end := h.shell.Now().Add(knownWithin)
 	for again := (cli.Backoff{}); ; {
@@ -198,7 +198,7 @@ func (h *setup) firstToken(ctx context.Context) (machinesapi.JoinToken, error) {
 	}
 }
 
-// random returns n random bytes in hex.
+// random returns n random bytes as hexadecimal digits.
 func random(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // crypto/rand never fails

@@ -102,7 +102,7 @@ func (h *setup) join(ctx context.Context, token string, overNATS bool) error {
 	})
 }
 
-// explain adds what to try after an error from a broker.
+// explain adds hints about what to try after an error from a broker.
 func explain(err error) error {
 	switch bourse.CodeOf(err) { //nolint:exhaustive // others explain themselves
 	case bourse.CodeUnauthorized, bourse.CodeForbidden:
@@ -115,8 +115,8 @@ func explain(err error) error {
 	return err
 }
 
-// pendingKey returns the key of a server that is about to join. It is stored before it is
-// used, so that an interrupted command can be repeated.
+// pendingKey returns the key of a server that is about to join. A new key is stored
+// before it is used, so that an interrupted join can be repeated.
 func pendingKey(path string) (*ecdsa.PrivateKey, []byte, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -28,19 +28,19 @@ import (
 	"github.com/bourse-dev/bourse/internal/enroll"
 )
 
-// setup is what both commands need to know about a host.
+// setup contains the settings that "bourse init" and "bourse join" share.
 type setup struct {
 	shell   *cli.Shell
-	config  string // path of the configuration; the credentials are in its directory
+	config  string // path of the configuration; the credentials are in the same directory
 	data    string
 	name    string
 	region  string
 	address string
 	roles   []string
-	here    bool // run the servers in this process
+	here    bool // whether to run the servers in this process
 }
 
-// defaultData is the usual directory for the servers' data.
+// defaultData is the default directory for the servers' data.
 const defaultData = "/var/lib/bourse"
 
 func (h *setup) bind(c *cobra.Command, roles []string) {
@@ -54,10 +54,10 @@ func (h *setup) bind(c *cobra.Command, roles []string) {
 	cli.CompleteFixed(c, "role", "worker", "broker", "proxy")
 }
 
-// dir returns the directory of credentials.
+// dir returns the credentials directory.
 func (h *setup) dir() admission.Dir { return admission.Dir(filepath.Dir(h.config)) }
 
-// fresh returns an error if this host has a configuration.
+// fresh returns an error if this host already has a configuration.
 func (h *setup) fresh() error {
 	_, err := os.Lstat(h.config)
 	switch {
@@ -70,7 +70,7 @@ func (h *setup) fresh() error {
 	return nil
 }
 
-// find fills in what was not given.
+// find checks the settings, and determines those that were not given.
 func (h *setup) find(ctx context.Context) error {
 	if h.name == "" {
 		name, err := os.Hostname()
@@ -102,8 +102,9 @@ func (h *setup) find(ctx context.Context) error {
 	return nil
 }
 
-// portsFree returns an error if a server of this host could not listen, before anything is
-// written: the servers would try again and again.
+// portsFree returns an error if a port that this host's servers need is in use. It is
+// called before anything is written. Otherwise, the servers would be restarted again
+// and again.
 func (h *setup) portsFree(ctx context.Context) error {
 	for _, name := range h.roles {
 		role := bourse.Role(name)
@@ -125,8 +126,8 @@ func (h *setup) portsFree(ctx context.Context) error {
 	return nil
 }
 
-// canListen returns an error if a server could not listen at an address. Errors: conflict if
-// another program does, and invalid.
+// canListen returns an error if a server could not listen at an address. Errors:
+// conflict if another program listens there, otherwise invalid.
 func canListen(ctx context.Context, network, address string, role bourse.Role) error {
 	var listen net.ListenConfig
 	var l io.Closer
@@ -146,13 +147,13 @@ func canListen(ctx context.Context, network, address string, role bourse.Role) e
 	return cli.Hint(bourse.Errorf(code, "the %s cannot listen: %w", role, err), "free the port, choose other servers with --role, or another --address")
 }
 
-// proxyHTTP is the address at which a proxy serves HTTP unless its configuration is changed.
+// proxyHTTP is the address at which a new host's proxy serves HTTP.
 const proxyHTTP = ":80"
 
-// ownAddress returns the source address of the default route, or otherwise the first
-// address that is not on the loopback.
+// ownAddress returns the source address of the default route. If there is no such
+// route, it returns the first address that is not a loopback address.
 func ownAddress(ctx context.Context) (netip.Addr, error) {
-	// Connecting a UDP socket sends nothing: the kernel only chooses a route.
+	// Connecting a UDP socket sends nothing. It only makes the kernel choose a route.
 	if c, err := new(net.Dialer).DialContext(ctx, "udp", "192.0.2.1:9"); err == nil {
 		defer c.Close()
 		if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
@@ -171,7 +172,8 @@ func ownAddress(ctx context.Context) (netip.Addr, error) {
 	return netip.Addr{}, bourse.Errorf(bourse.CodeInvalid, "this host has no address that other hosts can reach: use --address")
 }
 
-// write creates the host's configuration, once everything that it refers to exists.
+// write creates the host's configuration. It is called once everything that the
+// configuration refers to exists.
 func (h *setup) write(cluster string, join, nats []string) error {
 	common := map[string]any{"cluster": cluster, "name": h.name, "region": h.region, "data": h.data, "credentials": string(h.dir())}
 	if len(nats) > 0 {
@@ -201,7 +203,7 @@ func (h *setup) write(cluster string, join, nats []string) error {
 	return nil
 }
 
-// makeDirs creates the directories of credentials and data.
+// makeDirs creates the credentials directory and the data directory.
 func (h *setup) makeDirs() error {
 	for _, dir := range []string{string(h.dir()), h.data} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -211,7 +213,7 @@ func (h *setup) makeDirs() error {
 	return nil
 }
 
-// start runs the host's servers and calls ready once all of them serve.
+// start runs the host's servers, and calls ready once all of them are ready.
 func (h *setup) start(ctx context.Context, ready func(context.Context) error) error {
 	if !h.here && systemd() {
 		if err := h.startService(ctx); err != nil {
@@ -234,18 +236,19 @@ func systemd() bool {
 	return err == nil && info.IsDir()
 }
 
-// unitPath is where the unit is written if no package has installed it. It takes precedence
-// over a package's.
+// unitPath is where the unit is written if no package has installed one. systemd
+// prefers it to a package's unit.
 const unitPath = "/etc/systemd/system/bourse.service"
 
-// unit is the service of a host's servers, as packages install it. Machines are not part of
-// it: they keep running when it is restarted, and when one machine uses up all memory.
+// unit is the systemd unit of a host's servers, as packages install it. Machines keep
+// running when the unit is restarted. If one machine runs out of memory, the servers
+// and the other machines keep running.
 //
 //go:embed bourse.service
 var unit string
 
-// unitOf returns the service of a program and a configuration in other places than those of
-// packages.
+// unitOf returns the unit for a program and a configuration that are not where packages
+// install them.
 func unitOf(program, config string) string {
 	return strings.NewReplacer("/usr/bin/bourse", program, serve.DefaultFile, config).Replace(unit)
 }
@@ -275,7 +278,7 @@ func systemctl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// found prints what the host has, and the flags that change it.
+// found prints the host's settings and the flags that change them.
 func (h *setup) found() {
 	containerd := "not found: install it to run images, or set allow-host = true below [worker] in " + h.config + " to run commands of this host"
 	if _, err := os.Stat("/run/containerd/containerd.sock"); err == nil {
