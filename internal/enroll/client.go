@@ -18,12 +18,13 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// maxReply limits a reply, in bytes.
+// maxReply limits the size of a reply, in bytes.
 const maxReply = 1 << 20
 
-// Join uses an invitation. It sends the secret only to a broker whose certificate comes from
-// the CA that the invitation names. Errors: unavailable if no broker answers, those of the
-// broker, and forbidden if something else answers in its place.
+// Join joins a cluster with an invitation. It sends the secret only to a broker whose
+// certificate comes from the CA that the invitation names. Errors: unavailable if no
+// broker answers, those of the broker, and forbidden if a server that is not such a
+// broker answers.
 func Join(ctx context.Context, v *Invitation, r Request) (*Reply, error) {
 	r.ID, r.Secret = v.ID, v.Secret
 	var failed []error
@@ -38,7 +39,8 @@ func Join(ctx context.Context, v *Invitation, r Request) (*Reply, error) {
 }
 
 func joinAt(ctx context.Context, address string, want Fingerprint, r *Request) (*Reply, error) {
-	// The certificate is compared with the fingerprint, so anyone may have sent it.
+	// Anyone may have sent this bundle, so its certificates are compared with the
+	// fingerprint.
 	bundle, err := get(ctx, address, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}) //nolint:gosec // see above
 	if err != nil {
 		return nil, err
@@ -63,7 +65,7 @@ func get(ctx context.Context, address string, with *tls.Config) ([]byte, error) 
 	return call(ctx, http.MethodGet, address, PathCA, with, nil)
 }
 
-// exchange sends in as JSON and decodes the reply into out.
+// exchange sends in as JSON, and decodes the reply into out.
 func exchange(ctx context.Context, method, address, path string, with *tls.Config, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -79,7 +81,7 @@ func exchange(ctx context.Context, method, address, path string, with *tls.Confi
 	return nil
 }
 
-// answerWithin limits one call.
+// answerWithin limits the time of one call.
 const answerWithin = 15 * time.Second
 
 func call(ctx context.Context, method, address, path string, with *tls.Config, body []byte) ([]byte, error) {
@@ -98,7 +100,7 @@ func call(ctx context.Context, method, address, path string, with *tls.Config, b
 	return readReply(address, resp)
 }
 
-// readReply returns the body of a reply, or the error in it.
+// readReply returns a reply's body, or the error that it contains.
 func readReply(from string, resp *http.Response) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err != nil {
@@ -114,8 +116,8 @@ func readReply(from string, resp *http.Response) ([]byte, error) {
 	return nil, bourse.Errorf(f.Code, "%s", f.Error)
 }
 
-// unreached returns the error of a connection. A certificate that is not valid at this
-// time is most often a wrong clock.
+// unreached returns the error for a failed connection. If the server's certificate is
+// not valid now, the usual reason is that this host's clock is wrong.
 func unreached(address string, err error) error {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		leaf := invalid.Cert
@@ -128,17 +130,18 @@ func unreached(address string, err error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "%w", err)
 }
 
-// Renewal is a new key of a server, and later its certificate.
+// Renewal contains a server's new key and, once the broker has replied, its new
+// certificate.
 type Renewal struct {
-	Request []byte // certificate request in DER, the body for PathRenew
+	Request []byte // certificate request in DER, the body of a request to PathRenew
 
-	CA  []byte // PEM
-	PEM []byte // the certificate and its key
+	CA  []byte // the CA's certificates in PEM, from the reply
+	PEM []byte // the new certificate and its key
 
 	key []byte
 }
 
-// NewRenewal makes a new key.
+// NewRenewal creates a renewal with a new key.
 func NewRenewal() (*Renewal, error) {
 	key, private, err := admission.NewKey()
 	if err != nil {
@@ -148,8 +151,8 @@ func NewRenewal() (*Renewal, error) {
 	return &Renewal{Request: request, key: private}, err
 }
 
-// NewRequest creates a certificate request in DER for a server's key. It contains nothing
-// else: the broker decides what the certificate says.
+// NewRequest creates a certificate request in DER for a server's key. The request
+// contains only the key: the broker determines everything else in the certificate.
 func NewRequest(key *ecdsa.PrivateKey) ([]byte, error) {
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
@@ -158,7 +161,7 @@ func NewRequest(key *ecdsa.PrivateKey) ([]byte, error) {
 	return request, nil
 }
 
-// Read reads the reply to the request. Errors: those of the broker.
+// Read reads the broker's reply to the request. Errors: those of the broker.
 func (r *Renewal) Read(from string, resp *http.Response) error {
 	data, err := readReply(from, resp)
 	if err != nil {
@@ -171,7 +174,8 @@ func (r *Renewal) Read(from string, resp *http.Response) error {
 	return r.accept(out.CA, out.Certificate)
 }
 
-// accept checks that a certificate belongs to the key.
+// accept stores the CA and the certificate, after checking that the certificate belongs
+// to the key.
 func (r *Renewal) accept(ca, cert []byte) error {
 	if _, err := admission.NewCredentials(ca, admission.Pair{Cert: cert, Key: r.key}); err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "the broker sent a certificate that is of no use: %w", err)

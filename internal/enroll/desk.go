@@ -16,20 +16,20 @@ import (
 
 // Desk is the part of a broker that admits hosts and renews certificates.
 type Desk struct {
-	Issuer func() *admission.CA // signs
+	Issuer func() *admission.CA // the CA that signs certificates
 	Ledger *Ledger
-	Region bourse.Region                            // of the broker
-	CA     func() []byte                            // the cluster's CA in PEM, which may contain several certificates
+	Region bourse.Region                            // the broker's region
+	CA     func() []byte                            // the cluster's CA in PEM; may be several certificates
 	Taken  func(name bourse.WorkerID) bool          // reports whether a server of the cluster has this name
-	Common func(roles []bourse.Role) (Reply, error) // what hosts with these servers need, without certificates
+	Common func(roles []bourse.Role) (Reply, error) // what hosts with these servers need, except certificates
 	Log    *slog.Logger
 	Now    func() time.Time
 }
 
-// maxBody limits a request, in bytes.
+// maxBody limits the size of a request's body, in bytes.
 const maxBody = 64 << 10
 
-// CAHandler serves PathCA, to anyone.
+// CAHandler serves PathCA to anyone.
 func (d *Desk) CAHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-pem-file")
@@ -37,7 +37,7 @@ func (d *Desk) CAHandler() http.Handler {
 	})
 }
 
-// JoinHandler serves PathJoin, to anyone with an invitation.
+// JoinHandler serves PathJoin to anyone who has an invitation.
 func (d *Desk) JoinHandler() http.Handler {
 	return handler(func(r *http.Request) (any, error) {
 		var in Request
@@ -52,7 +52,7 @@ func (d *Desk) JoinHandler() http.Handler {
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)
 		log := d.Log.With("host", in.Host, "join_token", in.ID, "client", client)
 		if err != nil {
-			if bourse.CodeOf(err) != bourse.CodeUnauthorized { // anyone can try, so often that the log would grow
+			if bourse.CodeOf(err) != bourse.CodeUnauthorized { // anyone can cause this error, often enough to fill the log
 				log.Warn("host was not admitted", "err", err)
 			}
 			return nil, err
@@ -72,10 +72,10 @@ func (d *Desk) join(in *Request) (*Reply, error) {
 	now := d.Now()
 	roles := make([]bourse.Role, 0, len(in.Servers))
 	signed := map[bourse.Role][]byte{}
-	for _, s := range in.Servers { // before the invitation is used: a bad request costs no use
+	for _, s := range in.Servers { // signed first, so that an invalid request does not use up the invitation
 		who := admission.Identity{ID: ServerName(in.Host, s.Role), Role: s.Role}
 		var hosts []string
-		if s.Role == bourse.RoleBroker && in.Address != "" { // clients trust any certificate with a broker's address
+		if s.Role == bourse.RoleBroker && in.Address != "" { // clients trust every certificate that has a broker's address
 			hosts = []string{in.Address}
 		}
 		cert, err := d.Issuer().Sign(s.Request, who, hosts, now)
@@ -96,7 +96,7 @@ func (d *Desk) join(in *Request) (*Reply, error) {
 	return &reply, nil
 }
 
-// RenewHandler serves PathRenew. Only servers of the cluster may reach it.
+// RenewHandler serves PathRenew. It must only be accessible to servers of the cluster.
 func (d *Desk) RenewHandler() http.Handler {
 	return handler(func(r *http.Request) (any, error) {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -120,13 +120,13 @@ func (d *Desk) RenewHandler() http.Handler {
 	})
 }
 
-// failure is the body of an error.
+// failure is the body of a reply that is an error.
 type failure struct {
 	Error string      `json:"error"`
 	Code  bourse.Code `json:"code"`
 }
 
-// handler serves the result of do as JSON.
+// handler returns a handler that calls do and serves the result as JSON.
 func handler(do func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)

@@ -33,10 +33,10 @@ type rig struct {
 	ca      *admission.CA
 	issuer  *admission.CA
 	ledger  *enroll.Ledger
-	path    string // of the ledger
+	path    string // path of the ledger's file
 	taken   map[bourse.WorkerID]bool
 	address string
-	now     atomic.Int64 // added to the time
+	now     atomic.Int64 // offset that is added to the time, in nanoseconds
 }
 
 func newRig(t *testing.T) *rig {
@@ -56,7 +56,8 @@ func newRig(t *testing.T) *rig {
 	return h
 }
 
-// serve serves the broker's part with a certificate of this role, and returns its address.
+// serve starts a server like a broker's, whose certificate has this role and comes from
+// by. It returns the server's address.
 func (h *rig) serve(by *admission.CA, role bourse.Role) string {
 	h.t.Helper()
 	key, private, err := admission.NewKey()
@@ -103,7 +104,8 @@ func request(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	return r
 }
 
-// invite makes an invitation to this cluster.
+// invite makes an invitation to this cluster. Without an expiry in terms, it is valid
+// for an hour.
 func (h *rig) invite(terms enroll.Terms) enroll.Invitation {
 	h.t.Helper()
 	if terms.Expires.IsZero() {
@@ -124,7 +126,7 @@ func (h *rig) invite(terms enroll.Terms) enroll.Invitation {
 	return v
 }
 
-// host is a request for a worker, and the worker's key.
+// host returns a request for a host with one worker, and the worker's key.
 func host(t *testing.T, name bourse.WorkerID) (enroll.Request, []byte) {
 	t.Helper()
 	key, private, err := admission.NewKey()
@@ -155,7 +157,8 @@ func TestJoin(t *testing.T) {
 		t.Errorf("reply %+v for %v", reply, creds.Self())
 	}
 
-	// The reply may have been lost: the same host asks again, also of a restarted broker.
+	// The host may not have received the reply. It may ask again, even after the broker
+	// has restarted.
 	if _, err := enroll.Join(t.Context(), &v, r); err != nil {
 		t.Errorf("the same host again: %v", err)
 	}
@@ -226,7 +229,8 @@ func TestJoinIsRefused(t *testing.T) {
 	}
 }
 
-// Many hosts use an invitation for one at the same time: one of them is admitted.
+// If two hosts use an invitation for one host at the same time, only one of them is
+// admitted.
 func TestJoinOfTwoHostsAtOnce(t *testing.T) {
 	h := newRig(t)
 	v := h.invite(enroll.Terms{Roles: worker, Uses: 1})
@@ -250,7 +254,8 @@ func TestJoinOfTwoHostsAtOnce(t *testing.T) {
 	}
 }
 
-// A use that cannot be stored is refused: after a crash it would be forgotten.
+// An invitation cannot be used if the use cannot be stored, because a crash would then
+// undo it.
 func TestJoinOnAFullDisk(t *testing.T) {
 	h := newRig(t)
 	v := h.invite(enroll.Terms{Roles: worker, Uses: 1})
@@ -270,8 +275,9 @@ func TestJoinOnAFullDisk(t *testing.T) {
 	}
 }
 
-// Only a broker of the cluster receives the secret: not another server of it, such as a
-// malicious worker, and nobody else who knows the CA's certificate.
+// Only a broker of the cluster receives the secret. Other servers of the cluster, such
+// as a malicious worker, do not receive it, and neither does anyone else who knows the
+// CA's certificate.
 func TestJoinSendsTheSecretToBrokersOnly(t *testing.T) {
 	h := newRig(t)
 	v := h.invite(enroll.Terms{Roles: worker, Uses: 1})
@@ -294,8 +300,9 @@ func TestJoinSendsTheSecretToBrokersOnly(t *testing.T) {
 	}
 }
 
-// A worker could otherwise pretend to be a broker to clients, which know only its address
-// and the CA, and so get their tokens.
+// Only brokers' certificates contain an address. Clients know only a broker's address
+// and the CA, so a worker with such a certificate could pretend to be a broker and
+// receive their tokens.
 func TestOnlyBrokersHaveAddresses(t *testing.T) {
 	h := newRig(t)
 	v := h.invite(enroll.Terms{Roles: []bourse.Role{bourse.RoleBroker, bourse.RoleWorker, bourse.RoleProxy}, Uses: 1})

@@ -42,7 +42,8 @@ func FingerprintOf(ca []byte) (Fingerprint, error) {
 	return sha256.Sum256(block.Bytes), nil
 }
 
-// find returns the certificate in PEM that f identifies, or nil.
+// find returns the certificate that f identifies, in PEM, or nil if the bundle does not
+// contain it.
 func (f Fingerprint) find(bundle []byte) []byte {
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "CERTIFICATE" && sha256.Sum256(block.Bytes) == f {
@@ -54,7 +55,7 @@ func (f Fingerprint) find(bundle []byte) []byte {
 
 // Invitation is the content of a join token.
 type Invitation struct {
-	Addresses []string    `json:"a"` // host:port of the API of the broker that counts its uses
+	Addresses []string    `json:"a"` // host:port of the API of the broker that made the invitation and counts its uses
 	CA        Fingerprint `json:"c"`
 	ID        string      `json:"i"`
 	Secret    string      `json:"s"`
@@ -63,21 +64,22 @@ type Invitation struct {
 // prefix makes a join token recognizable to people and to scanners for leaked secrets.
 const prefix = "bourse-join-"
 
-// maxText limits the length of a join token.
+// maxText limits the length of a join token, in bytes.
 const maxText = 4096
 
-// String returns the join token. It ends with a checksum, so that a typing error is not
-// taken for a foreign token.
+// String returns the join token. It ends with a checksum, so that a mistyped token is
+// not mistaken for another cluster's.
 func (v Invitation) String() string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // it consists of strings
+		panic(err) // its fields can all be encoded
 	}
 	data = binary.BigEndian.AppendUint32(data, crc32.ChecksumIEEE(data))
 	return prefix + base64.RawURLEncoding.EncodeToString(data)
 }
 
-// Parse parses a join token. Errors: invalid, which never contain a part of the token.
+// Parse parses a join token. Errors: invalid, with a message that contains no part of
+// the token.
 func Parse(text string) (Invitation, error) {
 	encoded, ok := strings.CutPrefix(strings.TrimSpace(text), prefix)
 	if !ok || len(encoded) > maxText {

@@ -17,31 +17,33 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Terms limit what an invitation permits.
+// Terms are the limits of an invitation.
 type Terms struct {
-	Roles   []bourse.Role `json:"roles"`            // that the host's servers may have
-	Region  bourse.Region `json:"region,omitempty"` // of the host; "": any
-	Uses    int           `json:"uses"`             // number of hosts
+	Roles   []bourse.Role `json:"roles"`            // roles that the host's servers may have
+	Region  bourse.Region `json:"region,omitempty"` // region that the host must have; "" means any
+	Uses    int           `json:"uses"`             // maximum number of hosts
 	Expires time.Time     `json:"expires"`
 }
 
-// Issued is an invitation as the broker stores it, without its secret.
+// Issued is an invitation as its broker stores it: with a digest of its secret, but
+// without the secret.
 type Issued struct {
 	ID string `json:"id"`
 	Terms
 	Made   time.Time `json:"made"`
-	Digest []byte    `json:"digest"` // of the secret
+	Digest []byte    `json:"digest"` // digest of the secret
 	Used   []Use     `json:"used,omitempty"`
 }
 
-// Use is one host's use of an invitation.
+// Use records that a host has used an invitation.
 type Use struct {
 	Host bourse.WorkerID `json:"host"`
 	At   time.Time       `json:"at"`
-	Keys []byte          `json:"keys"` // digest of the servers' public keys: the same host may ask again
+	Keys []byte          `json:"keys"` // digest of the servers' public keys; identifies a host that asks again
 }
 
-// Ended reports why an invitation can no longer be used, or "".
+// Ended reports why an invitation can no longer be used. It returns "" if it still can
+// be.
 func (i *Issued) Ended(now time.Time) string {
 	switch {
 	case !now.Before(i.Expires):
@@ -53,7 +55,7 @@ func (i *Issued) Ended(now time.Time) string {
 }
 
 // Ledger stores the invitations of one broker in a file. Its methods are safe for
-// concurrent use. A use is durable before it is reported.
+// concurrent use, and return only after a change is durable.
 type Ledger struct {
 	path string
 
@@ -61,14 +63,15 @@ type Ledger struct {
 	all map[string]*Issued
 }
 
-// maxIssued limits the number of invitations that can still be used. Others are kept for
-// retention, so that people see how they were used.
+// maxIssued limits the number of invitations that can still be used. All others are
+// kept for the time retention, so that people can see how they were used.
 const (
 	maxIssued = 1000
 	retention = 30 * 24 * time.Hour
 )
 
-// OpenLedger reads the file at path, if it exists. Errors: invalid.
+// OpenLedger opens the ledger in the file at path, which need not exist. Errors:
+// invalid.
 func OpenLedger(path string) (*Ledger, error) {
 	l := &Ledger{path: path, all: map[string]*Issued{}}
 	data, err := os.ReadFile(path)
@@ -98,7 +101,8 @@ func (l *Ledger) decode(data []byte) error {
 	return nil
 }
 
-// Make makes an invitation and returns its secret, which is not stored.
+// Make makes an invitation and returns it with its secret, which the ledger does not
+// store.
 func (l *Ledger) Make(terms Terms, now time.Time) (Issued, string, error) {
 	i := Issued{ID: rand.Text()[:10], Terms: terms, Made: now}
 	secret := rand.Text()
@@ -159,10 +163,11 @@ func find(all map[string]*Issued, id, secret string) (*Issued, error) {
 	return i, nil
 }
 
-// Use records that a host uses the invitation with this secret. A host that asks again with
-// the same keys has used it once. taken reports whether the cluster has a
-// server of this name. Errors: unauthorized if the secret is not right; forbidden if the
-// invitation cannot be used, or not for this; already_exists if a name is taken.
+// Use records that a host uses the invitation with this secret. If a host repeats its
+// request with the same keys, this counts as one use. taken reports whether the cluster
+// has a server with this name. Errors: unauthorized if the secret is wrong; forbidden
+// if the invitation can no longer be used, or does not permit this request;
+// already_exists if the cluster has a server with one of the names.
 func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bourse.WorkerID) bool) (Terms, error) {
 	var terms Terms
 	err := l.change(func(all map[string]*Issued) error {
@@ -200,10 +205,12 @@ func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bo
 	return terms, err
 }
 
-// errUnchanged ends a change that has nothing to store.
+// errUnchanged is returned by the function that change calls if there is nothing to
+// store.
 var errUnchanged = errors.New("nothing has changed")
 
-// change stores the result of do, or nothing if do or the write fails.
+// change applies do to a copy of the invitations and stores the result. If do or the
+// write fails, nothing changes.
 func (l *Ledger) change(do func(map[string]*Issued) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,14 +238,14 @@ func digest(secret string) []byte {
 	return sum[:]
 }
 
-// WriteFile writes a file that readers see whole or not at all. It is on disk when
-// WriteFile returns.
+// WriteFile writes a file atomically: readers see either the old or the new content.
+// The new content is on disk when WriteFile returns.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails once it is renamed
+	defer os.Remove(f.Name()) // this fails once the file has been renamed
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err

@@ -12,30 +12,30 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// The paths on a broker's API.
+// The paths of this protocol in a broker's API.
 const (
-	PathCA    = "/cluster/ca"    // GET, without credentials: the CA's certificate, which callers compare with a fingerprint
-	PathJoin  = "/cluster/join"  // POST a [Request], get a [Reply]
-	PathRenew = "/cluster/renew" // POST a certificate request in DER with the current certificate, get a [Renewed]
+	PathCA    = "/cluster/ca"    // GET the CA's certificate, without credentials; callers compare its fingerprint
+	PathJoin  = "/cluster/join"  // POST a [Request]; get a [Reply]
+	PathRenew = "/cluster/renew" // POST a certificate request in DER, with the current certificate; get a [Renewed]
 )
 
-// Request asks for the certificates of a host's servers.
+// Request is a host's request for the certificates of its servers.
 type Request struct {
-	ID      string          `json:"id"` // of the invitation
+	ID      string          `json:"id"` // the invitation's ID
 	Secret  string          `json:"secret"`
 	Host    bourse.WorkerID `json:"host"`
-	Region  bourse.Region   `json:"region,omitempty"`  // "": that of the invitation, or the broker's
+	Region  bourse.Region   `json:"region,omitempty"`  // "" means the invitation's, or otherwise the broker's
 	Address string          `json:"address,omitempty"` // IP address at which clients reach the host's broker, if it has one
 	Servers []Server        `json:"servers"`
 }
 
-// Server is one server of the host.
+// Server is one of the host's servers.
 type Server struct {
 	Role    bourse.Role `json:"role"`
 	Request []byte      `json:"request"` // certificate request in DER
 }
 
-// digest identifies the keys of a request.
+// digest returns a digest of the keys in a request.
 func (r *Request) digest() []byte {
 	h := sha256.New()
 	for _, s := range r.Servers {
@@ -44,7 +44,7 @@ func (r *Request) digest() []byte {
 		if r, err := x509.ParseCertificateRequest(s.Request); err == nil {
 			key = r.RawSubjectPublicKeyInfo
 		}
-		_ = binary.Write(h, binary.BigEndian, int64(len(key))) // a hash accepts all writes
+		_ = binary.Write(h, binary.BigEndian, int64(len(key))) // writing to a hash never fails
 		h.Write(key)
 	}
 	return h.Sum(nil)
@@ -56,7 +56,7 @@ func (r *Request) Validate() error {
 		return err
 	}
 	for _, role := range bourse.ServerRoles() {
-		if strings.HasSuffix(string(r.Host), "-"+string(role)) { // it would be the name of another host's server
+		if strings.HasSuffix(string(r.Host), "-"+string(role)) { // this could be the name of another host's broker or proxy
 			return bourse.Errorf(bourse.CodeInvalid, "the name %s is reserved for the %s of a host: choose another name", r.Host, role)
 		}
 	}
@@ -83,8 +83,8 @@ func (r *Request) Validate() error {
 	return nil
 }
 
-// ServerName returns the name of a host's server: a worker has the host's name, and the
-// others add their role.
+// ServerName returns the name of one of a host's servers. A worker has the host's name.
+// The names of other servers consist of the host's name and the role.
 func ServerName(host bourse.WorkerID, role bourse.Role) bourse.WorkerID {
 	if role == bourse.RoleWorker {
 		return host
@@ -95,26 +95,26 @@ func ServerName(host bourse.WorkerID, role bourse.Role) bourse.WorkerID {
 // Reply contains everything that a host needs to be part of the cluster.
 type Reply struct {
 	Cluster      string                 `json:"cluster"`
-	Region       bourse.Region          `json:"region"`       // of the host
+	Region       bourse.Region          `json:"region"`       // the host's region
 	CA           []byte                 `json:"ca"`           // PEM
 	Certificates map[bourse.Role][]byte `json:"certificates"` // PEM
 	GossipKey    []byte                 `json:"gossip_key,omitempty"`
-	Join         []string               `json:"join"` // gossip addresses of some members
+	Join         []string               `json:"join"` // gossip addresses of some of the cluster's members
 	NATS         []string               `json:"nats,omitempty"`
 
-	// For brokers only.
+	// Tokens and SecretsKey are only for brokers.
 	Tokens     []byte `json:"tokens,omitempty"`
 	SecretsKey []byte `json:"secrets_key,omitempty"`
 }
 
-// Renewed is the reply to a renewal.
+// Renewed is the reply to a request for a renewed certificate.
 type Renewed struct {
 	CA          []byte `json:"ca"`          // PEM
 	Certificate []byte `json:"certificate"` // PEM
 }
 
-// hostsOf returns the names and addresses in a server's certificate, apart from its
-// identity. A renewed certificate has the same ones.
+// hostsOf returns the host names and addresses in a server's certificate, except the
+// name that stands for its identity. A renewed certificate contains the same ones.
 func hostsOf(cert *x509.Certificate, who admission.Identity) []string {
 	hosts := slices.DeleteFunc(slices.Clone(cert.DNSNames), func(name string) bool { return name == who.ServerName() })
 	for _, ip := range cert.IPAddresses {
