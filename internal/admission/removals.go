@@ -11,17 +11,18 @@ import (
 )
 
 // removals contains the servers that were removed from the cluster, and the open
-// connections that other servers have made. The zero value is ready to use.
+// connections that were accepted from other servers. The zero value is ready to use.
 type removals struct {
 	mu    sync.Mutex
 	at    map[bourse.WorkerID]time.Time // time of each removal
 	conns map[*trackedConn]*x509.Certificate
 }
 
-// SetRemoved replaces the list of removed servers, with the time of each removal. Their
-// certificates are refused from now on, and the connections that they have made with them
-// are closed. A certificate that was issued after the removal is accepted: its server has
-// joined again. SetRemoved returns the number of connections that it has closed.
+// SetRemoved replaces the list of removed servers, which contains the time of each
+// removal. The certificates of removed servers are refused from now on, and the
+// connections that were made with them are closed. If a certificate was issued after
+// its server was removed, the server has joined again, and the certificate is accepted.
+// SetRemoved returns the number of connections that it has closed.
 func (c *Credentials) SetRemoved(at map[bourse.WorkerID]time.Time) int {
 	r := &c.removals
 	r.mu.Lock()
@@ -40,22 +41,22 @@ func (c *Credentials) SetRemoved(at map[bourse.WorkerID]time.Time) int {
 }
 
 // check returns an error if a certificate was issued to a server before that server was
-// removed. The lock is held. Errors: forbidden.
+// removed. The caller must hold the lock. Errors: forbidden.
 func (r *removals) check(cert *x509.Certificate) error {
 	who, err := IdentityOf(cert)
 	if err != nil {
 		return err
 	}
-	// A certificate is dated back. One from another program counts as issued later than it
-	// was, by that time.
+	// Certificates are dated back by skew. A certificate from another program may not
+	// be, so it is treated as if it had been issued that much later.
 	if at, removed := r.at[who.ID]; removed && !cert.NotBefore.Add(skew).After(at) {
 		return bourse.Errorf(bourse.CodeForbidden, "%s %s was removed from the cluster at %s", who.Role, who.ID, at.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// allow checks the certificate of a connected server. If it came from conn, which may be
-// nil, the connection is closed when the server is removed.
+// allow checks the certificate of a connected server. If the server has connected
+// through conn, which may be nil, conn is closed once the server is removed.
 func (r *removals) allow(cert *x509.Certificate, conn net.Conn) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +72,7 @@ func (r *removals) allow(cert *x509.Certificate, conn net.Conn) error {
 	return nil
 }
 
-// Track returns a listener whose connections are closed when the servers that made them are
+// Track returns a listener that closes a connection once the server that made it is
 // removed from the cluster. The listener's TLS configuration must come from c.
 func (c *Credentials) Track(ln net.Listener) net.Listener {
 	return &trackingListener{ln, &c.removals}
@@ -91,8 +92,8 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 	return &trackedConn{Conn: conn, of: l.of}, nil
 }
 
-// trackedConn is a connection that is in the list of open connections once its client's
-// certificate was accepted.
+// trackedConn is an accepted connection. It is in the list of open connections from the
+// moment its client's certificate is accepted until it is closed.
 type trackedConn struct {
 	net.Conn
 	of     *removals
@@ -108,7 +109,7 @@ func (t *trackedConn) Close() error {
 	return t.Conn.Close()
 }
 
-// Abort closes the connection so that the other end notices that this was no regular end.
+// Abort closes the connection in such a way that the other end reports an error.
 func (t *trackedConn) Abort() {
 	switch c := t.Conn.(type) {
 	case interface{ SetLinger(seconds int) error }:
@@ -116,5 +117,5 @@ func (t *trackedConn) Abort() {
 	case interface{ Abort() }:
 		c.Abort()
 	}
-	_ = t.Close() // the connection is not used again
+	_ = t.Close() // nobody uses the connection after this
 }

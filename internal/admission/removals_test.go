@@ -23,8 +23,9 @@ func credentials(t *testing.T, ca *admission.CA, who admission.Identity, at time
 	return c
 }
 
-// TestRemovedServersAreRefused checks both directions of a connection: a removed server can
-// neither connect nor be connected to, until it has a certificate that was issued later.
+// TestRemovedServersAreRefused checks that a removed server can neither connect to
+// another server nor accept its connections, until it has a certificate that was issued
+// later.
 func TestRemovedServersAreRefused(t *testing.T) {
 	now := time.Now()
 	ca := newCA(t, now)
@@ -55,7 +56,8 @@ func TestRemovedServersAreRefused(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfRemovedServersAreClosed removes one of two connected servers.
+// TestConnectionsOfRemovedServersAreClosed checks that a removed server's connections
+// are closed, and that another server's connection remains open.
 func TestConnectionsOfRemovedServersAreClosed(t *testing.T) {
 	now := time.Now()
 	ca := newCA(t, now)
@@ -70,7 +72,7 @@ func TestConnectionsOfRemovedServersAreClosed(t *testing.T) {
 		for c, err := serving.Accept(); err == nil; c, err = serving.Accept() {
 			go func() {
 				defer c.Close()
-				_, _ = io.Copy(c, c) // ends with the connection
+				_, _ = io.Copy(c, c) // returns when the connection is closed
 			}()
 		}
 	}()
@@ -92,7 +94,7 @@ func TestConnectionsOfRemovedServersAreClosed(t *testing.T) {
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := worker.SetRemoved(map[bourse.WorkerID]time.Time{broker1.ID: now}); n < 1 || n > 2 { // the server may not have noticed yet that the third was closed
+	if n := worker.SetRemoved(map[bourse.WorkerID]time.Time{broker1.ID: now}); n < 1 || n > 2 { // the server may not have noticed yet that the client has closed the third connection
 		t.Errorf("%d connections were closed", n)
 	}
 	if echo(removed) == nil {
@@ -113,7 +115,7 @@ func echo(c net.Conn) error {
 		_, err = io.ReadFull(c, make([]byte, 1))
 	}
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
-		return nil // it was not closed
+		return nil // after the timeout, the connection is still open
 	}
 	return err
 }
