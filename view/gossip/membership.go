@@ -13,12 +13,12 @@ const PathMembers = "/view/members"
 
 // Membership is a server's list of the cluster's members.
 type Membership struct {
-	Release string          `json:"release,omitempty"` // of the server's program
-	Members []bourse.Member `json:"members"`           // includes the server itself
+	Release string          `json:"release,omitempty"` // release of the server's program
+	Members []bourse.Member `json:"members"`           // all members, including the server itself
 }
 
-// MembersHandler serves PathMembers. With the query parameter id, which may be repeated, the answer contains only the
-// members with these ids.
+// MembersHandler serves PathMembers. If the query parameter id is given, which may be
+// repeated, the answer contains only the members with these ids.
 func MembersHandler(release string, members func() []bourse.Member) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		list := members()
@@ -26,14 +26,14 @@ func MembersHandler(release string, members func() []bourse.Member) http.Handler
 			list = slices.DeleteFunc(list, func(m bourse.Member) bool { return !slices.Contains(ids, string(m.ID)) })
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(Membership{Release: release, Members: list}) // the caller may have left
+		_ = json.NewEncoder(w).Encode(Membership{Release: release, Members: list}) // the caller may have disconnected
 	})
 }
 
 // maxMembership is the maximum size of an answer in bytes.
 const maxMembership = 16 << 20
 
-// ReadMembership reads a server's answer at PathMembers.
+// ReadMembership reads a server's answer to a request for PathMembers.
 func ReadMembership(resp *http.Response) (Membership, error) {
 	var m Membership
 	if resp.StatusCode != http.StatusOK {
