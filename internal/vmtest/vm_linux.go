@@ -19,7 +19,7 @@ import (
 // Host contains the files of this host that virtual machines need.
 type Host struct{ qemu, busybox, kernel string }
 
-// Find locates the files. It skips the test if one is missing.
+// Find finds the files. It skips the test if one of them is missing.
 func Find(t *testing.T) Host {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -35,8 +35,8 @@ func Find(t *testing.T) Host {
 	return h
 }
 
-// Cached returns the path of a file in the user's cache. It skips the test if the script
-// has not put it there.
+// Cached returns the path of a file in the user's cache. If the file is missing, it
+// skips the test and names the script that creates the file.
 func Cached(t *testing.T, name, script string) (path string) {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -50,14 +50,14 @@ func Cached(t *testing.T, name, script string) (path string) {
 	return path
 }
 
-// Busybox returns the path of this host's busybox, which is static.
+// Busybox returns the path of this host's busybox, which is statically linked.
 func (h Host) Busybox() string { return h.busybox }
 
 // Files maps paths in a machine's file system to paths on this host.
 type Files map[string]string
 
-// Programs adds programs of this host and their shared libraries. It skips the test if one
-// is missing.
+// Programs adds programs of this host, with their shared libraries. It skips the test
+// if a program is missing.
 func (f Files) Programs(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -66,7 +66,7 @@ func (f Files) Programs(t *testing.T, names ...string) {
 			t.Skipf("%v: scripts/need-host installs it", err)
 		}
 		f["/bin/"+name] = path
-		libraries, _ := exec.CommandContext(t.Context(), "ldd", path).Output() // fails for static programs
+		libraries, _ := exec.CommandContext(t.Context(), "ldd", path).Output() // fails if the program is statically linked
 		for word := range strings.FieldsSeq(string(libraries)) {
 			if filepath.IsAbs(word) {
 				f[word] = word
@@ -75,7 +75,8 @@ func (f Files) Programs(t *testing.T, names ...string) {
 	}
 }
 
-// Pack writes an initial file system, which also contains empty directories.
+// Pack writes an initial file system with the given files and empty directories, and
+// returns its path.
 func (h Host) Pack(t *testing.T, f Files, empty ...string) (path string) {
 	t.Helper()
 	root := t.TempDir()
@@ -129,21 +130,22 @@ func copyFile(to, from string) error {
 // Done is the line that a machine prints before it powers off.
 const Done = "bourse-vm: done"
 
-// Machine is a virtual machine with two processors and without a disk or a network.
+// Machine is a virtual machine with two processors, without disks and networks.
 type Machine struct {
-	Initrd  string        // path of the initial file system
-	MiB     int           // memory
-	Options string        // further options of the kernel
-	Limit   time.Duration // time limit
+	Initrd  string        // path of the initial file system, as written by Pack
+	MiB     int           // size of the memory in MiB
+	Options string        // additional options for the kernel
+	Limit   time.Duration // maximum time until the machine powers off
 }
 
-// Boot runs a machine until it powers off and returns its console output. It returns an
-// error if the machine ends in another way or not in time.
+// Boot runs a machine until it powers off, and returns its console output. It returns
+// an error if the machine ends in another way, or does not power off in time.
 func (h Host) Boot(ctx context.Context, m Machine) (console string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Limit)
 	defer cancel()
 	var out bytes.Buffer
-	// A panic ends the machine only with these options (panic=-1, -no-reboot).
+	// With these two options (panic=-1 and -no-reboot), a kernel panic ends the
+	// machine.
 	qemu := exec.CommandContext(ctx, h.qemu, "-machine", "pc,accel=tcg", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(m.MiB),
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", h.kernel, "-initrd", m.Initrd,
 		"-append", "console=ttyS0 loglevel=1 panic=-1 "+m.Options)

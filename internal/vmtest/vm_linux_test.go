@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestAMachineThatFails checks that a machine whose kernel panics or that hangs is reported
-// as an error, with its console output.
+// TestAMachineThatFails checks that Boot returns an error and the console output if a
+// machine's kernel panics or if the machine hangs.
 func TestAMachineThatFails(t *testing.T) {
 	host := Find(t)
 	for name, c := range map[string]struct {
@@ -17,8 +17,8 @@ func TestAMachineThatFails(t *testing.T) {
 		limit time.Duration
 		want  string
 	}{
-		// stty returns when the console has all output; otherwise the kernel's panic
-		// message would be mixed into it.
+		// stty returns once the console has received all output. Without it, the
+		// kernel's panic message would be mixed into the output.
 		"panics": {"echo last words\n/bin/busybox stty sane\nexit 1\n", time.Minute, "ended before"},
 		"hangs":  {"echo last words\nexec /bin/busybox sleep 1000\n", 20 * time.Second, "not ended after 20s"},
 	} {
