@@ -13,11 +13,12 @@ import (
 	"github.com/bourse-dev/bourse/internal/vmtest"
 )
 
-// limit is generous: on two idle cores the machine takes 70 seconds.
+// limit is the time that the virtual machine may take. On two idle cores, it takes 70
+// seconds.
 const limit = 15 * time.Minute
 
-// TestDebianPackage installs the package, upgrades and removes it. Machines must keep running
-// through all of this: testdata/run has the steps.
+// TestDebianPackage installs, upgrades and removes the package. Bourse's machines must
+// keep running at each of these steps, which are in testdata/run.
 func TestDebianPackage(t *testing.T) {
 	host := vmtest.Find(t)
 	debian := vmtest.Cached(t, "debian.cpio", "scripts/need-debian")
@@ -31,7 +32,8 @@ func TestDebianPackage(t *testing.T) {
 		}
 		content["/test/"+version+".deb"] = filepath.Join(dir, "bourse_"+version+"_amd64.deb")
 	}
-	// The kernel unpacks one archive after the other.
+	// An initial file system may consist of several archives, which the kernel unpacks
+	// one after the other.
 	initrd := filepath.Join(dir, "initrd")
 	if err := concatenate(initrd, debian, host.Pack(t, content)); err != nil {
 		t.Fatal(err)
