@@ -29,12 +29,12 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// bareHost is a host with nothing but the program.
+// bareHost is a host on which nothing is installed except the program.
 type bareHost struct {
 	*host
 	t    *testing.T
 	name string
-	dir  string // of its files
+	dir  string // directory of the host's files
 }
 
 func (l *lan) bare(name string) *bareHost {
@@ -42,7 +42,7 @@ func (l *lan) bare(name string) *bareHost {
 	if err := os.MkdirAll(h.dir, 0o700); err != nil {
 		l.t.Fatal(err)
 	}
-	if _, err := os.Stat("/run/containerd"); err == nil { // which all hosts would share
+	if _, err := os.Stat("/run/containerd"); err == nil { // all hosts would share this directory
 		err = h.do(func() error { return unix.Unshare(unix.CLONE_NEWNS) })
 		if err = errors.Join(err, h.mountSmall("/run/containerd", 1<<20)); err != nil {
 			l.t.Fatal(err)
@@ -51,14 +51,15 @@ func (l *lan) bare(name string) *bareHost {
 	return h
 }
 
-// command returns a command typed on the host.
+// command returns a command as a user would run it on the host.
 func (h *bareHost) command(words ...string) *exec.Cmd {
 	c := exec.Command(servertest.Program, words...)
 	c.Env = append(os.Environ(), "HOME="+h.dir)
 	return c
 }
 
-// setup returns the words of init and join that put files below the host's directory.
+// setup returns the arguments of "init" or "join", with flags that put all files below
+// the host's directory.
 func (h *bareHost) setup(words ...string) []string {
 	return append(words, "--config", h.file("etc", "bourse.toml"), "--data", h.file("data"), "--address", h.addr.String(), "--name", h.name, "--foreground")
 }
@@ -82,11 +83,11 @@ func (h *bareHost) run(words ...string) (string, error) {
 	return out.String(), err
 }
 
-// servers are a host's servers in the foreground of a command.
+// servers are a host's servers, which run in the foreground of one command.
 type servers struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the command has exited
-	err    error         // its exit status, once exited is closed
+	err    error         // result of waiting for the command; valid once exited is closed
 	mu     sync.Mutex
 	out    bytes.Buffer
 }
@@ -103,7 +104,7 @@ func (s *servers) printed() string {
 	return s.out.String()
 }
 
-// begin starts a command that keeps running until the test ends.
+// begin starts a command, which is stopped at the end of the test.
 func (h *bareHost) begin(words ...string) (*servers, error) {
 	s := &servers{cmd: h.command(words...), exited: make(chan struct{})}
 	s.cmd.Stdout, s.cmd.Stderr = s, s
@@ -118,7 +119,8 @@ func (h *bareHost) begin(words ...string) (*servers, error) {
 	return s, nil
 }
 
-// start starts a command that keeps running, and waits until it has printed want.
+// start starts a command, and waits until it has printed want. The command is stopped
+// at the end of the test.
 func (h *bareHost) start(want string, words ...string) *servers {
 	h.t.Helper()
 	s, err := h.begin(words...)
@@ -139,17 +141,19 @@ func (h *bareHost) start(want string, words ...string) *servers {
 	return s
 }
 
-// stop stops the command, if it has not exited, and waits for it.
+// stop stops the command if it is still running, and waits until it has exited.
 func (s *servers) stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // the command may have exited already
 	<-s.exited
 }
 
 var joinLine = regexp.MustCompile(`bourse-join-\S+`)
 
-// TestJoin makes a cluster of three bare hosts, each a network namespace with files of its
-// own, with nothing but the printed commands, until an app on one of them answers through
-// the proxy of another one. Two hosts use a token for one at the same time.
+// TestJoin builds a cluster of three bare hosts, using only the commands that Bourse
+// prints. Each host is a network namespace with its own files. The test ends once an
+// app on one host has answered through the proxy of another, and a removed host has
+// joined again. Along the way, two hosts use the same token, which is valid for one, at
+// the same time.
 func TestJoin(t *testing.T) {
 	lan := newLAN(t)
 	first, second, third := lan.bare("h1"), lan.bare("h2"), lan.bare("h3")
@@ -165,7 +169,7 @@ func TestJoin(t *testing.T) {
 		t.Errorf("half a token: %v", err)
 	}
 
-	// The token is for one host, and both use it.
+	// Two hosts use a token that is valid for one.
 	tried := make(chan *bareHost, 2)
 	began := time.Now()
 	for _, h := range []*bareHost{second, third} {
@@ -224,7 +228,8 @@ func TestJoin(t *testing.T) {
 		eventually(t, patience, h.name+" finds its connections in order", h.examine)
 	}
 
-	// Commands of the host are allowed on the last one, by its configuration.
+	// The configuration of the host that joined last is changed to allow the image
+	// host.
 	joined.stop()
 	config, err := os.ReadFile(refused.file("etc", "bourse.toml"))
 	if err != nil {
@@ -264,7 +269,7 @@ func TestJoin(t *testing.T) {
 		return err
 	})
 
-	// In the meantime, the worker has renewed its certificate.
+	// In the meantime, the worker must have renewed its certificate.
 	eventually(t, patience, "the certificate is renewed", func() error {
 		if left := time.Until(refused.certificate().NotAfter); left < admission.RenewedLife-time.Hour {
 			return fmt.Errorf("it expires in %s", left)
@@ -272,7 +277,8 @@ func TestJoin(t *testing.T) {
 		return nil
 	})
 
-	// Once the worker is removed, its certificate is of no use, also after a restart.
+	// Once the worker is removed, its certificate must be refused, even after a
+	// restart.
 	if err := refused.handshake(first); err != nil {
 		t.Errorf("before the removal: %v", err)
 	}
@@ -295,7 +301,7 @@ func TestJoin(t *testing.T) {
 	}
 	serving.stop()
 
-	// It can join again under its name.
+	// The worker can join again under the same name.
 	if err := os.Remove(refused.file("etc", "bourse.toml")); err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +312,7 @@ func TestJoin(t *testing.T) {
 	eventually(t, patience, "it is a member again", func() error { return first.lists(refused.name + ` +worker +gru +ok `) })
 }
 
-// lists returns an error unless a line of the list of members matches a pattern.
+// lists returns an error unless a line of "member list" matches pattern.
 func (h *bareHost) lists(pattern string) error {
 	list, err := h.run("member", "list")
 	if err == nil && !regexp.MustCompile("(?m)^"+pattern).MatchString(list) {
@@ -315,8 +321,8 @@ func (h *bareHost) lists(pattern string) error {
 	return err
 }
 
-// handshake connects to the broker of another host with this host's worker certificate, and
-// returns an error if the broker refuses it.
+// handshake connects to another host's broker with the certificate of this host's
+// worker. It returns an error if the broker refuses the certificate.
 func (h *bareHost) handshake(to *bareHost) error {
 	creds, err := admission.Load(admission.Files{CA: h.file("etc", "ca.pem"), Pair: h.file("etc", h.name+".pem")})
 	if err != nil {
@@ -337,8 +343,9 @@ func (h *bareHost) handshake(to *bareHost) error {
 	return err
 }
 
-// examine returns an error unless "bourse doctor" finds that the host reaches the other members
-// and that these list its servers. What it finds out about the test's own machine is ignored.
+// examine returns an error unless "bourse doctor" reports that this host reaches the
+// other members and that they list its servers. It ignores findings about the machine
+// that runs the test.
 func (h *bareHost) examine() error {
 	out, failed := h.run("doctor", "--json", "--config", h.file("etc", "bourse.toml"))
 	var found []struct{ Check, Status, Finding string }
@@ -362,7 +369,8 @@ func (h *bareHost) examine() error {
 	return nil
 }
 
-// nearlyExpired replaces the certificate of the host's worker by one that is valid for a day.
+// nearlyExpired replaces the certificate of the host's worker with one that expires in
+// a day.
 func (h *bareHost) nearlyExpired(first *bareHost) {
 	h.t.Helper()
 	pair, err := os.ReadFile(first.file("etc", "issuer.pem"))
@@ -391,7 +399,7 @@ func (h *bareHost) nearlyExpired(first *bareHost) {
 	}
 }
 
-// certificate returns that of the host's worker.
+// certificate returns the certificate of the host's worker.
 func (h *bareHost) certificate() *x509.Certificate {
 	h.t.Helper()
 	text, err := os.ReadFile(h.file("etc", h.name+".pem"))
