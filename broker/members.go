@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// memberHandler serves the servers of the cluster, whatever their roles, to operators.
+// memberHandler serves the API's calls for the cluster's servers of all roles. Only
+// operators may use them.
 type memberHandler struct {
 	*Config
 	known *lookup.Machines
@@ -34,7 +35,8 @@ func (h *memberHandler) list(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.MemberList{Members: list})
 }
 
-// all lists the members, the absent workers, and the servers that were removed and have not returned.
+// all returns the running members, the absent workers, and the servers that were
+// removed and have not joined again.
 func (h *memberHandler) all(r *endpoint.Request) ([]machinesapi.Member, error) {
 	list := []machinesapi.Member{}
 	seen := map[bourse.WorkerID]bool{}
@@ -68,8 +70,10 @@ func (h *memberHandler) all(r *endpoint.Request) ([]machinesapi.Member, error) {
 	return list, nil
 }
 
-// remove removes a server and its objects from the cluster, and locks it out if servers have certificates. A running
-// server is removed only with force. Errors: not_found, failed_precondition.
+// remove removes a server and its objects from the cluster. If servers have
+// certificates, it also locks the server out. A running server is removed only if force
+// is set. Errors: not_found if the server is unknown, unless force is set and the server
+// can be locked out; failed_precondition if the server is running and cannot be removed.
 func (h *memberHandler) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
@@ -83,7 +87,7 @@ func (h *memberHandler) remove(w http.ResponseWriter, r *endpoint.Request) error
 	m := machinesapi.Member{ID: id, Status: machinesapi.MemberDown}
 	if i := slices.IndexFunc(list, func(m machinesapi.Member) bool { return m.ID == id }); i >= 0 {
 		m = list[i]
-	} else if id.Validate() != nil || !force || !h.LockOut { // nobody remembers brokers and proxies that are down
+	} else if id.Validate() != nil || !force || !h.LockOut { // brokers and proxies that are down are in no list
 		return bourse.Errorf(bourse.CodeNotFound, "member %s not found", bourse.Quoted(string(id)))
 	}
 	switch {
@@ -101,7 +105,8 @@ func (h *memberHandler) remove(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, m)
 }
 
-// memberOf returns a listed server as a member, with the tag of its machines if it is a worker.
+// memberOf returns a member for an entry of the list. If it is a worker, the member has
+// the tag of the worker's machines.
 func (h *memberHandler) memberOf(m *machinesapi.Member) bourse.Member {
 	out := bourse.Member{ID: m.ID, Role: m.Role, Region: m.Region, Address: m.Address}
 	here, absent := h.Directory.All()
@@ -118,7 +123,7 @@ func (h *memberHandler) memberOf(m *machinesapi.Member) bourse.Member {
 	return out
 }
 
-// proxies returns the proxies that are members.
+// proxies returns the members that are proxies.
 func (c *Config) proxies() []bourse.Member {
 	return slices.DeleteFunc(slices.Clone(c.Members()), func(m bourse.Member) bool { return m.Role != bourse.RoleProxy })
 }

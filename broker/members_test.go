@@ -15,8 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// TestRemoveMember checks which servers can be removed: those that are not running, and with force running and unknown
-// ones if they can be locked out, but not the broker itself.
+// TestRemoveMember checks which servers can be removed. Servers that are not running
+// can be. With force, running and unknown servers can be, too, provided that they can
+// be locked out. The broker that handles the request cannot be removed.
 func TestRemoveMember(t *testing.T) {
 	s := start(t, func(c *broker.Config) {
 		workers := c.Directory
@@ -62,7 +63,8 @@ func TestRemoveMember(t *testing.T) {
 	}
 }
 
-// Without certificates, a running server would return immediately.
+// TestRunningServersStayWithoutCertificates checks that running servers cannot be
+// removed without certificates, because they would return immediately.
 func TestRunningServersStayWithoutCertificates(t *testing.T) {
 	s := start(t)
 	_, err := s.client(t).Operator().RemoveMember(t.Context(), "w1", true)
@@ -71,7 +73,7 @@ func TestRunningServersStayWithoutCertificates(t *testing.T) {
 	}
 }
 
-// TestMembers lists running, absent and removed servers.
+// TestMembers checks that the list contains running, absent and removed servers.
 func TestMembers(t *testing.T) {
 	s := start(t)
 	s.take("w1", true)
@@ -91,8 +93,9 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// The objects of a removed worker are not found, and destroying them with force succeeds. Orders do not wait for the
-// worker, and nothing counts it.
+// After a worker is removed, its objects are not found, but destroying them with force
+// succeeds. Orders do not wait for the worker, and the cluster's health does not
+// include it.
 func TestObjectsOfARemovedWorker(t *testing.T) {
 	s := start(t)
 	s.absent = []bourse.Absence{{Member: bourse.Member{ID: "w9", Role: bourse.RoleWorker, Region: "gru", Tag: 0xdddddd}, Since: time.Now(), Removed: true}}
