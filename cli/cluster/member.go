@@ -51,7 +51,8 @@ stopped, and servers that were removed in the last year and have not joined agai
 	}
 }
 
-// memberStatus formats a server's status and, if it is not running, since when it has had that status.
+// memberStatus formats a server's status. If the server is not running, the text includes
+// the time at which that status began.
 func memberStatus(s *cli.Shell, m *machinesapi.Member) string {
 	status := string(m.Status)
 	if m.Status == machinesapi.MemberDown {
@@ -63,7 +64,8 @@ func memberStatus(s *cli.Shell, m *machinesapi.Member) string {
 	return status + " since " + cli.Clock(m.Since, s.Now())
 }
 
-// completeMember completes the first argument from the members that were not removed.
+// completeMember completes the first argument with the names of members that were not
+// removed.
 func completeMember(s *cli.Shell) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, err := s.Client().Members(ctx)
@@ -77,7 +79,8 @@ func completeMember(s *cli.Shell) cobra.CompletionFunc {
 	})
 }
 
-// belongings describes how many machines and volumes a worker had. It returns "" for other servers.
+// belongings describes the machines and volumes that are removed with a worker. It
+// returns "" for other servers.
 func belongings(m *machinesapi.Member) string {
 	if m.Role != bourse.RoleWorker {
 		return ""
