@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// authority issues a test cluster's credentials as files.
+// authority issues the credentials of a test cluster, and stores them as files.
 type authority struct {
 	t   *testing.T
 	dir string
@@ -29,7 +29,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// file creates a file and returns its path.
+// file creates a file in the credentials directory.
 func (a *authority) file(name, text string) {
 	a.t.Helper()
 	path := a.path(name)
@@ -49,7 +49,8 @@ func (a *authority) issue(id bourse.WorkerID, role bourse.Role) admission.Pair {
 	return pair
 }
 
-// flags issues a certificate for a server, and returns the flags with its credentials.
+// flags issues a certificate for a server, and returns the server's flags for its
+// credentials.
 func (a *authority) flags(id bourse.WorkerID, role bourse.Role) []string {
 	a.t.Helper()
 	pair := a.issue(id, role)

@@ -57,7 +57,7 @@ func TestUsageErrorsAreInvalid(t *testing.T) {
 	}
 }
 
-// everyCommand calls look for every command, including those that only group others.
+// everyCommand calls look with every command, including those that only group others.
 func everyCommand(look func(c *cobra.Command)) {
 	env := cli.Env{Getenv: func(string) string { return "" }}
 	env.Out, _ = clitest.Buffer("")
@@ -72,8 +72,8 @@ func everyCommand(look func(c *cobra.Command)) {
 }
 
 // TestEveryCommandUsesTheDirectorysApp checks that every command with --app reads the
-// working directory's configuration before it contacts the API. A broken configuration
-// must be reported.
+// configuration in the working directory before it contacts the API. Each one must
+// therefore report a broken configuration.
 func TestEveryCommandUsesTheDirectorysApp(t *testing.T) {
 	var paths []string
 	everyCommand(func(c *cobra.Command) {
@@ -224,12 +224,12 @@ func TestCommandsAreDocumented(t *testing.T) {
 // the rest.
 var commandRow = regexp.MustCompile("^\\| `(bourse [^`]*)` \\| ([^|]*) \\|(.*)")
 
-// withRows returns the page with one row for each command, given its description.
-// Existing rows keep their position and their --json column. New rows are added after
-// the last command of the same noun. Commands whose noun has no rows yet are returned
-// in missing.
+// withRows returns the page with one row for each command. sentences contains the
+// commands' descriptions. Existing rows keep their position and their --json column.
+// New rows are added after the last command with the same noun. missing contains the
+// commands whose noun has no rows yet.
 func withRows(page string, sentences map[string]string) (text string, missing []string) {
-	lacks, last := maps.Clone(sentences), map[string]string{} // the last command of each noun
+	lacks, last := maps.Clone(sentences), map[string]string{} // last contains the last command of each noun
 	for line := range strings.Lines(page) {
 		if row := commandRow.FindStringSubmatch(line); row != nil {
 			delete(lacks, row[1])
@@ -286,8 +286,8 @@ func TestEachCallHasACommand(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?:Client\(\)|\bclient|machinesapi\.Client\))\.([A-Z]\w*)(?:\(.*?\)\.([A-Z]\w*)\()?`).FindAllStringSubmatch(code, -1) {
 		called[m[1]], called[m[1]+"."+m[2]] = true, true
 	}
-	// Functions of cli packages that return a group of calls, and the method that they
-	// call.
+	// These functions of cli packages return a group of calls. Find them and the method
+	// that they call.
 	for _, f := range regexp.MustCompile(`func (\w+)\(.*\) machinesapi\.\w+ \{\s+return .*Client\(\)\.(\w+)\(`).FindAllStringSubmatch(code, -1) {
 		for _, m := range regexp.MustCompile(`\b`+f[1]+`\(.*?\)\.([A-Z]\w*)\(`).FindAllStringSubmatch(code, -1) {
 			called[f[2]+"."+m[1]] = true
@@ -327,8 +327,9 @@ func sourceOfCommands(t *testing.T) string {
 	return code.String()
 }
 
-// everyCall returns the names of the client's calls. Calls in a group follow the name
-// of the method that returns the group. Functions that take a client are included.
+// everyCall returns the names of the client's calls, and of the functions that take a
+// client. If a method returns a group of calls, the names of these calls begin with the
+// method's name.
 func everyCall(t *testing.T) []string {
 	names := functionsOfClients(t)
 	for m := range reflect.TypeFor[*machinesapi.Client]().Methods() {

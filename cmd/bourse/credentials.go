@@ -49,7 +49,7 @@ func (p proofs) Names(ctx context.Context, m bourse.Member) ([]string, error) {
 	return self.Names, err
 }
 
-// certified is the public key of a certificate.
+// certified is the gossip.Key of a member that has this certificate.
 type certified struct{ cert *x509.Certificate }
 
 // Verify implements gossip.Key.
@@ -60,7 +60,8 @@ func (c certified) Verify(statement, signature []byte) bool {
 // HasTag implements gossip.Key.
 func (c certified) HasTag(tag bourse.WorkerTag) bool { return admission.HasTag(c.cert, tag) }
 
-// renewing reloads a server's credentials and announces a change to the other members.
+// renewing reloads a server's credentials when their files change, and announces the
+// change to the other members.
 type renewing struct{ *server }
 
 // Files implements admission.Watched.
@@ -77,8 +78,8 @@ func (r renewing) Look() (bool, error) {
 	return changed, err
 }
 
-// ownTag returns CodeFailedPrecondition for a worker whose tag the other members would
-// reject.
+// ownTag returns CodeFailedPrecondition if this server is a worker whose tag the other
+// members would reject.
 func (s *server) ownTag() error {
 	tag := s.self.Tag
 	if s.creds == nil || tag == 0 || s.self.ID.TagRank(tag) < bourse.TagChoices || s.creds.HasTag(tag) {
@@ -87,11 +88,11 @@ func (s *server) ownTag() error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "tag %s of this worker does not follow from its name: add the DNS name %s to its certificate", tag, admission.TagName(tag))
 }
 
-// tokens identifies clients by the tokens in a file and by those that brokers have
-// issued.
+// tokens identifies clients by the tokens in a file, and by the tokens that brokers
+// have issued.
 type tokens struct {
 	set     *admission.TokenSet
-	name    string // name of clients whose token in the set permits everything
+	name    string // name of the clients whose token in set permits everything
 	issued  *endpoint.Issued
 	watcher *view.Watcher
 }
@@ -100,7 +101,7 @@ var _ endpoint.Tokens = (*tokens)(nil)
 
 func (s *server) newTokens(set *admission.TokenSet, name string) *tokens {
 	watcher := s.replica.Watch(wire.TableTokens)
-	synced := func() bool { return s.replica.InSync() && s.replica.directory.Knows() } // a server that has not yet found the others does not know the tokens that they have issued
+	synced := func() bool { return s.replica.InSync() && s.replica.directory.Knows() } // before that, tokens of other brokers may be missing
 	return &tokens{set, name, endpoint.NewIssued(s.replica, watcher.C, synced, time.Now), watcher}
 }
 
@@ -129,7 +130,7 @@ func (t *tokens) Identify(ctx context.Context, token string) (endpoint.Identity,
 	return who, nil
 }
 
-// workerSecrets is a worker's access to the view's secrets.
+// workerSecrets gives a worker access to the secrets in the view.
 type workerSecrets struct {
 	*replica
 	server *server
@@ -159,11 +160,11 @@ func (v workerSecrets) AwaitSynced(ctx context.Context) {
 }
 
 // syncedInterval is the interval at which AwaitSynced checks whether the view has been
-// compared with another one.
+// compared with another server's.
 const syncedInterval = 10 * time.Millisecond
 
-// openKeys reads the broker's key file and reloads it when it changes. It returns nil if
-// no file is configured.
+// openKeys reads the broker's key file, and reloads it when it changes. It returns nil
+// if no file is configured.
 func (s *server) openKeys(file string) (func() *seal.Keys, error) {
 	if file == "" {
 		return nil, nil

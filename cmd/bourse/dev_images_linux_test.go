@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// leavesOnHost lists what dev clusters have left behind: containerd namespaces with
-// their contents, and mounts below a cluster's directory.
+// leavesOnHost lists everything that dev clusters have left on this host: containerd
+// namespaces with their contents, and mounts below a cluster's directory.
 func (d *devCluster) leavesOnHost(t *testing.T, server *containerdtest.Server) []string {
 	t.Helper()
 	left, err := server.Client(t, "").NamespaceService().List(t.Context())
@@ -33,10 +33,9 @@ func (d *devCluster) leavesOnHost(t *testing.T, server *containerdtest.Server) [
 	return append(left, server.Leftovers()...)
 }
 
-// TestDevCleansUpImages stops a cluster that has pulled images and runs
-// containers. Its containerd namespaces must be removed with their contents, and no
-// worker may fail while stopping. If everything is killed, the next cluster must clean
-// up.
+// TestDevCleansUpImages stops a cluster that has pulled images and runs containers. The
+// cluster's containerd namespaces must be removed with their contents, and no worker
+// may fail while stopping. If all processes are killed, the next cluster must clean up.
 func TestDevCleansUpImages(t *testing.T) {
 	t.Parallel()
 	server := containerdtest.New(t)
@@ -45,7 +44,7 @@ func TestDevCleansUpImages(t *testing.T) {
 		Layers: []registrytest.Layer{registrytest.Busybox(t)}, Config: ocispec.ImageConfig{Cmd: []string{"/bin/sleep", "600"}},
 	})
 	idle := registry.Push(t, "idle:1", registrytest.Image{Layers: []registrytest.Layer{registrytest.Random(1, 1<<20)}})
-	inner := func(d *devCluster) int { // the process that runs the cluster
+	inner := func(d *devCluster) int { // returns the process that runs the cluster
 		for _, pid := range family(t, d.PID) {
 			if slices.Contains(family(t, pid), d.server(t, "broker").PID) {
 				return pid
@@ -81,8 +80,8 @@ func TestDevCleansUpImages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d *devCluster
-			t.Cleanup(func() { // after all output was written
-				if d == nil { // the cluster was never ready
+			t.Cleanup(func() { // runs after all output was written
+				if d == nil { // the cluster did not become ready
 					return
 				}
 				if said := d.output.String(); strings.Contains(said, "failed while stopping") {

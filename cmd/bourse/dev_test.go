@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// gone waits until the processes and the cluster's directory are gone.
+// gone waits until the processes have exited and the cluster's directory is removed.
 func (d *devCluster) gone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -31,15 +31,15 @@ func describe(pid int) string {
 }
 
 // small contains the flags for a cluster of two workers, which starts faster than the
-// default one.
+// default cluster.
 var small = []string{"--regions", "gru,mad", "--workers", "1"}
 
-// TestDevCleansUp stops a cluster with machines in every possible way, and checks
-// that no process or file is left.
+// TestDevCleansUp stops a cluster with machines in various ways, and checks that no
+// process or file is left each time.
 func TestDevCleansUp(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, d *devCluster){
 		"Ctrl-C": func(t *testing.T, d *devCluster) {
-			// A terminal sends it to the whole process group.
+			// A terminal sends SIGINT to the whole process group.
 			if err := syscall.Kill(-d.cmd.Process.Pid, syscall.SIGINT); err != nil {
 				t.Fatal(err)
 			}

@@ -53,7 +53,8 @@ func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Desk, error) {
 	}, nil
 }
 
-// taken reports whether a server of this name is or was recently a member.
+// taken reports whether a server with this name is a member, or is absent but was not
+// removed.
 func (s *server) taken(name bourse.WorkerID) bool {
 	if slices.ContainsFunc(s.members(), func(m bourse.Member) bool { return m.ID == name }) {
 		return true
@@ -63,7 +64,7 @@ func (s *server) taken(name bourse.WorkerID) bool {
 		slices.ContainsFunc(absent, func(a bourse.Absence) bool { return a.ID == name && !a.Removed })
 }
 
-// common returns what a host that joins needs, apart from its certificates.
+// common returns everything that a joining host needs, except its certificates.
 func (s *server) common(c *serve.BrokerConfig, roles []bourse.Role) (enroll.Reply, error) {
 	r := enroll.Reply{Cluster: c.Cluster, NATS: c.NATS.URLs}
 	if s.link == nil || c.NATS.Both {
@@ -85,11 +86,11 @@ func (s *server) common(c *serve.BrokerConfig, roles []bourse.Role) (enroll.Repl
 	return r, nil
 }
 
-// invitations makes the join tokens of a broker.
+// invitations makes join tokens for a broker.
 type invitations struct {
 	*enroll.Ledger
 	desk    *enroll.Desk
-	address string // of the broker's API
+	address string // address of the broker's API
 }
 
 var _ broker.Invitations = invitations{}
@@ -107,7 +108,7 @@ func (v invitations) Make(terms enroll.Terms, now time.Time) (enroll.Issued, str
 	return i, enroll.Invitation{Addresses: []string{v.address}, CA: fingerprint, ID: i.ID, Secret: secret}.String(), nil
 }
 
-// withDesk adds the paths of the desk to a broker's API.
+// withDesk adds the desk's paths to a broker's API. desk may be nil.
 func (s *server) withDesk(h http.Handler, desk *enroll.Desk) http.Handler {
 	if desk == nil {
 		return h
@@ -120,19 +121,20 @@ func (s *server) withDesk(h http.Handler, desk *enroll.Desk) http.Handler {
 	return mux
 }
 
-// Timing of renewals.
+// Delays between the checks of renewal. Up to half of each delay is added at random.
 const (
-	renewEvery = time.Hour        // at least, between two looks
-	renewRetry = 2 * time.Minute  // after a failure
-	renewFirst = 10 * time.Second // after the start
+	renewEvery = time.Hour        // after a check that succeeded
+	renewRetry = 2 * time.Minute  // after a check that failed
+	renewFirst = 10 * time.Second // after the server's start
 )
 
-// renewal is the stage that renews the server's certificate once half of its validity has
-// passed. Certificates that were issued for longer are renewed by people.
+// renewal returns the stage that renews the server's certificate once half of its
+// validity has passed. It does not renew a certificate that is valid for longer than
+// those that brokers issue. People must replace such a certificate.
 func (s *server) renewal() stage {
 	return stage{name: "renewal", run: func(ctx context.Context) error {
 		if s.creds == nil {
-			<-ctx.Done() // the server ends when a stage does
+			<-ctx.Done() // the server would stop if this stage returned
 			return nil
 		}
 		for wait := renewFirst; ; {

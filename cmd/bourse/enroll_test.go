@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A server without certificates has nothing to renew, and does not end because of that.
+// A server without certificates has nothing to renew. The stage must not return in that
+// case, because this would stop the server.
 func TestRenewalWithoutCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -54,7 +54,7 @@ func replayFlyctl(t *testing.T, d *devCluster) {
 			p := &player{api: d.API, vars: map[string]string{"app": "fly-" + name, "listen": listen}}
 			for _, s := range sequences(t, string(text)) {
 				if !t.Run(s.command, func(t *testing.T) { p.play(t, s) }) {
-					return // the following sequences depend on it
+					return // the sequences that follow depend on this one
 				}
 			}
 		})
@@ -63,10 +63,10 @@ func replayFlyctl(t *testing.T, d *devCluster) {
 
 type sequence struct {
 	command string
-	steps   []string // alternating requests and replies
+	steps   []string // requests, each followed by its reply
 }
 
-// sequences parses a file.
+// sequences parses the text of a file.
 func sequences(t *testing.T, text string) []sequence {
 	t.Helper()
 	var out []sequence
@@ -88,7 +88,7 @@ func sequences(t *testing.T, text string) []sequence {
 	return out
 }
 
-// player runs the sequences of one file.
+// player runs the sequences in one file.
 type player struct {
 	api  string
 	vars map[string]string
@@ -119,7 +119,7 @@ func (p *player) play(t *testing.T, s sequence) {
 }
 
 // step sends a request. It returns a description of the first difference between the
-// reply and the expected one, or "".
+// reply and want, or "" if there is none.
 func (p *player) step(t *testing.T, request, want string) string {
 	t.Helper()
 	method, rest, _ := strings.Cut(p.filled(request), " ")
@@ -171,7 +171,7 @@ func (p *player) step(t *testing.T, request, want string) string {
 	return ""
 }
 
-// exactly decodes JSON and preserves the digits of numbers.
+// exactly decodes JSON, preserving the digits of numbers.
 func exactly(text string, into *any) error {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
@@ -189,8 +189,8 @@ func (p *player) filled(s string) string {
 	})
 }
 
-// compare returns a description of the first difference between a reply and the
-// expected one, or "".
+// compare returns a description of the first difference between a value in the reply
+// and the expected value, or "" if there is none.
 func (p *player) compare(found map[string]string, at string, should, has any) string {
 	switch should := should.(type) {
 	case map[string]any:

@@ -8,14 +8,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// lockOutRetry is the time after which a failed read of the view is repeated.
+// lockOutRetry is the delay before lockOut reads the view again after an error.
 const lockOutRetry = 5 * time.Second
 
-// lockOut is the stage that refuses servers which were removed from the cluster, as soon as
-// the view contains their removal.
+// lockOut returns the stage that refuses servers that were removed from the cluster. It
+// does so as soon as the view contains their removal.
 func (s *server) lockOut() stage {
 	return stage{name: "lock-out", run: func(ctx context.Context) error {
-		if s.creds == nil { // without certificates, servers cannot be told apart
+		if s.creds == nil { // without certificates, a removed server cannot be recognized
 			<-ctx.Done()
 			return nil
 		}
@@ -38,8 +38,9 @@ func (s *server) lockOut() stage {
 	}}
 }
 
-// refuseRemoved refuses the servers that were removed according to the view. It adds them to
-// known, which contains the removals that this process has already applied.
+// refuseRemoved refuses all servers whose removal is in the view, except this server
+// itself. It adds them to known, which contains the removals that this process has
+// already applied.
 func (s *server) refuseRemoved(ctx context.Context, known map[bourse.WorkerID]time.Time) error {
 	list, err := s.replica.Removed(ctx)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Command bourse contains all of Bourse in one program: the command line, the servers, and
-// the supervisor of machines.
+// Command bourse contains all of Bourse in one program: the command line, the servers,
+// and the supervisor of machines.
 //
-// This package only connects parts: it creates them, and starts and stops them in order.
-// serve_worker.go, serve_broker.go and serve_proxy.go each contain one server.
+// This package only connects the parts. It creates them, and starts and stops them in
+// order. serve_worker.go, serve_broker.go and serve_proxy.go contain one server each.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/sql"
 )
 
-// release is set by the linker: make build.
+// release is the program's release. "make build" sets it through the linker.
 var release string
 
 func main() { os.Exit(run()) }
@@ -42,8 +42,8 @@ func run() int {
 	return cli.Main(ctx, cli.Process(version()), os.Args[1:], commands)
 }
 
-// version returns the release that the linker has set, or otherwise the module's version,
-// and the commit if the build recorded it.
+// version returns the release that was set by the linker, or otherwise the module's
+// version. It includes the commit if the build recorded it.
 func version() cli.Version {
 	v := cli.Version{Release: release}
 	info, ok := debug.ReadBuildInfo()
@@ -61,7 +61,7 @@ func version() cli.Version {
 	return v
 }
 
-// commands returns the commands in their groups.
+// commands returns the commands, arranged in groups.
 func commands(s *cli.Shell) []cli.Group {
 	roles := serve.Roles{Worker: serveWorker, Broker: serveBroker, Proxy: serveProxy, NATS: serveNATS}
 	return []cli.Group{

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv("GORACE") == "" {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // only fails for a malformed name
 	}
-	// The tests mostly wait.
-	_ = flag.Set("test.parallel", "4") // may be overridden on the command line
+	// Most of the tests' time is spent waiting, so several of them run in parallel.
+	_ = flag.Set("test.parallel", "4") // the command line may override this
 	testscript.Main(privately{m}, map[string]func(){
 		"bourse": func() { os.Exit(run()) }, "listen": listenOnPort, "hello": helloOnPort, "replays": replayOnPort,
 	})
@@ -47,14 +47,15 @@ func listenOnPort() {
 	for err == nil {
 		var conn net.Conn
 		if conn, err = ln.Accept(); err == nil {
-			_ = conn.Close() // sufficient for a health check
+			_ = conn.Close() // accepting the connection is enough for a health check
 		}
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
 }
 
-// helloOnPort is the main function of a program that proxies serve.
+// helloOnPort is the main function of a program whose machines answer requests from
+// proxies.
 func helloOnPort() {
 	ln, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("PORT"))
 	if err == nil {
@@ -64,8 +65,8 @@ func helloOnPort() {
 	os.Exit(1)
 }
 
-// privately runs the tests with a private directory for loopback credentials, so that
-// they do not meet other servers of this user.
+// privately runs the tests with a private directory for loopback credentials. The tests
+// then cannot connect to other servers of the same user.
 type privately struct{ *testing.M }
 
 func (p privately) Run() int {
@@ -81,7 +82,7 @@ func (p privately) Run() int {
 	return p.M.Run()
 }
 
-// devState is what "bourse dev" writes to its ready file.
+// devState is the content of the ready file that "bourse dev" writes.
 type devState struct {
 	API     string        `json:"api"`
 	Proxy   string        `json:"proxy"`
@@ -127,7 +128,7 @@ func startDev(t testing.TB, args ...string) *devCluster {
 	ended := make(chan error, 1)
 	go func() { ended <- d.cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = d.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
+		_ = d.cmd.Process.Signal(syscall.SIGTERM) // the process may have exited already
 		select {
 		case <-ended:
 		case <-time.After(patience):
@@ -163,7 +164,7 @@ func (d *devCluster) read() error {
 	return nil
 }
 
-// run runs the command line against the cluster.
+// run runs a command against the cluster and returns its output.
 func (d *devCluster) run(t testing.TB, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -179,7 +180,7 @@ func (d *devCluster) run(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// machine starts a sleeping machine and returns its id and pid.
+// machine starts a machine that sleeps, and returns its id and pid.
 func (d *devCluster) machine(t testing.TB, region string) (id string, pid int) {
 	t.Helper()
 	var m struct {
@@ -199,7 +200,7 @@ func (d *devCluster) machine(t testing.TB, region string) (id string, pid int) {
 // more specific error is reported first.
 const patience = 4 * time.Minute
 
-// await polls until done returns true. It is for effects of other processes.
+// await calls done until it returns true. It is meant for effects of other processes.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	end := time.Now().Add(patience)
@@ -211,7 +212,7 @@ func await(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// alive reports whether a process exists and has not exited; zombies do not count.
+// alive reports whether a process is running. A zombie is not.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false
@@ -224,7 +225,7 @@ func alive(pid int) bool {
 	return string(fields[0]) != "Z"
 }
 
-// family returns a process's descendants.
+// family returns all descendants of a process.
 func family(t testing.TB, of int) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -239,7 +240,7 @@ func family(t testing.TB, of int) []int {
 		}
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
-			continue // it has exited in the meantime
+			continue // the process has exited in the meantime
 		}
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if parent, err := strconv.Atoi(string(fields[1])); err == nil {

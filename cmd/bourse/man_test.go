@@ -39,7 +39,7 @@ func TestMan(t *testing.T) {
 	if diff := cmp.Diff(one, pages()); diff != "" {
 		t.Errorf("the manuals differ (-first +second):\n%s", diff)
 	}
-	shown := 2 // help and completion, checked below
+	shown := 2 // help and completion, which are checked below
 	everyCommand(func(c *cobra.Command) {
 		if !c.IsAvailableCommand() && c.HasParent() || c.IsAdditionalHelpTopicCommand() {
 			return

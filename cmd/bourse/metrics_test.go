@@ -16,11 +16,10 @@ import (
 	"github.com/bourse-dev/bourse/worker"
 )
 
-// described parses the text of a prometheus.Desc, whose fields are not accessible
-// otherwise.
+// described parses the text of a prometheus.Desc, because its fields are not exported.
 var described = regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "(.*)", unit: "\w*", constLabels: \{\}, variableLabels: \{([\w,]*)\}\}$`)
 
-// rows returns the table rows for a collector's metrics.
+// rows returns the rows of the table for a collector's metrics.
 func rows(t *testing.T, servers string, c prometheus.Collector) []string {
 	t.Helper()
 	all := make(chan *prometheus.Desc, 100)

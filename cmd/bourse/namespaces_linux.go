@@ -15,7 +15,7 @@ import (
 )
 
 // removeNamespaces removes containerd's namespaces whose names begin with prefix, with
-// their content. It does nothing without an address or if containerd is not running.
+// their content. It does nothing if address is "" or if containerd is not running.
 func removeNamespaces(ctx context.Context, address, prefix string) error {
 	if address == "" {
 		return nil
@@ -45,8 +45,8 @@ func removeNamespaces(ctx context.Context, address, prefix string) error {
 	return errors.Join(errs...)
 }
 
-// emptyNamespace removes containers and images, and has containerd collect the content
-// that is no longer referenced.
+// emptyNamespace removes a namespace's containers and images. It then has containerd
+// delete the content that nothing refers to anymore.
 func emptyNamespace(ctx context.Context, c *containerd.Client) error {
 	containers, err := c.Containers(ctx)
 	if err != nil {
@@ -83,8 +83,9 @@ func emptyNamespace(ctx context.Context, c *containerd.Client) error {
 	return collect(ctx, c)
 }
 
-// collect deletes all leases, the last one synchronously, so that containerd answers after
-// it has collected their content. It then deletes the remaining content.
+// collect deletes all leases and the remaining content. It deletes the last lease
+// synchronously, so that containerd only answers after it has collected the content of
+// all leases.
 func collect(ctx context.Context, c *containerd.Client) error {
 	held, err := c.LeasesService().List(ctx)
 	if err != nil {
@@ -107,7 +108,8 @@ func collect(ctx context.Context, c *containerd.Client) error {
 	})
 }
 
-// gone returns nil if err says that the object to remove does not exist.
+// gone returns nil if err means that the object to be removed does not exist, and
+// otherwise err.
 func gone(err error) error {
 	if errdefs.IsNotFound(err) {
 		return nil

@@ -24,7 +24,8 @@ import (
 )
 
 // openNetworks opens the server's listeners and its connection to the other servers. A
-// worker on NATS listens only there; brokers and proxies always listen for their clients.
+// worker on NATS listens only on NATS. Brokers and proxies always listen at an address
+// as well, for their clients.
 func (s *server) openNetworks(ctx context.Context) error {
 	var err error
 	if s.config.NATS.Set() {
@@ -53,13 +54,14 @@ func (s *server) directAddress() string {
 	return reachable(s.listener.Addr().(*net.TCPAddr).AddrPort()).String()
 }
 
-// closeNetworks closes everything that openNetworks opened, even if it failed.
+// closeNetworks closes everything that openNetworks has opened. It may be called even
+// if openNetworks failed.
 func (s *server) closeNetworks() {
 	if s.wire != nil {
 		s.wire.Close()
 	}
 	if s.listener != nil {
-		_ = s.listener.Close() // already closed if the API's stage ran
+		_ = s.listener.Close() // the listener is already closed if the API's stage has run
 	}
 	if s.link != nil {
 		s.link.Close()
@@ -72,7 +74,7 @@ func (s *server) openLink(ctx context.Context) (*nats.Link, error) {
 		URLs: c.URLs, Prefix: c.Prefix, Cluster: s.config.Cluster, Name: string(s.self.Role) + " " + string(s.self.ID),
 		Creds: c.Creds, NKey: c.NKey, Log: s.log,
 	}
-	if c.Local() && c.Creds == "" && c.NKey == "" && s.secret != "" { // such as that of bourse dev
+	if c.Local() && c.Creds == "" && c.NKey == "" && s.secret != "" { // for example the NATS server of "bourse dev"
 		out.Token = s.secret.Text("nats")
 	}
 	if err := s.natsTLS(&out); err != nil {
@@ -85,8 +87,8 @@ func (s *server) openLink(ctx context.Context) (*nats.Link, error) {
 	return link, err
 }
 
-// natsTLS sets the CA of the NATS servers and the server's own certificate, if they are
-// configured. Changed files apply to the next connection.
+// natsTLS sets the NATS servers' CA and this server's own certificate, if they are
+// configured. If the files change, the next connection uses the new ones.
 func (s *server) natsTLS(out *nats.Config) error {
 	c := &s.config.NATS
 	if c.TLS.CA != "" {
@@ -151,8 +153,8 @@ func (s *server) fabric() fabric.Fabric {
 	}}
 }
 
-// serveLink serves other servers over NATS, for a broker or proxy: replication, and h.
-// Clients use the listener.
+// serveLink serves other servers that connect to a broker or proxy over NATS. It serves
+// replication and h. Clients connect to the listener instead.
 func (s *server) serveLink(ctx context.Context, h http.Handler) error {
 	if s.link == nil {
 		<-ctx.Done()
@@ -165,10 +167,11 @@ func (s *server) serveLink(ctx context.Context, h http.Handler) error {
 	return s.serve(ctx, s.link.Listen(nats.PortAPI), s.withReplication(h), secure)
 }
 
-// countsInterval is the interval at which new failures on NATS are logged.
+// countsInterval is the interval at which logCounts checks the failure counters.
 const countsInterval = time.Minute
 
-// logCounts regularly logs the link's failure counters if they have changed.
+// logCounts logs the NATS link's failure counters at regular intervals, if they have
+// changed.
 func (s *server) logCounts(ctx context.Context) error {
 	tick := time.NewTicker(countsInterval)
 	defer tick.Stop()
@@ -186,12 +189,12 @@ func (s *server) logCounts(ctx context.Context) error {
 	}
 }
 
-// serve serves requests on ln as [direct.Serve] does, behind the gate. All listeners of
-// the program use it.
+// serve serves requests on ln like [direct.Serve], but behind the gate. All of the
+// program's listeners use it.
 func (s *server) serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config) error {
 	proof := s.proof()
 	if !onLoopback(ln) {
-		proof.Bearer = "" // which only servers on loopback know
+		proof.Bearer = "" // only servers on loopback know the secret
 	}
 	gate := admission.Gate{Proof: proof, Names: func() []string {
 		if s.creds == nil {
@@ -205,13 +208,14 @@ func (s *server) serve(ctx context.Context, ln net.Listener, h http.Handler, con
 	return direct.Serve(ctx, ln, gate.Wrap(h), config, s.log)
 }
 
-// proof returns the proof that this server sends to others and requires from them.
+// proof returns the proof that this server sends to other servers and requires from
+// them.
 func (s *server) proof() admission.Proof {
 	return admission.Proof{Cluster: s.config.Cluster, Bearer: string(s.secret)}
 }
 
-// openSecret reads the shared secret of servers on loopback. With certificates or
-// --insecure there is none.
+// openSecret reads the secret that servers on loopback share. With certificates or
+// --insecure, servers have no secret.
 func (s *server) openSecret() (err error) {
 	if s.creds == nil && !s.config.Insecure {
 		s.secret, err = loopback.SecretOf(os.Getenv, s.config.Cluster)
@@ -219,8 +223,9 @@ func (s *server) openSecret() (err error) {
 	return err
 }
 
-// clientToken creates the token for a listener's clients if the operator has configured
-// none and the listener is only accessible from this host. Otherwise it returns nil.
+// clientToken creates a token for a listener's clients. It returns nil if the operator
+// has configured tokens, if --insecure is set, or if the listener is accessible from
+// other hosts.
 func (s *server) clientToken(ln net.Listener, file string) (*loopback.Token, error) {
 	if file != "" || s.config.Insecure || !onLoopback(ln) {
 		return nil, nil
@@ -235,9 +240,9 @@ func onLoopback(ln net.Listener) bool {
 	return ok && at.AddrPort().Addr().Unmap().IsLoopback()
 }
 
-// withdraw returns the stage that removes a token's file before its listener closes,
-// because the next server with the same address writes a file of the same name. t may
-// be nil.
+// withdraw returns the stage that removes a token's file before the token's listener
+// closes. The file must not be removed later, because the next server with the same
+// address writes a file with the same name. t may be nil.
 func withdraw(t *loopback.Token) stage {
 	return atEnd("token", func(context.Context) error {
 		if t == nil {
@@ -247,7 +252,8 @@ func withdraw(t *loopback.Token) stage {
 	})
 }
 
-// openGroups joins the membership of each network that the server is on.
+// openGroups opens the server's membership in the gossip group of each network that the
+// server is on.
 func (s *server) openGroups() error {
 	c := gossip.Config{Self: s.self, ClusterID: s.config.Cluster, Rumors: s.replica.Replicator, Log: s.log}
 	if s.creds != nil {
@@ -287,7 +293,7 @@ func (s *server) openGroup(c gossip.Config) error {
 	return err
 }
 
-// setGossipKeys changes the keys of all groups.
+// setGossipKeys sets the keys of all groups.
 func (s *server) setGossipKeys(keys [][]byte) error {
 	for _, group := range s.groups {
 		if err := group.SetKeys(keys); err != nil {
@@ -297,7 +303,7 @@ func (s *server) setGossipKeys(keys [][]byte) error {
 	return nil
 }
 
-// members returns the members of all groups, each once.
+// members returns the members of all groups, without duplicates.
 func (s *server) members() []bourse.Member {
 	if len(s.groups) == 1 {
 		return s.groups[0].Members()
@@ -325,7 +331,7 @@ func (s *server) changed() <-chan struct{} {
 	return s.either.changed
 }
 
-// either combines the changes of two groups.
+// either reports changes of either of two groups.
 type either struct {
 	mu      sync.Mutex
 	changed chan struct{}
@@ -338,7 +344,7 @@ func (e *either) run(ctx context.Context, one, other *gossip.Members) {
 		before := e.changed
 		e.changed = make(chan struct{})
 		e.mu.Unlock()
-		close(before) // after a and b were read, so that no change is missed
+		close(before) // a and b were obtained first, so that no change is missed
 		select {
 		case <-a:
 		case <-b:
@@ -347,7 +353,7 @@ func (e *either) run(ctx context.Context, one, other *gossip.Members) {
 	}
 }
 
-// membership returns the stage in which this server is a member of the cluster.
+// membership returns the stage during which this server is a member of the cluster.
 func (s *server) membership() stage {
 	return stage{name: "membership", run: func(ctx context.Context) error {
 		running, ctx := errgroup.WithContext(ctx)
@@ -368,5 +374,5 @@ func (s *server) membership() stage {
 }
 
 // met returns a channel that is closed once the server has contacted the other members,
-// or if there are none.
+// or has found that there are none.
 func (s *server) met() <-chan struct{} { return s.groups[0].Ready() }

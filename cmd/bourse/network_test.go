@@ -60,7 +60,7 @@ func (o natsIssuer) serve(t *testing.T, port int) *natsserver.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.Start() // until Shutdown
+	go s.Start() // returns after Shutdown
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(natsPatience) {
 		t.Fatal("NATS does not listen")
@@ -110,7 +110,7 @@ func TestNATSCertificatesAreReloaded(t *testing.T) {
 	}
 	for _, w := range s.watched {
 		var changed bool
-		for range 2 { // a change counts once it has been seen twice
+		for range 2 { // Look reports a change only when it has seen the change twice
 			if changed, err = w.Look(); err != nil {
 				t.Fatal(err)
 			}
@@ -123,10 +123,10 @@ func TestNATSCertificatesAreReloaded(t *testing.T) {
 	await(t, "the link is connected to the server of the other CA", func() bool { return link.Up() && second.NumClients() == 1 })
 }
 
-// TestUnusualTagRequiresCertificate checks that a worker does not start if its tag neither
-// follows from its id nor is in its certificate, because other members would not send
-// it calls for its machines. The error must name the DNS name to add to the
-// certificate.
+// TestUnusualTagRequiresCertificate checks that a worker does not start if its tag
+// neither follows from its id nor is in its certificate. Other members would not send
+// it calls for its machines. The error must name the DNS name that the certificate
+// needs.
 func TestUnusualTagRequiresCertificate(t *testing.T) {
 	office := newNATSIssuer(t)
 	dir := t.TempDir()

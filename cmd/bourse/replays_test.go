@@ -12,9 +12,10 @@ import (
 	"testing"
 )
 
-// replayOnPort is the main function of a program for machines. It answers with the
-// replay that a request asks for. It answers a replayed request with what it has
-// received.
+// replayOnPort is the main function of a program for machines. If a request has the
+// query parameter replay, the program answers with that replay. It answers the replayed
+// request with its machine's id, the checksum of the body, and the header
+// Fly-Replay-Src.
 func replayOnPort() {
 	fmt.Fprintln(os.Stderr, http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // in a test
 		if replay := r.URL.Query().Get("replay"); replay != "" && r.Header.Get("Fly-Replay-Src") == "" {

@@ -20,16 +20,16 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// replica is a server's copy of the view and its replication.
+// replica is a server's copy of the view, with its replication.
 type replica struct {
 	*view.View
 	*replication.Replicator
-	directory *gossip.Directory // set with the membership
-	dir       *tempdir.Dir      // nil if the view is persistent
+	directory *gossip.Directory // set once the membership is open
+	dir       *tempdir.Dir      // directory of a temporary view; nil if the view is persistent
 }
 
-// openReplica opens the server's view and prepares its replication. The membership, which
-// carries the replicator's messages, is opened later.
+// openReplica opens the server's view and prepares its replication. The membership,
+// which transports the replicator's messages, is opened later.
 func (s *server) openReplica() error {
 	r := &replica{}
 	path := s.config.View
@@ -41,7 +41,7 @@ func (s *server) openReplica() error {
 		path = filepath.Join(r.dir.Path, "view.db")
 	}
 	var err error
-	var keys wire.Keys // without certificates the view creates its own key
+	var keys wire.Keys // nil without certificates; the view then creates its own key
 	if s.creds != nil {
 		keys = s.creds
 	}
@@ -59,8 +59,8 @@ func (s *server) openReplica() error {
 	return nil
 }
 
-// makeViewDir creates a directory for the view of a server without --data, and removes
-// the directories of killed servers.
+// makeViewDir creates a directory for the view of a server without --data. It also
+// removes the directories of servers that were killed.
 func makeViewDir(log *slog.Logger) (*tempdir.Dir, error) {
 	const prefix = "bourse-view-"
 	if _, err := tempdir.RemoveLeft(os.TempDir(), prefix, func(string) error { return nil }); err != nil {
@@ -80,15 +80,16 @@ func (r *replica) removeDir() error {
 	return r.dir.Remove()
 }
 
-// close closes everything that openReplica opened. Its stage must not be running.
+// close closes everything that openReplica has opened. The replication stage must not
+// be running.
 func (r *replica) close() error { return errors.Join(r.View.Close(), r.removeDir()) }
 
-// viewing returns the stage in which the view accepts writes. It precedes the stages
-// that write.
+// viewing returns the stage during which the view accepts writes. It must come before
+// the stages that write to the view.
 func (s *server) viewing() stage { return stage{name: "view", run: s.replica.View.Run} }
 
-// replication returns the stage that replicates the view, once the server has contacted
-// the other members.
+// replication returns the stage that replicates the view. It begins once the server has
+// contacted the other members.
 func (s *server) replication() stage {
 	return stage{name: "replication", run: func(ctx context.Context) error {
 		select {
@@ -104,8 +105,8 @@ func (s *server) replication() stage {
 // directing returns the stage that keeps the directory up to date.
 func (s *server) directing() stage { return stage{name: "directory", run: s.replica.directory.Run} }
 
-// withReplication adds the paths for other servers to h. It admits them by their
-// certificates; h checks its callers itself.
+// withReplication adds the paths for other servers to h. Callers of these paths must
+// have a server's certificate. h checks its own callers.
 func (s *server) withReplication(h http.Handler) http.Handler {
 	inner := admission.Require(s.replica.Handler(), bourse.ServerRoles()...)
 	mux := http.NewServeMux()

@@ -37,8 +37,9 @@ func TestFleetScripts(t *testing.T) {
 	runScripts(t, startDev(t, "--regions", "gru,mad", "--workers", "2"), "testdata/fleet", *clitest.Update)
 }
 
-// TestScriptsOverNATS runs the scripts for NATS, and those other scripts that use each
-// kind of connection: orders, calls, streams in both directions and tunnels.
+// TestScriptsOverNATS runs the scripts for NATS. It also runs other scripts that
+// together use every kind of connection: orders, calls, streams in both directions, and
+// tunnels.
 func TestScriptsOverNATS(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, "--fabric", "nats")
@@ -47,7 +48,7 @@ func TestScriptsOverNATS(t *testing.T) {
 		"testdata/script/task.txtar", "testdata/script/update.txtar")
 }
 
-// runScripts runs the scripts in a directory, or the given files.
+// runScripts runs all scripts in a directory, or only the given files.
 func runScripts(t *testing.T, d *devCluster, dir string, update bool, files ...string) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 dir,
@@ -62,7 +63,7 @@ func runScripts(t *testing.T, d *devCluster, dir string, update bool, files ...s
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
-			if name != "root" { // cgroups can be created and frozen
+			if name != "root" { // true if cgroups can be created and frozen
 				return false, fmt.Errorf("unknown condition %s", name)
 			}
 			return os.Getuid() == 0, nil
@@ -72,9 +73,9 @@ func runScripts(t *testing.T, d *devCluster, dir string, update bool, files ...s
 }
 
 // awaitOutput implements the script command "await PATTERN PROGRAM ARGUMENT...". It
-// repeats a program until it succeeds and its output matches a regular expression. It
-// is for data from a server's view, which is updated some time after the change was
-// answered.
+// runs the program repeatedly until the program succeeds and its output matches a
+// regular expression. Scripts need it for data from a server's view, which is updated
+// some time after a change was confirmed.
 func awaitOutput(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: await PATTERN PROGRAM ARGUMENT...")

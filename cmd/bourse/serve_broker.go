@@ -42,7 +42,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := query.BoundMemory(); err != nil { // before any view is opened
+	if err := query.BoundMemory(); err != nil { // must be called before any view is opened
 		return err
 	}
 	s, err := openServer(ctx, &c.ServerConfig, c.Name, bourse.RoleBroker, 0)
@@ -117,13 +117,13 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		}},
 		withdraw(local),
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, http.NotFoundHandler()) }},
-		stage{name: "queries", run: engine.Run}, // stops before the API, to end requests that follow the view
+		stage{name: "queries", run: engine.Run}, // stops before the API, so that requests that follow the view end
 		s.announce(),
 	)
 }
 
-// provenApps returns a function that fetches a worker's copies of apps: those that a
-// broker has signed, or all of them in a cluster without certificates.
+// provenApps returns a function that fetches a worker's copies of apps. In a cluster
+// with certificates, the function returns only apps that a broker has signed.
 func (s *server) provenApps(workers fabric.Fabric) func(context.Context, bourse.Member) ([]bourse.App, error) {
 	return func(ctx context.Context, worker bourse.Member) ([]bourse.App, error) {
 		reported, err := fabric.AppList.Call(ctx, workers, worker, "")
@@ -134,13 +134,14 @@ func (s *server) provenApps(workers fabric.Fabric) func(context.Context, bourse.
 	}
 }
 
-// clientTokens returns the tokens that clients must present, or nil for none: those of
-// set, or local, which a broker on loopback creates itself.
+// clientTokens returns the tokens that clients must present: those in set, or a token
+// that a broker on loopback creates. asked is nil if clients need no token. local is
+// the created token, or nil.
 func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *tokens, local *loopback.Token, err error) {
 	if local, err = s.clientToken(s.listener, file); err != nil {
 		return nil, nil, err
 	}
-	name := endpoint.Everything // as in a token file; no organization has this name
+	name := endpoint.Everything // as in a token file; an organization cannot have this name
 	if local != nil {
 		name = endpoint.LocalIdentity.Name
 		if set, err = admission.OneToken(local.Text); err != nil {
@@ -155,8 +156,9 @@ func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *toke
 	return s.newTokens(set, name), local, nil
 }
 
-// nameIn returns the name of a server for which none is configured: the one stored in
-// its data directory, to which the view there belongs, or a new one.
+// nameIn returns a name for a server for which no name is configured. It returns the
+// name that is stored in the data directory, because the view there belongs to this
+// name. If there is none, it stores and returns a new one.
 func nameIn(data string, role bourse.Role) (bourse.WorkerID, error) {
 	name := bourse.WorkerID(string(role) + "-" + strings.ToLower(rand.Text()[:8]))
 	if data == "" {
@@ -176,7 +178,7 @@ func nameIn(data string, role bourse.Role) (bourse.WorkerID, error) {
 	return name, nil
 }
 
-// loadQuotas reads the quota file. Without a file, the defaults apply.
+// loadQuotas reads the quota file. If path is "", the defaults apply.
 func loadQuotas(path string) (lookup.Quotas, error) {
 	if path == "" {
 		return lookup.Quotas{}, nil
@@ -192,7 +194,7 @@ func loadQuotas(path string) (lookup.Quotas, error) {
 	return q, nil
 }
 
-// loadTokens reads the token file. Without a file it returns nil.
+// loadTokens reads the token file. If path is "", it returns nil.
 func loadTokens(path string) (*admission.TokenSet, error) {
 	if path == "" {
 		return nil, nil

@@ -32,7 +32,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// proxyServer is a proxy and its parts.
+// proxyServer is a proxy, with its parts.
 type proxyServer struct {
 	*server
 	config    *serve.ProxyConfig
@@ -115,7 +115,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 		stage{name: "upstreams", run: p.upstreams.Run},
 		stage{name: "api", run: p.serveAPI},
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, p.own()) }},
-		stage{name: "edge", run: edge.New(p.edge).Run}, // stops first, so that requests finish before the connections to their machines close
+		stage{name: "edge", run: edge.New(p.edge).Run}, // stops first, so that requests finish before their machines' connections close
 		s.announce(),
 	)
 }
@@ -186,8 +186,8 @@ func (p *proxyServer) listenWeb(flag string, at serve.WebListen, secure bool) (e
 	return w, nil
 }
 
-// openCertificates opens the certificates of host names. secure is the number of HTTPS
-// listeners, which precede the HTTP listeners.
+// openCertificates opens the source of certificates for host names. secure is the
+// number of HTTPS listeners, which precede the HTTP listeners.
 func (p *proxyServer) openCertificates(secure int) error {
 	c := &p.config.Certs
 	certs := &edge.Certificates{SelfSigned: c.SelfSigned}
@@ -219,7 +219,8 @@ func (p *proxyServer) openCertificates(secure int) error {
 	return nil
 }
 
-// closeListeners closes the listeners. If the edge has run, they are already closed.
+// closeListeners closes the listeners. If the edge stage has run, they are already
+// closed.
 func (p *proxyServer) closeListeners() {
 	for _, w := range p.edge.Web {
 		_ = w.Close()
@@ -230,7 +231,7 @@ func (p *proxyServer) closeListeners() {
 	p.proxy.Close()
 }
 
-// tell adds the proxy's listeners to the ready message.
+// tell adds the addresses of the proxy's listeners to the ready message.
 func (p *proxyServer) tell(r *serve.Ready) {
 	for _, w := range p.edge.Web {
 		if w.TLS {
@@ -244,8 +245,8 @@ func (p *proxyServer) tell(r *serve.Ready) {
 	}
 }
 
-// serveAPI serves the cluster's other servers and scrapers. The apps' users connect to
-// the other listeners.
+// serveAPI serves scrapers and the cluster's other servers. The apps' users connect to
+// other listeners.
 func (p *proxyServer) serveAPI(ctx context.Context) error {
 	var secure *tls.Config
 	if p.creds != nil {
@@ -254,7 +255,7 @@ func (p *proxyServer) serveAPI(ctx context.Context) error {
 	return p.serve(ctx, p.listener, p.withReplication(p.own()), secure)
 }
 
-// own returns the handler of the proxy's metrics and status.
+// own returns the handler for the proxy's own metrics and status.
 func (p *proxyServer) own() http.Handler {
 	mux := http.NewServeMux()
 	figures := servermetrics.Handler(p.counts, p.metrics())
@@ -264,7 +265,7 @@ func (p *proxyServer) own() http.Handler {
 	return mux
 }
 
-// balanceOf adapts a balancer to proxy.Balance.
+// balanceOf makes a balancer implement proxy.Balance.
 type balanceOf struct{ *balance.Balancer }
 
 var _ proxy.Balance = balanceOf{}
@@ -278,7 +279,7 @@ func (b balanceOf) Acquire(ctx context.Context, t *route.Target, w proxy.Criteri
 	return slot, nil
 }
 
-// upstreamPool adapts an upstream.Pool to the proxy.
+// upstreamPool makes an upstream.Pool implement proxy.Upstreams.
 type upstreamPool struct{ *upstream.Pool }
 
 var _ proxy.Upstreams = upstreamPool{}
@@ -292,23 +293,24 @@ func (u upstreamPool) Use(ctx context.Context, worker bourse.WorkerID, machine b
 	return to, nil
 }
 
-// shares divides a proxy's file descriptors: half for clients, a quarter for machines, a
-// sixteenth for stored request bodies. The rest is for the proxy's own files and its
-// connections to the cluster.
+// shares contains the shares of a proxy's file descriptors: half for clients, a quarter
+// for machines, and a sixteenth for stored request bodies. The rest is for the proxy's
+// own files and for its connections to the cluster.
 type shares struct {
-	clients  *throttle.Fair // by address
-	machines *throttle.Fair // by organization
+	clients  *throttle.Fair // connections from clients, by their address
+	machines *throttle.Fair // connections to machines, by organization
 	spools   int64
-	// waiting limits the requests of one app that wait for a slot on a machine, and
-	// separately those that wait for a machine to become ready. Together with the
-	// requests in progress they are fewer than the clients' connections.
+	// waiting limits the requests of one app that wait for a slot on a machine. The
+	// same limit applies to those that wait for a machine to become ready. Together
+	// with the app's requests in progress, they take only a part of the connections
+	// that clients may open.
 	waiting int
 }
 
-// descriptorShares divides this process's limit of file descriptors.
+// descriptorShares divides the number of file descriptors that this process may open.
 func descriptorShares() (shares, error) {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil { // the Go runtime has raised it to the hard limit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil { // the runtime has raised it to the hard limit
 		return shares{}, fmt.Errorf("read the open file limit: %w", err)
 	}
 	n := int64(min(uint64(limit.Cur), math.MaxInt32)) //nolint:gosec // it fits

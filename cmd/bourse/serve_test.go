@@ -43,7 +43,7 @@ func startServer(t *testing.T, args ...string) *served {
 	return s
 }
 
-// launch starts a server and kills it at the end of the test.
+// launch starts a server. It kills the server at the end of the test.
 func launch(t *testing.T, args ...string) *served {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -51,7 +51,7 @@ func launch(t *testing.T, args ...string) *served {
 		t.Fatal(err)
 	}
 	args = append([]string{"serve"}, args...)
-	if !slices.Contains(args, "--cluster") { // a port may have been used by another test before
+	if !slices.Contains(args, "--cluster") { // servers of earlier tests may have used the same port
 		args = append(args, "--cluster", servertest.Cluster(t))
 	}
 	s := &served{cmd: exec.Command("bourse", args...)}
@@ -62,8 +62,8 @@ func launch(t *testing.T, args ...string) *served {
 	}
 	_ = w.Close() // the server has its own copy
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill() // it may have exited
-		_ = s.cmd.Wait()         // it may have been waited for
+		_ = s.cmd.Process.Kill() // it may have exited already
+		_ = s.cmd.Wait()         // its exit may have been awaited already
 		_ = r.Close()
 	})
 	return s
@@ -83,7 +83,8 @@ func (s *served) end(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// refused checks that the server exits with the status and prints text.
+// refused checks that the server exits with this status, and that its output contains
+// text.
 func (s *served) refused(t *testing.T, status int, text string) {
 	t.Helper()
 	said := s.wait()
@@ -99,7 +100,7 @@ func workerArgs(name, dir string, more ...string) []string {
 }
 
 // dataDir returns a worker's data directory. A supervisor without machines exits
-// shortly after its daemon, so the directory's removal must wait for it.
+// shortly after its daemon, so the directory must not be removed before that.
 func dataDir(t *testing.T) string {
 	dir := t.TempDir()
 	t.Cleanup(func() {
@@ -123,7 +124,7 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 	args := workerArgs("gru-1", dir, "--join", broker.Gossip, "--ready-file", ready)
 	w := startServer(t, args...)
 	d := &devCluster{devState: devState{API: "http://" + broker.API}}
-	await(t, "the broker knows the worker", func() bool { // before that, it replies with an error
+	await(t, "the broker knows the worker", func() bool { // before that, the broker replies with an error
 		out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "worker", "list").Output()
 		return err == nil && strings.Contains(string(out), " ok ")
 	})
@@ -139,7 +140,7 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 			t.Fatalf("after %s the machine is gone", signal)
 		}
 		w = startServer(t, args...)
-		await(t, "its worker reports the machine again", func() bool { // the view alone reports it as unreachable
+		await(t, "its worker reports the machine again", func() bool { // until then, it is listed as unreachable
 			out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "machine", "status", id).Output()
 			text := string(out)
 			return err == nil && strings.Contains(text, "started") && strings.Contains(text, "pid      "+itoa(pid)) && !strings.Contains(text, "unreachable")
@@ -194,7 +195,7 @@ func TestServeAddressTaken(t *testing.T) {
 // TestLifeLine checks that a server stops when its parent process has exited.
 func TestLifeLine(t *testing.T) {
 	t.Parallel()
-	s := launch(t, "broker", "--listen", "127.0.0.1:0", "--life-line") // with a closed standard input
+	s := launch(t, "broker", "--listen", "127.0.0.1:0", "--life-line") // its standard input is closed
 	s.refused(t, 0, "")
 }
 
@@ -207,8 +208,8 @@ func TestServerSurvivesHangup(t *testing.T) {
 	s.end(t, syscall.SIGTERM) // status 0 shows that SIGHUP did not end it
 }
 
-// TestSystemdIsNotified checks that systemd is notified once the server serves, as a unit
-// of Type=notify requires.
+// TestSystemdIsNotified checks that systemd is notified once the server is ready, as a
+// unit of Type=notify requires.
 func TestSystemdIsNotified(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -243,7 +244,7 @@ func TestSecureCluster(t *testing.T) {
 	run := func(args ...string) (string, int) {
 		c := exec.CommandContext(t.Context(), "bourse", append([]string{"--api", "https://" + b.API}, args...)...)
 		c.Env = append(os.Environ(), "SSL_CERT_FILE="+ca.path("ca.pem"))
-		out, _ := c.CombinedOutput() // the exit status is checked
+		out, _ := c.CombinedOutput() // the exit status is checked instead
 		return string(out), c.ProcessState.ExitCode()
 	}
 	await(t, "a machine runs", func() bool {

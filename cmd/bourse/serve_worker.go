@@ -33,16 +33,17 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// destroyPatience limits each step in which an ephemeral worker stops: destroying its
-// machines and volumes, then stopping its supervisor and its log keeper. Anything that
-// is left after that stays on the host, so the limit is long enough for a busy host.
-// leavePatience limits the time for notifying other servers that a worker is stopping.
+// destroyPatience limits the time for each step of stopping an ephemeral worker:
+// destroying its machines and volumes, stopping its supervisor, and stopping its log
+// keeper. The limit is long enough for a busy host, because anything that is left after
+// it stays on the host. leavePatience limits the time for notifying other servers that
+// a worker is stopping.
 const (
 	destroyPatience = 30 * time.Second
 	leavePatience   = 500 * time.Millisecond
 )
 
-// host is a worker and its parts.
+// host is a worker, with its parts.
 type host struct {
 	*server
 	config   *serve.WorkerConfig
@@ -58,12 +59,13 @@ type host struct {
 // ephemeral.
 func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	tuning.ProtectFromOOM(tuning.OOMDaemon)
-	// 0711, because machines that run as another user must be able to pass through.
+	// The mode is 0711, because machines that run as other users must be able to reach
+	// files below this directory.
 	if err := os.MkdirAll(c.Data, 0o711); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
 	}
-	// A restarted worker must announce its tag from the start, so that its machines are
-	// found.
+	// A restarted worker must announce its tag from the start. Other servers could not
+	// find its machines otherwise.
 	known, _, err := worker.Known(c.Data, c.Log.Logger(os.Stderr))
 	if err != nil {
 		return err
@@ -96,8 +98,8 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 		s.renewal(),
 		s.viewing(),
 		s.lockOut(),
-		// The membership precedes the worker, which needs it at its first start to choose
-		// a free tag.
+		// The membership precedes the worker, because a new worker needs it to choose
+		// an unused tag.
 		s.membership(),
 		s.replication(),
 		atEnd("driver", h.endDriver),
@@ -105,7 +107,7 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 		stage{name: "pollers", run: h.watchPollers},
 		stage{name: "worker", run: h.runWorker, ready: h.opened},
 		stage{name: "parts", run: func(ctx context.Context) error { return h.parts.run(ctx, h.worker.Names()) }},
-		// The API answers with unavailable until the worker has recovered.
+		// The API returns CodeUnavailable until the worker has recovered.
 		stage{name: "api", run: h.serveAPI},
 		stage{name: "recovery", run: func(ctx context.Context) error { return h.awaitRecovery(ctx, recovered) }, ready: recovered},
 		stage{name: "gateway", run: h.serveGateway},
@@ -116,8 +118,8 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	)
 }
 
-// runWorker opens the worker, which recovers the machines of a previous daemon, and
-// runs it.
+// runWorker opens the worker and runs it. Opening the worker recovers the machines of a
+// previous daemon.
 func (h *host) runWorker(ctx context.Context) (err error) {
 	w, err := worker.Open(worker.Config{
 		Dir: h.config.Data, ID: h.config.Name, Region: h.config.Region, Capacity: h.capacity, NoHost: !h.config.AllowHost,
@@ -160,7 +162,7 @@ func (h *host) serveAPI(ctx context.Context) error {
 	if h.creds != nil {
 		secure = h.creds.Server(append(bourse.ServerRoles(), bourse.RoleScraper)...)
 	}
-	if h.link != nil && secure == nil { // messages do not authenticate their senders, so they are not served with certificates
+	if h.link != nil && secure == nil { // messages do not authenticate their senders
 		withdraw, err := h.link.Offer(h.self.ID, h.self.Region, worker)
 		if err != nil {
 			return err
@@ -170,7 +172,7 @@ func (h *host) serveAPI(ctx context.Context) error {
 	return h.serve(ctx, h.listener, h.withMetrics(h.withReplication(direct.Handler(h.self.ID, api))), secure)
 }
 
-// awaitRecovery closes recovered when the worker has recovered.
+// awaitRecovery closes recovered once the worker has recovered.
 func (h *host) awaitRecovery(ctx context.Context, recovered chan<- struct{}) error {
 	select {
 	case <-h.worker.Recovered():
@@ -202,8 +204,8 @@ func (h *host) destroyAll(ctx context.Context) error {
 	return h.worker.DestroyAll(ctx)
 }
 
-// endDriver disconnects from the supervisor of the machines, or stops it if the worker is
-// ephemeral.
+// endDriver disconnects from the machines' supervisor. If the worker is ephemeral, it
+// stops the supervisor instead.
 func (h *host) endDriver(ctx context.Context) error {
 	if !h.config.Ephemeral || h.worker == nil {
 		return h.driver.Close()
@@ -223,7 +225,8 @@ func (h *host) endOutput(ctx context.Context) error {
 	return h.parts.keeper.Shutdown(ctx)
 }
 
-// capacity returns the host's capacity, as detected or as configured.
+// capacity returns the configured capacity. What is not configured is detected from the
+// host.
 func capacity(c *serve.WorkerConfig) worker.Capacity {
 	out := worker.DetectCapacity(c.Data)
 	stated := &c.Capacity
@@ -250,8 +253,8 @@ func counts(a bourse.Amounts) map[string]int64 {
 	return out
 }
 
-// unusedTag chooses the tag of a new worker: the first of its id's tags that no other
-// known worker has.
+// unusedTag chooses the tag of a new worker. It returns the first of the id's possible
+// tags that is not used by another known worker.
 func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 	select {
 	case <-h.groups[0].Ready():
@@ -264,7 +267,7 @@ func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 		h.log.Warn("read tags of absent workers from view failed", "err", err)
 	}
 	for _, w := range known {
-		if w.ID != h.self.ID && w.ID.TagRank(w.Tag) < bourse.TagChoices { // ignores invalid tags, which a worker might report
+		if w.ID != h.self.ID && w.ID.TagRank(w.Tag) < bourse.TagChoices { // skips invalid tags, which a worker might report
 			away[w.Tag] = true
 		}
 	}
@@ -273,10 +276,11 @@ func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 			return tag
 		}
 	}
-	return bourse.WorkerTag(1 + rand.Uint32N(1<<24-1)) // valid only without certificates, which bind tags
+	return bourse.WorkerTag(1 + rand.Uint32N(1<<24-1)) // accepted by other members only without certificates
 }
 
-// peers implements volumes.Peers with the other workers of the cluster.
+// peers implements volumes.Peers. It reaches the cluster's other workers through the
+// fabric.
 type peers struct {
 	fabric    fabric.Fabric
 	directory *gossip.Directory
@@ -293,9 +297,9 @@ func (p peers) Export(ctx context.Context, tag bourse.WorkerTag, id, grant strin
 	return fabric.VolumeExport.Open(ctx, p.fabric, to, fabric.Export{ID: id, Grant: grant, Moment: from.Moment, Offset: from.Offset}, nil)
 }
 
-// storeFailed exits immediately. The memory's contents may differ from the disk's, so
-// no pending answer may be sent. Machines keep running, and the next start reads the
-// disk.
+// storeFailed exits immediately. The contents of memory may differ from those of the
+// disk, so no answer may be sent anymore. Machines keep running, and the next start
+// reads the disk.
 func (h *host) storeFailed(err error) {
 	h.log.Error("store failed: daemon exits, machines keep running", "data", h.config.Data, "err", err)
 	os.Exit(1)

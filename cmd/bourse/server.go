@@ -26,31 +26,31 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// server contains the parts that all roles share.
+// server contains the parts that servers of all roles have.
 type server struct {
 	config   *serve.ServerConfig
 	log      *slog.Logger
-	creds    *admission.Credentials // nil without TLS
-	secret   loopback.Secret        // shared by the cluster's servers on this host's loopback; "" if none is required
+	creds    *admission.Credentials // nil if the cluster has no certificates
+	secret   loopback.Secret        // shared by the cluster's servers on this host's loopback; "" if servers need no secret
 	link     *nats.Link             // nil if the server is not on NATS
-	listener net.Listener           // of the API
-	wire     *direct.Fabric         // to other servers
+	listener net.Listener           // listener of the API
+	wire     *direct.Fabric         // calls to other servers
 	replica  *replica
-	groups   []*gossip.Members // if there are two, the first one is on NATS
-	either   either            // combines the groups' changes
+	groups   []*gossip.Members // memberships, one for each network; if there are two, the first one is on NATS
+	either   either            // reports changes of the groups if there are two
 	self     bourse.Member
 	watched  []admission.Watched // credential files, which are reloaded when they change
-	orders   http.Handler        // places proxies' orders; nil unless the server is a broker
-	tracer   *trace.Tracer       // nil without tracing
+	orders   http.Handler        // handler that places orders for proxies; nil unless the server is a broker
+	tracer   *trace.Tracer       // nil if tracing is disabled
 	extra    func(*serve.Ready)  // adds a role's own fields to the ready message; may be nil
 }
 
-// joinPatience limits how long readiness waits for the membership. The server keeps
-// trying to contact members that do not answer.
+// joinPatience limits how long a server waits for the other members before it reports
+// that it is ready. After that, it continues to contact members that do not answer.
 const joinPatience = 2 * time.Second
 
-// openServer opens the server's listeners and view; tag is the tag of a worker that has
-// run before, or 0. It starts nothing. The caller must call close.
+// openServer opens the server's listeners and view, but starts nothing. tag is the tag
+// of a worker that has run before, or 0. The caller must call close.
 func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
 	tuning.RuntimeOfServer()
 	s := &server{either: either{changed: make(chan struct{})}, config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
@@ -88,7 +88,7 @@ func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.Worke
 	return s, nil
 }
 
-// close closes everything that openServer opened.
+// close closes everything that openServer has opened.
 func (s *server) close() error {
 	if err := s.tracer.Close(); err != nil {
 		s.log.Warn("export of last traces failed", "err", err)
@@ -97,7 +97,8 @@ func (s *server) close() error {
 	return s.replica.close()
 }
 
-// openTracer returns a tracer if the environment names a collector.
+// openTracer returns a tracer. Without a collector in the environment, the tracer is
+// nil.
 func (s *server) openTracer(ctx context.Context) (*trace.Tracer, error) {
 	t, err := trace.Open(ctx, trace.Config{
 		Service: "bourse-" + string(s.self.Role), ID: string(s.self.ID), Region: string(s.self.Region), Version: version().Release,
@@ -120,8 +121,8 @@ func listen(what string, a netip.AddrPort) (net.Listener, error) {
 	return l, nil
 }
 
-// reachable returns the address that other servers can use for a. If a means all
-// interfaces, it is that of the first interface other than loopback.
+// reachable returns an address at which other servers can reach a. If a stands for all
+// interfaces, it returns the address of the first interface that is not loopback.
 func reachable(a netip.AddrPort) netip.AddrPort {
 	if !a.Addr().IsUnspecified() {
 		return a
@@ -146,8 +147,8 @@ func (s *server) watching() stage {
 	}}
 }
 
-// awaitKnown waits until the server knows its cluster, if there are other members,
-// because a broker or proxy that reports that it is ready is expected to answer.
+// awaitKnown waits until the server knows its cluster, unless there are no other
+// members. A broker or proxy that reports that it is ready is expected to answer.
 func (s *server) awaitKnown(ctx context.Context) {
 	if s.self.Role == bourse.RoleWorker || len(s.members()) < 2 {
 		return
@@ -205,8 +206,7 @@ func (s *server) metrics() *metrics.Server {
 	return metrics.New(source)
 }
 
-// withMetrics adds the worker's metrics to its API. They are the only part of it that
-// scrapers may read.
+// withMetrics adds the worker's metrics to its API. Scrapers may read only the metrics.
 func (h *host) withMetrics(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", admission.Require(api, bourse.ServerRoles()...))
@@ -214,8 +214,8 @@ func (h *host) withMetrics(api http.Handler) http.Handler {
 	return mux
 }
 
-// scraperOf returns the scraper that a certificate identifies. Certificates identify no
-// other clients.
+// scraperOf returns the scraper that a certificate identifies. Other clients do not
+// identify themselves by certificates.
 func scraperOf(shown *tls.ConnectionState) (endpoint.Identity, bool) {
 	if len(shown.PeerCertificates) == 0 {
 		return endpoint.Identity{}, false

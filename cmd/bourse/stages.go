@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// stage is one part of a server. Stages start in order, each once the previous one is
-// ready, and stop in reverse order.
+// stage is one part of a server. Stages start in order, each one once the previous one
+// is ready. They stop in reverse order.
 type stage struct {
 	name  string
-	run   func(ctx context.Context) error // returns once ctx is done
-	ready <-chan struct{}                 // nil means ready as soon as it runs
+	run   func(ctx context.Context) error // runs the stage until ctx is done
+	ready <-chan struct{}                 // closed once the stage is ready; nil means that it is ready as soon as it runs
 }
 
-// atEnd returns a stage that only acts when it is stopped, while the stages before it
-// still run. The context of do is not canceled.
+// atEnd returns a stage that calls do when it is stopped. At that time, the stages
+// before it are still running. The context of do is not canceled.
 func atEnd(name string, do func(context.Context) error) stage {
 	return stage{name: name, run: func(ctx context.Context) error {
 		<-ctx.Done()
@@ -24,9 +24,9 @@ func atEnd(name string, do func(context.Context) error) stage {
 	}}
 }
 
-// runStages runs a server until ctx is done or a stage returns. It returns after all
-// stages have stopped, with the error of the stage that returned first, or otherwise
-// with the errors of stopping. Errors that follow another error are logged.
+// runStages runs a server until ctx is done or a stage returns. It then stops all
+// stages. If a stage had returned an error, runStages returns that error, and logs any
+// errors of the stages that it stops. Otherwise it returns these errors.
 func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
 	ended := make(chan *runningStage, len(stages)) // each stage sends once, so none blocks
 	running, first := startStages(ctx, ended, stages)

@@ -15,7 +15,7 @@ import (
 // supervised is a running "bourse supervise".
 type supervised struct {
 	cmd      *exec.Cmd
-	tmp, dir string // parent of its temporary directory, and its working directory
+	tmp, dir string // tmp is the parent of the command's temporary directory, dir its working directory
 	stdout   bytes.Buffer
 	stderr   bytes.Buffer
 }
@@ -37,8 +37,8 @@ func startSupervise(t *testing.T, tasks []map[string]any) *supervised {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill() // it may have exited
-		_ = s.cmd.Wait()         // it may have been waited for
+		_ = s.cmd.Process.Kill() // it may have exited already
+		_ = s.cmd.Wait()         // its exit may have been awaited already
 	})
 	return s
 }
@@ -70,16 +70,16 @@ func (s *supervised) gone(t *testing.T, pids []int) {
 	})
 }
 
-// stubborn is the command of a task that ignores signals and has a child that does,
-// too.
+// stubborn is the command of a task that ignores signals, and whose child process
+// ignores them, too.
 const stubborn = "trap '' TERM INT; (trap '' TERM INT; exec sleep 1000) & echo $! >child; echo $$ >stubborn; while :; do sleep 1000; done"
 
-// TestSuperviseCleansUp stops the command in every possible way, and checks that
-// no process or file is left.
+// TestSuperviseCleansUp stops the command in various ways, and checks that no process
+// or file is left each time.
 func TestSuperviseCleansUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal syscall.Signal
-		exit   int // -1 if ended by the signal
+		exit   int // exit status; -1 if the signal ended the process
 	}{"Ctrl-C": {syscall.SIGINT, 0}, "SIGTERM": {syscall.SIGTERM, 0}, "kill -9": {syscall.SIGKILL, -1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

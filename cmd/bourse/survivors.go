@@ -15,20 +15,23 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// The processes that outlive a worker's daemon run this program too, even if its file has
-// been replaced since. Their drivers append the directory.
+// supervisorCommand, keeperCommand and leashedCommand return the commands of processes
+// that a driver starts. The processes run this program, even if its file has been
+// replaced since. The driver appends its directory.
 func supervisorCommand() []string { return []string{selfPath(), supervisorWord} }
 func keeperCommand() []string     { return []string{selfPath(), keeperWord} }
 func leashedCommand() []string    { return []string{selfPath(), leashedWord} }
 
 const (
-	supervisorWord = "supervisor" // of host processes
-	keeperWord     = "keeper"     // of containers' output
-	leashedWord    = "leashed"    // a supervisor that does not outlive this process
-	runcWord       = "runc"       // runc, for a container that has secrets
+	supervisorWord = "supervisor" // supervisor of host processes
+	keeperWord     = "keeper"     // keeper of containers' output
+	leashedWord    = "leashed"    // supervisor that exits when this process does
+	runcWord       = "runc"       // runs runc for a container that has secrets
 )
 
-// runcCommand is called from a script, for which /proc/self is another program.
+// runcCommand returns the command line that the driver of containers writes to a
+// script. It contains the path of the program's file, because /proc/self would stand
+// for another program in the script.
 func runcCommand() []string {
 	path, err := os.Executable()
 	if err != nil {
@@ -37,8 +40,8 @@ func runcCommand() []string {
 	return []string{path, runcWord}
 }
 
-// survivor returns the main function of a process that was started by one of the commands
-// above, or nil. It is called before anything else, because these processes must stay
+// survivor returns the main function of a process that one of these commands has
+// started, or nil. It is called before anything else, because such processes must stay
 // small.
 func survivor(args []string) func(dir string) int {
 	if len(args) > 3 && args[1] == runcWord {
@@ -72,7 +75,7 @@ func outlived(err error) int {
 	return cli.ExitCode(err)
 }
 
-// superviseTasks runs tasks with a driver of their own, in a temporary directory.
+// superviseTasks runs tasks with their own driver, in a temporary directory.
 func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (failed []string, err error) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -97,11 +100,12 @@ func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (fa
 	return serve.Run(ctx, serve.Config{Runner: d, Tasks: tasks, Env: os.Environ(), Dir: here, Print: to})
 }
 
-// leashInterval is the interval at which a leashed supervisor checks that its parent exists.
+// leashInterval is the interval at which a leashed supervisor checks whether its parent
+// still exists.
 const leashInterval = 200 * time.Millisecond
 
-// leashed is the main function of a supervisor for such tasks. When its parent is
-// killed, it exits and removes the tasks and their directory.
+// leashed is the main function of the supervisor that superviseTasks uses. If its
+// parent is killed, it ends the tasks, removes their directory and exits.
 func leashed(dir string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -18,9 +18,9 @@ import (
 // sweepPatience limits the duration of a sweep.
 const sweepPatience = 20 * time.Second
 
-// sweepHost removes what a dev cluster's workers have left besides processes and files:
-// containerd namespaces whose names begin with prefix, with their contents, and
-// networks and mounts below dir.
+// sweepHost removes leftovers of a dev cluster's workers other than processes and
+// files: containerd namespaces whose names begin with prefix, with their contents, and
+// the networks and mounts below dir.
 func sweepHost(ctx context.Context, socket, prefix, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
 	defer cancel()
@@ -31,13 +31,13 @@ func sweepHost(ctx context.Context, socket, prefix, dir string) error {
 	}
 	err = errors.Join(err, clearNetworks(ctx, mounts))
 	mounts, errMounts = mountsBelow(dir)
-	for _, path := range slices.Backward(mounts) { // the last mount is on top
+	for _, path := range slices.Backward(mounts) { // later mounts may be on top of earlier ones
 		errMounts = errors.Join(errMounts, unix.Unmount(path, unix.MNT_DETACH))
 	}
 	return errors.Join(err, errMounts)
 }
 
-// clearNetworks removes the networks of the workers that own these mounts.
+// clearNetworks removes the networks of the workers to which these mounts belong.
 func clearNetworks(ctx context.Context, mounts []string) error {
 	var errs []error
 	seen := map[string]bool{}
@@ -56,7 +56,8 @@ func clearNetworks(ctx context.Context, mounts []string) error {
 	return errors.Join(errs...)
 }
 
-// mountsBelow returns the mount points below a directory, in the order of mounting.
+// mountsBelow returns the mount points below a directory, in the order in which they
+// were mounted.
 func mountsBelow(dir string) ([]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -15,15 +15,16 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// pullGateway is the gateway of a worker that passes jobs to pollers.
+// pullGateway is a worker's gateway, which passes jobs to pollers.
 type pullGateway struct {
 	driver   *pull.Driver
 	listener net.Listener
-	tokens   *admission.TokenSet // nil if none are required
-	local    *loopback.Token     // created by this server; nil if the operator has configured tokens
+	tokens   *admission.TokenSet // tokens that callers must send; nil if they need none
+	local    *loopback.Token     // the token that this server has created; nil if the operator has configured tokens
 }
 
-// openGateway opens the gateway's listener and driver if it is enabled. It starts nothing.
+// openGateway opens the gateway's listener and driver if the gateway is enabled. It
+// starts nothing.
 func (h *host) openGateway() (err error) {
 	c := &h.config.Pull
 	if !c.On {
@@ -53,7 +54,8 @@ func (h *host) openGateway() (err error) {
 	return err
 }
 
-// withdraw returns the stage that removes the file of a token created by this server.
+// withdraw returns the stage that removes the file of the token that this server has
+// created.
 func (g *pullGateway) withdraw() stage {
 	if g == nil {
 		return withdraw(nil)
@@ -61,16 +63,16 @@ func (g *pullGateway) withdraw() stage {
 	return withdraw(g.local)
 }
 
-// close closes everything that openGateway opened.
+// close closes everything that openGateway has opened.
 func (g *pullGateway) close() error {
 	if g == nil {
 		return nil
 	}
-	_ = g.listener.Close() // already closed if its stage ran
+	_ = g.listener.Close() // the listener is already closed if its stage has run
 	return g.driver.Close()
 }
 
-// watchPollers ends the jobs of lost pollers.
+// watchPollers ends the jobs of pollers that are lost.
 func (h *host) watchPollers(ctx context.Context) error {
 	if h.gateway == nil {
 		<-ctx.Done()
@@ -79,7 +81,7 @@ func (h *host) watchPollers(ctx context.Context) error {
 	return h.gateway.driver.Run(ctx)
 }
 
-// serveGateway serves pollers, and clients that submit jobs.
+// serveGateway serves pollers and the clients that submit jobs.
 func (h *host) serveGateway(ctx context.Context) error {
 	if h.gateway == nil {
 		<-ctx.Done()
@@ -93,12 +95,12 @@ func (h *host) serveGateway(ctx context.Context) error {
 	if h.creds != nil {
 		secure = h.creds.Public()
 	}
-	stop := context.AfterFunc(ctx, g.Leave) // before the server waits for calls to end
+	stop := context.AfterFunc(ctx, g.Leave) // ends the calls that wait for work, for which the server would wait
 	defer stop()
 	var tidying sync.WaitGroup
 	defer tidying.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tidying.Go(func() { _ = g.Run(ctx) }) // never fails
+	tidying.Go(func() { _ = g.Run(ctx) }) // Run returns no errors
 	return h.serve(ctx, h.gateway.listener, admission.RequireToken(g.Handler(), h.gateway.tokens), secure)
 }

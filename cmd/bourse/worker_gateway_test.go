@@ -37,7 +37,7 @@ func TestGatewayRequiresTokens(t *testing.T) {
 	}
 	waited := make(chan int, 1)
 	go func() {
-		status, _ := ask("jobs?wait=1m", "good-for-everything") // 0 if the worker had already stopped
+		status, _ := ask("jobs?wait=1m", "good-for-everything") // the status is 0 if the worker had already stopped
 		waited <- status
 	}()
 	w.end(t, syscall.SIGTERM)

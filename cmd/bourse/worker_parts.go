@@ -21,20 +21,20 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// parts are a worker's optional features. A field is nil if the host lacks the feature or
-// the operator has disabled it.
+// parts contains a worker's optional features. A field is nil if the host does not
+// support the feature or the operator has disabled it.
 type parts struct {
 	dialed    *dialed
 	keeper    *logs.Keeper
 	container *container.Driver
 	images    *image.Store
 	network   *network.Network
-	noNetwork error // why there is no network for machines with images
+	noNetwork error // why machines with images cannot have networks; nil if they can
 	volumes   *volume.Store
 }
 
-// openParts opens the features that the host supports. It starts nothing, and connects to
-// containerd only when it is needed.
+// openParts opens the features that the host supports. It starts nothing. The
+// connection to containerd is only opened when it is needed.
 func (h *host) openParts() error {
 	c := &h.config.Host
 	if address := serve.ContainerdAddress(c.Containerd); address != "" {
@@ -106,10 +106,10 @@ func (h *host) openNetwork() error {
 	return nil
 }
 
-// lackOfNetwork returns the reason to refuse orders for images if machine networks
-// cannot be opened. It returns nil if they can, or if the error is fatal. The host's
-// network is not a fallback, because it gives access to everything on the host's
-// loopback. Only an operator may choose it.
+// lackOfNetwork returns the reason to refuse orders for images if machines' networks
+// cannot be opened. err is the error of opening them. It returns nil if err is nil or
+// fatal. The host's network is not a fallback, because it gives access to everything on
+// the host's loopback. Only an operator may choose it.
 func lackOfNetwork(mode serve.NetworkMode, err error) error {
 	if mode != serve.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return nil
@@ -117,8 +117,8 @@ func lackOfNetwork(mode serve.NetworkMode, err error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "the worker has no networks for machines with images, and --network host is not set: %w", err)
 }
 
-// offered returns the parts for the worker. It leaves out nil pointers, which would be
-// non-nil interfaces.
+// offered returns the parts that the worker receives. It leaves out nil pointers,
+// because they would become interfaces that are not nil.
 func (p *parts) offered(peers volumes.Peers) worker.Parts {
 	var out worker.Parts
 	if p.container != nil {
@@ -133,7 +133,7 @@ func (p *parts) offered(peers volumes.Peers) worker.Parts {
 	return out
 }
 
-// policy returns the operator's settings for machines.
+// policy returns the operator's settings that apply to machines.
 func (h *host) policy() worker.Policy {
 	c := &h.config.Host
 	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork, Kept: diskPerMachine(), Patience: h.config.Standby, IdleAfter: h.config.IdleAfter, Awake: true}
@@ -148,7 +148,7 @@ func (h *host) policy() worker.Policy {
 	return out
 }
 
-// run maintains the images, and the networks with their names, until ctx is done.
+// run maintains the images and the networks until ctx is done.
 func (p *parts) run(ctx context.Context, names network.Names) error {
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
@@ -207,7 +207,8 @@ func (d *dialed) close() error {
 	return d.made.Close()
 }
 
-// gpus returns the CDI names of the host's GPUs by kind, as configured or as detected.
+// gpus returns the CDI names of the host's GPUs, by kind: the configured ones, or
+// otherwise those that were detected.
 func gpus(ctx context.Context, c *serve.HostConfig, log *slog.Logger) map[string][]string {
 	if len(c.Devices) > 0 {
 		return c.Devices
@@ -222,8 +223,9 @@ func gpus(ctx context.Context, c *serve.HostConfig, log *slog.Logger) map[string
 	return found.Kinds
 }
 
-// diskPerMachine returns the maximum disk space that a worker needs for each machine's
-// log and record. The record is stored both in the write-ahead log and in the snapshot.
+// diskPerMachine returns the maximum disk space that the worker needs for a machine's
+// log and record. The record is stored twice: in the write-ahead log and in the
+// snapshot.
 func diskPerMachine() bourse.MiB {
 	size, files := logs.Defaults(0, 0)
 	return bourse.MiB(size*int64(files)>>20) + 2
