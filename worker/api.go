@@ -237,8 +237,8 @@ func showRun(r fsm.Record) fabric.Run {
 	}
 }
 
-// onRun returns a handler that executes do, an engine's operation on a run, and replies
-// with the run.
+// onRun returns a handler that calls do, an operation of the engine on one run, and
+// replies with that run.
 func (w *Worker) onRun(do func(context.Context, string) error) func(context.Context, string) (fabric.Run, error) {
 	return func(ctx context.Context, id string) (fabric.Run, error) {
 		if err := do(ctx, id); err != nil {

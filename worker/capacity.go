@@ -56,7 +56,8 @@ func DetectCapacity(dir string) Capacity {
 	}
 }
 
-// Validate returns CodeInvalid if the capacity is impossible.
+// Validate returns CodeInvalid if a value is out of range, or if values contradict each
+// other.
 func (c *Capacity) Validate() error {
 	if math.IsNaN(c.CPUs) || c.CPUs < 0 || c.CPUs > bourse.MaxCPUs {
 		return bourse.Errorf(bourse.CodeInvalid, "cpus %g: use 0 to %d", c.CPUs, bourse.MaxCPUs)

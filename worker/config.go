@@ -32,9 +32,9 @@ type Config struct {
 	View     publish.View                         // may be nil
 	Standby  watch.StandbyView                    // the view of other workers' machines; if nil, standbys never start automatically
 	Fault    func(store.FaultStage, uint64) error // injects faults for tests; see store.Config
-	Forget   bool                                 // remove the host's machines that the store does not know, instead of refusing to start
+	Forget   bool                                 // remove machines and volumes that are on the host but have no record, instead of refusing to start
 	Failed   func(error)                          // called when the store has failed, to stop the daemon; see store.Config
-	Log      *slog.Logger                         // logger for this worker alone; the worker does not add its id
+	Log      *slog.Logger                         // logger for this worker only; the worker does not add its id to log lines
 	Metrics  []prometheus.Collector               // additional collectors for the worker's metrics
 	Parts
 	Policy
@@ -56,7 +56,7 @@ type Parts struct {
 type Policy struct {
 	NetworkMode NetworkMode
 	NoNetwork   error         // why machines with images cannot have private networks, or nil
-	SharedQuota bool          // limit a shared vCPU to 5 ms in 80 ms, with bursts, instead of letting shared vCPUs compete for cores
+	SharedQuota bool          // limit each shared vCPU to 5 ms per 80 ms, with bursts, instead of letting shared vCPUs compete for cores
 	PIDs        int           // limit of processes of a machine with an image; default DefaultPIDs, negative for no limit
 	Rootfs      bourse.MiB    // default size of an image's root file system; 0 for no limit, in which case the ledger does not count it
 	Patience    time.Duration // how long a worker may be unreachable before standbys replace its machines; default watch.Patience

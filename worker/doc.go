@@ -6,8 +6,8 @@
 //
 //   - A claim takes resources from the ledger in the transaction that records the
 //     machine, so capacity is never oversold (invariant 4).
-//   - Every effect on the host follows a durable record of it. Each operation is a run of
-//     package fsm, whose steps may execute again after a crash (invariant 5).
+//   - Every effect on the host is recorded durably before it happens. Each operation is a
+//     run of package fsm, whose steps may execute again after a crash (invariant 5).
 //   - After a crash, tasks that the drivers run are adopted if they have a record and
 //     removed if they have none. No machine is restarted because of a crash, and no exit
 //     is lost (invariant 6).
@@ -17,16 +17,16 @@
 //   - A task is recorded before its payload is sent, and runs once. Repeating its
 //     order returns the result. A warm task that the daemon's death interrupts is lost,
 //     but its resources are released (invariants 4, 5 and 7).
-//   - The view receives the store's records soon after each change, and as a whole after
-//     it has lost them. No caller waits for it, and of its contents only canceled orders
-//     change machines (invariant 8).
+//   - The worker publishes changed records to the view soon after each change, and all
+//     records after the view has lost them. No caller waits for the view, and only
+//     canceled orders in the view cause changes of machines (invariant 8).
 //   - A machine with an image has its image, network, mounts and devices on the host
 //     from before its program starts until it has ended, and the image until the machine
 //     is destroyed. A stopped machine keeps its record, its volumes and its address.
 //   - A reservation's holds count in the ledger like machines, until they are released or
 //     expire by the worker's clock. A machine that names the reservation takes over its
-//     holds in the transaction that records the machine (invariant 4). A release that
-//     overtakes its reservation wins (invariant 7).
+//     holds in the transaction that records the machine (invariant 4). A release wins
+//     even if it arrives before the order that it releases (invariant 7).
 //   - A volume outlives its machine and belongs to at most one machine, as decided in the
 //     transaction that records the machine. The ledger contains the disk space for a
 //     volume and its snapshots before it is used. A copy from another worker continues

@@ -36,7 +36,7 @@ func (w *Worker) Facts() (bourse.Facts, error) {
 	return facts, err
 }
 
-// addHeld adds to accounts the amounts that reservations hold.
+// addHeld adds the amounts that reservations hold to accounts.
 func addHeld(tx *store.Tx, accounts []bourse.Account) error {
 	now := time.Now()
 	for h, err := range tx.Holds() {

@@ -44,8 +44,8 @@ func (l Local) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellati
 	return l.w.cancel(ctx, id)
 }
 
-// App returns the named app, as far as the worker knows it. It returns CodeNotFound if
-// there is none.
+// App returns the worker's record of the named app. It returns CodeNotFound if there is
+// none.
 func (l Local) App(_ context.Context, name bourse.AppName) (bourse.App, error) {
 	app, ok, err := l.w.state.App(name)
 	if err == nil && !ok {

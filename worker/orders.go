@@ -29,8 +29,8 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 // the order's id can be used to find or cancel it.
 //
 // Brokers treat CodeUnavailable and CodeRateLimited as a refusal. An order that was not
-// recorded is refused (see [admit.Host.Answer]), so an error with one of these codes is
-// about a recorded order. claim returns it as CodeTimeout, since the outcome is
+// recorded is refused (see [admit.Host.Answer]), so an error with one of these codes
+// concerns a recorded order. claim returns it as CodeTimeout, since the outcome is
 // unknown.
 func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, refusal, err := w.claimKind(ctx, c)
@@ -54,14 +54,14 @@ func (w *Worker) claimKind(ctx context.Context, c *bourse.Claim) (*bourse.Fill, 
 }
 
 // cancel ensures that this worker does not fill the order now or later. A tombstone
-// refuses all later claims, a machine or volume that filled the order is destroyed, and
-// a hold ends. cancel returns once that is recorded. If the order's volume belongs to a
-// machine, it returns failed_precondition and cancels nothing.
+// refuses all later claims, a machine or volume that filled the order is destroyed, and a
+// hold ends. cancel returns once that is recorded. If the order's volume belongs to a
+// machine, it returns failed_precondition and does not cancel the order.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	return w.cancelFor(ctx, id, "a request")
 }
 
-// cancelFor is like cancel. source says in the log where the cancellation came from.
+// cancelFor is like cancel. source describes in the log where the cancellation came from.
 func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string) (bourse.Cancellation, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.Cancellation{}, err
@@ -108,8 +108,8 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 	return filled, nil
 }
 
-// releaseHolds ends a reservation's holds on this worker, and refuses its later holds,
-// so a release that overtakes its reservation wins (invariant 7).
+// releaseHolds ends a reservation's holds on this worker, and refuses its later holds, so
+// a release wins even if it arrives before the orders that it releases (invariant 7).
 func (w *Worker) releaseHolds(ctx context.Context, key bourse.ReservationKey) error {
 	if err := key.Validate(); err != nil {
 		return err

@@ -66,8 +66,8 @@ func (w *Worker) startScheduled(ctx context.Context, id bourse.MachineID, check 
 // that are due after it.
 const scheduledPatience = 5 * time.Second
 
-// awakeEnv returns the environment variable with which a host program keeps its machine
-// awake, and begins to listen on the machine's socket.
+// awakeEnv returns the environment variable that a host program needs to keep its machine
+// awake, and starts listening on the machine's socket.
 func (w *Worker) awakeEnv(m *bourse.Machine) []string {
 	if w.awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage {
 		return nil
@@ -117,7 +117,7 @@ type Volumes interface {
 type Puller interface {
 	driver.Driver
 	// Room returns why a task with these limits would be refused now, or nil if it would
-	// not be. It does not block.
+	// be accepted. It does not block.
 	Room(limits driver.Limits) *bourse.Refusal
 }
 
@@ -160,9 +160,10 @@ func (w *Worker) drivers() []string {
 	return names
 }
 
-// learnLabels collects the labels of the network and volumes, of the drivers, and of
-// the operator; the later of these win. It must be called again once a driver has
-// recovered, because the driver does not know all of its labels earlier.
+// learnLabels collects the labels of the network and volumes, of the drivers, and of the
+// operator. If several of them set the same label, the last in this order wins. It must
+// be called again once a driver has recovered, because some of the driver's labels are
+// not available earlier.
 func (w *Worker) learnLabels() {
 	shared := map[string]string{}
 	if w.cfg.Network != nil {

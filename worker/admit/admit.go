@@ -3,16 +3,16 @@
 //
 // [Host.Decide] decides about all orders except those for warm tasks, as a function of
 // the order, one state of the store, and the host's ports and pollers. A quote contains
-// the decision. A claim first checks most of it in a read (see [Host.Precheck]), then
-// decides again in the transaction that takes the resources. Capacity is therefore
-// never oversold (invariant 4), and a refusal names the worker, the resources, and the
-// wanted and free amounts (invariant 10). A warm task also needs a free slot on a warm
-// machine, so package tasks decides about it, with the same functions:
-// [Host.UnsupportedTask], [Past], [Host.Barred] and [Host.Fits].
+// the decision. A claim first checks most of the conditions in a read-only transaction
+// (see [Host.Precheck]), then decides again in the transaction that takes the resources.
+// Capacity is therefore never oversold (invariant 4), and a refusal names the worker, the
+// resources, and the wanted and free amounts (invariant 10). A warm task also needs a
+// free slot on a warm machine, so package tasks decides about it, with the same
+// functions: [Host.UnsupportedTask], [Past], [Host.Barred] and [Host.Fits].
 //
-// A decision writes nothing. Apart from the store, it asks only those parts of the host
-// that answer within microseconds. [Holds] is the exception: an order to hold capacity
-// only needs records, so this package also fills it.
+// A decision writes nothing. Besides the store, it consults only parts of the host that
+// answer within microseconds. [Holds] is the exception: an order to hold capacity only
+// needs records, so this package also fills it.
 package admit
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Host contains everything about a worker that decisions about its orders depend on.
-// All fields except Labels and Tries are fixed once the worker is open.
+// Host contains the properties of a worker on which the decisions about its orders
+// depend. All fields except Labels and Tries are fixed once the worker is open.
 type Host struct {
 	Worker bourse.WorkerID
 	Tag    bourse.WorkerTag
@@ -40,7 +40,7 @@ type Host struct {
 	Labels  atomic.Pointer[Labels]
 	Tries   Tries
 	Load    func() float64 // returns the host's load, as in [bourse.Quote]
-	Short   func() error   // returns why the store accepts nothing new, or nil if it does; see [store.Store.Short]
+	Short   func() error   // returns an error while the store accepts no new work; see [store.Store.Short]
 
 	Private      map[bourse.ImageKind]bool            // kinds of images whose machines have private networks
 	NoNetwork    error                                // why machines with images cannot have private networks, or nil
@@ -50,10 +50,11 @@ type Host struct {
 	Scratch      bool                                 // whether root file systems can be limited
 	VolumeLabels map[string]string                    // nil if the worker does not support volumes
 	Peers        bool                                 // whether the worker can read other workers' volumes
-	Pollers      func(*bourse.Config) *bourse.Refusal // why no poller would claim such a machine now, or nil; may be unset
+	Pollers      func(*bourse.Config) *bourse.Refusal // returns why no poller would claim a machine with this config now, or nil if one would; may be unset
 }
 
-// Images reports what the worker knows about images without asking a registry.
+// Images provides the information about images that the worker has without asking a
+// registry.
 type Images interface {
 	// Missing returns how many bytes the worker would have to pull before the organization
 	// could run the image. known is false if the worker has not resolved the image for
@@ -65,7 +66,7 @@ type Images interface {
 // machine may require.
 type Labels struct {
 	Of  map[bourse.ImageKind]map[string]string
-	All map[string]string // labels that the worker publishes; where the drivers' labels differ, those for host images
+	All map[string]string // labels that the worker publishes; where the drivers' labels differ, those of the driver for host images
 }
 
 // Labels that describe a host's features.
@@ -105,7 +106,7 @@ func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order) (
 	return q, err
 }
 
-// showFill adds to a quote what already fills the order.
+// showFill adds the order's existing fill to its quote.
 func showFill(q *bourse.Quote, f *bourse.Fill) {
 	switch f.Kind() {
 	case bourse.KindMachine:
@@ -136,9 +137,9 @@ func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) 
 	return n, err
 }
 
-// NewQuote returns a quote that only describes the worker. If the order may be a
-// repetition, it may have been filled a moment ago, so NewQuote waits until everything
-// submitted to the store is durable.
+// NewQuote returns a quote with the worker's name, region and load, but without an
+// answer. If the order may be a repetition, it may have been filled a moment ago, so
+// NewQuote waits until everything submitted to the store is durable.
 func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
 	h.Tries.Asked(order)
 	q := bourse.Quote{Worker: h.Worker, Region: h.Region, Load: h.Load()}
@@ -148,9 +149,9 @@ func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order
 	return q, nil
 }
 
-// Fits returns why the amounts in takes cannot be taken, or nil if they can. Either the
-// ledger refuses them, or the store has so little space that it only records the ends
-// of existing objects.
+// Fits returns why the amounts in takes cannot be taken, or nil if they can. They cannot
+// be taken if the ledger does not have enough of a resource, or if the store has so
+// little space left that it only records the ends of existing objects.
 func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	if err := h.Short(); err != nil {
 		return h.By(&bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)})
@@ -158,10 +159,10 @@ func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	return h.Ledger.Fits(committed, takes)
 }
 
-// Room returns why a machine that now takes the amounts in has cannot take those in
-// wants instead, or nil if it can. It checks only resources of which the machine wants
-// more, because the others fit even after the operator has lowered the worker's
-// capacity.
+// Room returns why a machine cannot change from its current amounts (has) to the desired
+// ones (wants), or nil if it can. It checks only the resources of which the machine wants
+// more, so a machine may keep its resources even after the operator has lowered the
+// worker's capacity.
 func (h *Host) Room(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, error) {
 	more := slices.DeleteFunc(slices.Clone(wants), func(a bourse.Amount) bool { return a.Amount <= has.Of(a.Resource) })
 	if len(more) == 0 {
@@ -174,7 +175,7 @@ func (h *Host) Room(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, e
 	return h.By(h.Ledger.Fits(less(committed, has), more)), nil
 }
 
-// By sets the worker of a refusal. The refusal may be nil.
+// By names this worker in a refusal and returns the refusal, which may be nil.
 func (h *Host) By(r *bourse.Refusal) *bourse.Refusal {
 	if r != nil {
 		r.Worker, r.Region = h.Worker, h.Region
@@ -187,14 +188,14 @@ func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refus
 	return h.By(&bourse.Refusal{Reason: reason, Detail: detail})
 }
 
-// Answer converts the error of a claim that recorded nothing to the claim's answer:
-// what already fills the order, a refusal, or err if it is neither. It must not be used
-// for later errors, because a refused order is filled on another worker.
+// Answer converts the error of a claim that recorded nothing into the claim's answer: the
+// order's existing fill, a refusal, or err itself if it means neither. It must not be
+// used for later errors, because a refused order is filled on another worker.
 func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
 	if d, ok := errors.AsType[Declined](err); ok {
 		return d.Fill, d.Refusal, nil
 	}
-	if bourse.CodeOf(err) == bourse.CodeUnavailable { // the disk is full, or worse: nothing was recorded
+	if bourse.CodeOf(err) == bourse.CodeUnavailable { // nothing was recorded, for example because the disk is full
 		return nil, h.Refusal(bourse.RefusedUnavailable, "the worker cannot write its store: "+err.Error()), nil
 	}
 	return nil, nil, err

@@ -13,11 +13,11 @@ import (
 // Decision is a worker's answer to one order, based on one state of its store. A claim
 // carries out the decision in the transaction that made it.
 type Decision struct {
-	Fill    *bourse.Fill    // what already fills the order here; if set, the other fields are not
+	Fill    *bourse.Fill    // the order's existing fill on this worker; if set, the other fields are not
 	Refusal *bourse.Refusal // why the worker does not fill the order; nil if it does
 
-	Takes     bourse.Amounts // resources that the order takes; for a machine, while it runs
-	Committed bourse.Amounts // resources taken by everything else, except those that the order's reservation holds for it
+	Takes     bourse.Amounts // resources that the order takes; for a machine, those that it takes while it runs
+	Committed bourse.Amounts // amounts committed to everything except this order; capacity that the order's reservation holds for it is not included
 	Held      bool           // whether the reservation holds all of Takes
 	Draws     []bourse.Hold  // the reservation's holds that the machine uses, with the amounts that remain in them
 	Devices   []string       // names of the machine's devices
@@ -96,7 +96,7 @@ func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d De
 // whose state may change at any time.
 func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse.Refusal) {
 	c := &order.Config
-	if c.Image == "" { // a hold that names no image
+	if c.Image == "" { // a hold whose config has no image
 		return nil
 	}
 	if d.Port, r = h.Port(tx, c, h.Private[c.ImageKind()], 0); r != nil {
@@ -109,9 +109,10 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 }
 
 // Barred returns why the worker may not start anything for an order, regardless of
-// resources, or nil if it may. Either a later try of the order has asked this worker,
-// its past (see [Past]) refuses it, or its app was deleted. A cordon does not matter
-// here: machines of a cordoned worker still receive calls and requests.
+// resources, or nil if it may. The reason may be that a later try of the order has asked
+// this worker, that the order's app was deleted, or past, the refusal that [Past] has
+// returned. A cordon does not matter here: machines of a cordoned worker still receive
+// calls and requests.
 func (h *Host) Barred(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
 	return first([]check{
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
@@ -120,7 +121,8 @@ func (h *Host) Barred(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (
 	})
 }
 
-// check returns a refusal, or nil if its reason to refuse the order does not apply.
+// check checks one condition of an order. It returns a refusal if the order does not meet
+// the condition, and nil otherwise.
 type check func() (*bourse.Refusal, error)
 
 // first returns the first refusal that a check returns.
@@ -153,10 +155,10 @@ func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Deci
 	}
 }
 
-// Past returns an order's history on this worker: what fills the order, or why its id
-// is refused. It returns nil for both if the order may be filled. An order that was
-// canceled, or whose machine, volume or hold is gone, is not filled again, because a
-// late repetition must not have an effect.
+// Past checks an order's history on this worker. It returns the order's existing fill, or
+// a refusal if the order's id must not be used again. It returns nil for both if the
+// order may be filled. An order that was canceled, or whose machine, volume or hold is
+// gone, is not filled again, because a late repetition must not have an effect.
 func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bourse.Refusal, error) {
 	no := func(detail string) (*bourse.Fill, *bourse.Refusal, error) {
 		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: detail}, nil
@@ -210,8 +212,8 @@ func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bour
 	return no("the reservation was released")
 }
 
-// Filled answers a repeated claim once the first one is complete. It returns what fills
-// the order, or a refusal if the first claim failed.
+// Filled answers a repeated claim once the first one is complete. It returns the order's
+// fill, or a refusal if the first claim failed.
 func (h *Host) Filled(s *store.Store, order *bourse.Order) (fill *bourse.Fill, refusal *bourse.Refusal, err error) {
 	err = s.View(func(tx *store.Tx) error {
 		fill, refusal, err = Past(tx, order, time.Now())
@@ -237,8 +239,8 @@ func cordoned(tx *store.Tx) (*bourse.Refusal, error) {
 	return &bourse.Refusal{Reason: bourse.RefusedCordoned, Detail: detail}, nil
 }
 
-// deleted refuses an order if its app was deleted, or replaced by another app with the
-// same name, as far as the worker knows.
+// deleted refuses an order if, according to the worker's records, its app was deleted or
+// was replaced by another app with the same name.
 func deleted(tx *store.Tx, app *bourse.App) (*bourse.Refusal, error) {
 	known, ok, err := tx.App(app.Name)
 	if err != nil || !ok || app.ID == "" {

@@ -110,9 +110,9 @@ func liveHolds(tx *store.Tx, key bourse.ReservationKey, app *bourse.App, now tim
 	}), err
 }
 
-// draw sets the amounts committed to everything else, and the holds that the order's
-// machine uses. Capacity that the order's reservation holds counts as free. draw
-// refuses an order whose reservation holds nothing here.
+// draw fills in Committed, Held and Draws. Capacity that the order's reservation holds
+// counts as free. draw refuses an order whose reservation has no holds for its app on
+// this worker.
 func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bourse.Refusal, err error) {
 	d.Committed, err = tx.CommittedAt(now)
 	if err != nil || order.Reservation == "" {

@@ -6,8 +6,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ledger calculates with a worker's resources. It is stateless: committed amounts come
-// from the store, in the transaction that decides.
+// Ledger contains a worker's total resources, and computes whether more of them can be
+// taken. It is stateless: callers pass the committed amounts, which they read from the
+// store in the transaction that decides.
 type Ledger struct {
 	Totals bourse.Amounts // capacity times overcommit
 	Shared float64        // shared vCPUs per core
@@ -23,7 +24,7 @@ func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 		return 0
 	case c.Rootfs != nil && c.Rootfs.SizeGB > 0:
 		return bourse.MiB(c.Rootfs.SizeGB) << 10
-	case c.Image == "": // a hold that names no image
+	case c.Image == "": // a hold whose config has no image
 		return 0
 	}
 	return l.Rootfs
@@ -123,7 +124,7 @@ func Least(a, b bourse.Amounts) bourse.Amounts {
 	return out
 }
 
-// less returns the committed amounts without those in taken.
+// less subtracts the amounts in taken from the committed amounts.
 func less(committed, taken bourse.Amounts) bourse.Amounts {
 	out := append(bourse.Amounts(nil), committed...)
 	for i := range out {
@@ -133,7 +134,7 @@ func less(committed, taken bourse.Amounts) bourse.Amounts {
 }
 
 // Countables returns the countables among an order's requirements. A call to a warm
-// machine takes nothing else, since it uses the machine's other resources.
+// machine takes only these, since the machine already holds its other resources.
 func Countables(requirements bourse.Requirements) bourse.Amounts {
 	var takes bourse.Amounts
 	for name, r := range requirements {

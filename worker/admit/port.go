@@ -36,11 +36,12 @@ func (p PortRange) Validate() error {
 // transactions short on a host whose other programs use many ports.
 const maxBinds = 64
 
-// Port chooses the $PORT of a machine whose current port is has (0 for none). It
-// prefers a port that the machine's services name, if that is in the worker's range and
-// free. Otherwise it returns has, even if another program uses that port now, or any
-// free port. It returns 0 if the machine needs no port: its environment sets PORT, it
-// has a private network, or it runs on a poller's host.
+// Port chooses a machine's $PORT. The parameter has is the machine's current port, or 0
+// if it has none. Port prefers a port that the machine's services name, if that is in the
+// worker's range and free. Otherwise it returns the current port, even if another program
+// uses that port now, or any free port if the machine has none. It returns 0 if the
+// machine needs no port: its environment sets PORT, it has a private network, or it runs
+// on a poller's host.
 func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int, *bourse.Refusal) {
 	if _, own := c.Env[EnvPort]; own || private || c.ImageKind() == bourse.PollerImage {
 		return 0, nil
@@ -67,9 +68,9 @@ func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int,
 	return port, nil
 }
 
-// find returns the first port, starting from the offset from, that no machine has taken
-// and that can be bound. It also returns how many ports it tried to bind. It returns
-// port 0 if it finds none with maxBinds tries.
+// find returns the first port, starting at the given offset, that no machine has taken
+// and that can be bound. It also returns how many ports it tried to bind. It returns port
+// 0 if it finds none with maxBinds tries.
 func (p PortRange) find(from int, taken func(int) bool, bind func(int) error) (port, tried int) {
 	n := p.Last - p.First + 1
 	for i := range n {

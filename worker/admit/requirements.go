@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// UnknownImage is the assumed size in bytes of an image that the worker has never
-	// seen, about that of a small program's image. It ranks workers that have the image
-	// above all others.
+	// UnknownImage is the size in bytes that is assumed for an image that the worker has
+	// never seen. It is about the size of a small program's image, so that workers that
+	// have the image rank above all others.
 	UnknownImage = 128 << 20
 	// ResourceImages is the resource that refusals name if images have too little disk.
 	ResourceImages = "images"
@@ -56,7 +56,7 @@ func (h *Host) supports(order *bourse.Order) *bourse.Refusal {
 		if r := h.runs(order.App.Org, c); r != nil { // the machine that will mount the volume must also run here
 			return r
 		}
-	case kind == bourse.KindHold && c.Image == "": // a hold that names no image
+	case kind == bourse.KindHold && c.Image == "": // a hold whose config has no image
 	default:
 		return h.Unsupported(order.App.Org, c)
 	}

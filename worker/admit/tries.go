@@ -10,11 +10,11 @@ import (
 // remembers.
 const maxTries = 1 << 14
 
-// Tries remembers the latest try of each order that asked this worker. The worker
-// refuses a claim by an earlier try: that try's broker may be gone, and the broker of
-// the later try was told that the order is not filled here, so it may fill it on
-// another worker. Memory suffices, because a claim does not outlive its connection, and
-// therefore not this daemon.
+// Tries remembers the latest try of each order that asked this worker. The worker refuses
+// a claim by an earlier try: that try's broker may be gone, and the broker of the later
+// try was told that the order is not filled here, so it may fill it on another worker.
+// Tries need not be persisted: a claim does not outlive its connection, so it does not
+// outlive this daemon either.
 type Tries struct {
 	mu   sync.Mutex
 	last map[bourse.OrderID]string // guarded by mu

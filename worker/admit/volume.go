@@ -31,7 +31,7 @@ func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decis
 		func() (_ *bourse.Refusal, err error) {
 			d.Committed, err = tx.CommittedAt(now)
 			wants := bourse.Amounts{}
-			if spec.Compute != nil { // for the machine that is to use the volume
+			if spec.Compute != nil { // include the resources of the machine that will use the volume
 				wants = spec.Compute.Takes(h.Ledger.Shared)
 			}
 			return h.Fits(d.Committed, wants.Plus(disk).Sorted()), err
@@ -51,7 +51,7 @@ func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, n
 	case tag != h.Tag && !h.Peers:
 		return no("the worker cannot reach the one that has %s", id)
 	case tag != h.Tag:
-		return nil, nil // that worker checks the source when this one requests the content
+		return nil, nil // the source's worker checks it when this worker requests the content
 	}
 	source, err := LocalSource(tx, app, spec, now)
 	switch {

@@ -74,8 +74,8 @@ func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, err
 	return out, nil
 }
 
-// tearDown undoes setUp, but leaves what a stopped machine keeps: the changes to its
-// root file system, and its address, which is derived from its id.
+// tearDown undoes setUp, except for the parts that a stopped machine keeps: the changes
+// to its root file system, and its address, which is derived from its id.
 func (ms *Machines) tearDown(ctx context.Context, m *bourse.Machine) error {
 	if isPlain(m) {
 		return nil
@@ -100,7 +100,7 @@ const (
 // tryTearDown calls tearDown for a machine whose exit is about to be recorded. So that
 // the record is not delayed for long, it gives up after a few attempts. Leftovers are
 // reused by the machine's next start, or removed by recovery or when the machine is
-// destroyed. tryTearDown returns only the error of ctx; if it does, nothing may be
+// destroyed. tryTearDown only returns an error if ctx ends, and the exit must then not be
 // recorded.
 func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
 	for n := range tearDownTries {

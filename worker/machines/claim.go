@@ -202,7 +202,7 @@ func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bour
 	return r
 }
 
-// unfillable returns the reason of a refusal and the resource that it is about. pulled
+// unfillable returns a refusal's reason and the resource that the refusal names. pulled
 // reports whether the machine's image is on the host. If it is not, the error came from
 // the image's registry.
 func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bourse.RefusalReason, about string) {
@@ -235,8 +235,9 @@ func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bour
 	return bourse.RefusedDriver, ""
 }
 
-// answerWithin is how long before a claim ends the worker gives up starting its
-// machine, so that it can still answer the claim with the reason.
+// answerWithin is the time reserved for answering a claim: if the claim's machine has not
+// started this long before the claim ends, the worker gives up, so that it can still
+// answer with the reason.
 const answerWithin = 300 * time.Millisecond
 
 // untilOf returns the time when the worker gives up starting an order's machine: the

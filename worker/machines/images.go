@@ -41,7 +41,7 @@ type images struct {
 	state *state.State
 	use   use
 
-	coming sync.Map // the image being pulled, as a bourse.Image, by the bourse.MachineID that waits for it
+	coming sync.Map // maps the bourse.MachineID of each machine that waits for a pull to the bourse.Image being pulled
 }
 
 // errNoImages is returned if the worker cannot run images.
@@ -80,11 +80,11 @@ func (i *images) Drop(id bourse.MachineID) { i.use.drop(id) }
 type use struct {
 	mu   sync.Mutex
 	held map[bourse.MachineID]string // guarded by mu; digests that are protected but not yet recorded
-	used map[string]struct{}         // guarded by mu; recorded digests; nil if has must read the records again
+	used map[string]struct{}         // recorded digests; nil if the records must be read again
 }
 
-// changed makes has read the records again. It is called when a machine was added,
-// changed or removed.
+// changed discards the recorded digests, so that they are read again when they are next
+// needed. It is called when a machine was added, changed or removed.
 func (u *use) changed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -327,8 +327,8 @@ func pullPause(attempt int, until time.Time) time.Duration {
 	return pause
 }
 
-// while returns a context that ends when wanted returns false for the machine, or at
-// until. stop must be called.
+// while returns a context that ends at the time until, or earlier if wanted returns false
+// for the machine. The caller must call stop.
 func (ms *Machines) while(ctx context.Context, id bourse.MachineID, until time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := context.CancelFunc(func() {})

@@ -13,8 +13,8 @@ import (
 )
 
 // launch starts the task of a machine that is recorded as starting. The driver starts
-// each boot number only once, so after a crash launch finds the started task and only
-// completes the record.
+// each boot number only once, so if launch executes again after a crash, it finds the
+// started task and only completes the record.
 func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
 	m, err := ms.starting(r.Request.Machine)
 	if err != nil {
@@ -53,9 +53,9 @@ func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fs
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return recordStart(tx, status, version, now) }))
 }
 
-// recordStart records that a task runs. The event has the driver's start time, so it is
-// the same each time it is recorded. The machine's next start will use at least the
-// same version of the app's secrets.
+// recordStart records that a task runs. The event contains the driver's start time, so
+// recording the start again produces the same event. The machine's next start will use at
+// least the same version of the app's secrets.
 func recordStart(tx *store.Tx, s driver.Status, secrets uint64, now time.Time) error {
 	_, err := state.ChangeMachineAt(tx, s.ID.Machine, now, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.Boot.Number != s.ID.Boot || m.Boot.Exit != nil {
@@ -76,7 +76,7 @@ func recordStart(tx *store.Tx, s driver.Status, secrets uint64, now time.Time) e
 	return err
 }
 
-// started makes m a started machine and returns the event.
+// started records in m that the machine has started, and returns the event.
 func started(m *bourse.Machine, s driver.Status) bourse.Event {
 	m.Boot.PID, m.State = s.PID, bourse.StateStarted
 	return bourse.Event{Type: bourse.EventStart, State: m.State, Source: bourse.SourceWorker, At: s.StartedAt.UTC()}
@@ -130,10 +130,10 @@ func (ms *Machines) attach(ctx context.Context, r *machineRun, failed giveUp) fs
 	return fsm.Done()
 }
 
-// notLaunched decides what follows a failed attempt to start m. A host program without
-// attachments is given up after some attempts. For other machines, if something is
-// temporarily unavailable, the step is retried until the order's deadline, or as long
-// as the machine is wanted.
+// notLaunched decides what follows a failed attempt to start m. It gives up at once if
+// another attempt would fail, too, and otherwise after launchAttempts attempts. But if
+// something is temporarily unavailable and m needs attachments or secrets, the step is
+// retried until the order's deadline, or as long as the machine is wanted.
 func (ms *Machines) notLaunched(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed giveUp) fsm.Outcome {
 	late := r.Attempt+1 >= launchAttempts
 	switch bourse.CodeOf(cause) {
@@ -167,10 +167,10 @@ func (ms *Machines) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome
 	return ms.launch(ctx, r, ms.unfilled)
 }
 
-// unfilled ends an order's machine that cannot be started. The order is not filled
-// here, the machine is destroyed, and the claim is answered with the reason. If the
-// machine's leftovers cannot be removed from the host now, a separate run destroys the
-// machine, and the machine keeps its resources until then.
+// unfilled destroys an order's machine that cannot be started. The order is not filled
+// here, and the claim is answered with the reason. If the machine's leftovers cannot be
+// removed from the host now, a separate run destroys the machine, and the machine keeps
+// its resources until then.
 func (ms *Machines) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
 	nothing := isPlain(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have just claimed the machine
 	if nothing || ms.leaveNothing(ctx, m) == nil {
@@ -199,9 +199,10 @@ func (ms *Machines) leaveNothing(ctx context.Context, m *bourse.Machine) error {
 	return ms.removeAll(ctx, m)
 }
 
-// recordUnfilled removes a machine that cannot be started from its order, and makes it
-// destroying or destroyed. It returns errMoved if the machine's state has changed in
-// the meantime, because it then no longer belongs to this run.
+// recordUnfilled records that a machine cannot be started and therefore does not fill its
+// order. The machine's new state is last: destroying or destroyed. It returns errMoved if
+// the machine's state has changed in the meantime, because it then no longer belongs to
+// this run.
 func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
 	if rec, ok, err := tx.Order(m.Order); err != nil {
 		return err
@@ -278,9 +279,9 @@ func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	}))
 }
 
-// handOver waits until a poller claims the task of m, which is starting. It waits until
-// the order's deadline, or for bourse.DefaultWithin if the start has no order, and only
-// as long as the machine is wanted.
+// handOver waits until a poller claims the task of m, which must be starting. It waits
+// until the order's deadline, or for bourse.DefaultWithin if the start has no order, and
+// only as long as the machine is wanted.
 func (ms *Machines) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
 	// A poller that claimed the task before this daemon started may still have it.
 	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {

@@ -1,11 +1,11 @@
 // Package machines runs a worker's machines: it claims them, carries out clients' calls,
-// and manages their lives on the host, from the record of the intent until nothing of
-// them is left.
+// and manages their lifecycle on the host, from the recorded intent to start them until
+// everything that belongs to them is removed.
 //
 //   - A claim takes resources from the ledger in the transaction that records the
 //     machine (invariant 4), and is idempotent by the order's id (invariant 7).
-//   - Every effect on the host follows a durable record of it. Each operation is a run
-//     of package fsm, whose steps may execute again after a crash (invariant 5).
+//   - Every effect on the host is recorded durably before it happens. Each operation is a
+//     run of package fsm, whose steps may execute again after a crash (invariant 5).
 //   - After a crash, the tasks that the drivers run are adopted if they have a record,
 //     and removed if they have none. No machine is restarted because of a crash, and no
 //     exit is lost (invariant 6).
@@ -38,8 +38,8 @@ type Config struct {
 	Volumes Volumes
 	Secrets *SecretReader
 	Policy  Policy
-	Awake   func(*bourse.Machine) []string // returns environment variables with which a program keeps its machine awake
-	Forget  bool                           // remove the host's machines that the store does not know, instead of refusing to start
+	Awake   func(*bourse.Machine) []string // returns the environment variables that a program needs to keep its machine awake
+	Forget  bool                           // remove machines that are on the host but have no record, instead of refusing to start
 }
 
 // Volumes attaches volumes to machines.

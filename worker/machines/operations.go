@@ -28,8 +28,9 @@ type (
 	machineDef = fsm.Def[machineRequest, machineResult]
 )
 
-// definitions contains the operations that change machines on the host. The engine runs
-// the operations on one machine one at a time. A step may execute more than once.
+// definitions contains the operations that change machines on the host. The engine
+// executes the operations on the same machine one after the other. A step may execute
+// more than once.
 type definitions struct {
 	plain   launches // for host programs without attachments
 	pulled  launches // for programs that pollers run
@@ -63,7 +64,7 @@ func (d *definitions) of(m *bourse.Machine) *launches {
 }
 
 const (
-	launchAttempts = 5 // attempts while the driver does not answer
+	launchAttempts = 5 // maximum number of attempts to launch a machine or to freeze its program; for exceptions, see notLaunched
 	stopLimit      = bourse.MaxStopTimeout + time.Minute
 )
 

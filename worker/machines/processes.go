@@ -33,7 +33,7 @@ type Table struct {
 // process contains the values from a process's stat file.
 type process struct {
 	parent              int
-	user, system, began int64 // ticks
+	user, system, began int64 // all in ticks
 	pages               int64
 }
 
@@ -190,7 +190,7 @@ func (t Table) uptime() int64 {
 	return int64(seconds * 1000 / tick)
 }
 
-// sockets returns those of the listening sockets that a process has open.
+// sockets returns the sockets in listening that a process has open.
 func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bourse.ListenSocket {
 	out := []bourse.ListenSocket{}
 	dir, err := os.Open(t.file(pid, "fd"))

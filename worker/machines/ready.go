@@ -16,7 +16,7 @@ import (
 // a separate queue, so that the machine can be stopped, restarted and destroyed in the
 // meantime.
 
-// readyResolve records what the name of the next version's image resolves to.
+// readyResolve resolves the name of the next version's image, and records the result.
 func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
 		org, err := ms.images.OrgOf(m)

@@ -220,11 +220,11 @@ func isUnknown(err error) bool {
 	return ok
 }
 
-// checkFound checks, before anything on the host is changed, that the store knows all
-// tasks on it. The record of a machine, and of each of its boots, is durable before the
-// task starts, so an intact store knows all tasks. If the data directory is not
-// mounted, or was replaced by an older copy, removing unknown tasks would kill all
-// machines on the host.
+// checkFound checks, before anything on the host is changed, that the store has a record
+// of each task on it. The record of a machine, and of each of its boots, is durable
+// before the task starts, so an intact store has a record of every task. If the data
+// directory is not mounted, or was replaced by an older copy, removing unknown tasks
+// would kill all machines on the host.
 func (ms *Machines) checkFound(ctx context.Context) error {
 	var all []driver.TaskID
 	for _, kind := range []bourse.ImageKind{bourse.HostImage, bourse.RegistryImage} {
@@ -242,8 +242,8 @@ func (ms *Machines) checkFound(ctx context.Context) error {
 	return ms.allKnown(all)
 }
 
-// allKnown returns an error if the store does not know all tasks, unless the operator
-// allows the worker to remove unknown ones.
+// allKnown returns an error if the store has no record of a task, unless the operator
+// allows the worker to remove such tasks.
 func (ms *Machines) allKnown(held []driver.TaskID) error {
 	var unknown []string
 	err := ms.state.Store.View(func(tx *store.Tx) error {

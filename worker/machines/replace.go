@@ -127,7 +127,7 @@ func (ms *Machines) recordSwap(tx *store.Tx, id bourse.MachineID) error {
 	return err
 }
 
-// stopUpdate completes an update whose run an operator cancels. The machine gets its
+// stopUpdate completes an update whose run an operator has canceled. The machine gets its
 // new version but is not launched.
 func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err := ms.endPresent(ctx, r.Request.Machine); err != nil {

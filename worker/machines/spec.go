@@ -127,7 +127,7 @@ func (p Policy) Limits(m *bourse.Machine) driver.Limits {
 const MetadataGroup = "fly_process_group"
 
 // environment returns a program's environment. It contains facts about the machine, the
-// config's variables, and secrets; where names collide, the later of these wins. All of
+// config's variables, and secrets; if names collide, the last in this order wins. All of
 // them override the image's environment. Only host programs inherit variables of the
 // host.
 func environment(m *bourse.Machine, runs *workload.Program, secrets map[string]string) []string {

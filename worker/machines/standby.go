@@ -9,10 +9,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Promote starts a stopped standby because the machine primary is lost, and returns
-// once it has started. It does nothing if the standby is running, already replaces a
-// machine, or has ended while it replaced one. Leases do not prevent a promotion.
-// Errors are those of Start.
+// Promote starts a stopped standby because its primary machine is lost, and returns once
+// the standby has started. It does nothing if the standby is running, already replaces a
+// machine, or has ended while it replaced one. Leases do not prevent a promotion. Errors
+// are those of Start.
 func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.start(ctx, id, starting{
 		may: func(m *bourse.Machine) error {

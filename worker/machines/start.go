@@ -102,7 +102,7 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 		return fabric.ActReply{}, err
 	}
 	now, err := ms.appliedMachine(ctx, id, run)
-	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // due to the program or the image
+	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // the program or its image is the cause
 		err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s failed to start: %w", id, err)
 	}
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
@@ -177,9 +177,9 @@ func (ms *Machines) retake(tx *store.Tx, m *bourse.Machine, takes bourse.Amounts
 	return err
 }
 
-// recordLaunch records the next boot of a machine, on request, and chooses its devices
-// and its port. It returns CodeInsufficient if there are too few devices, and
-// CodeUnavailable if no port is free.
+// recordLaunch chooses a machine's devices and port, and records its next boot. It also
+// clears the list of restarts, because this boot was requested. It returns
+// CodeInsufficient if there are too few devices, and CodeUnavailable if no port is free.
 func (ms *Machines) recordLaunch(tx *store.Tx, m *bourse.Machine) error {
 	devices, r, err := ms.host.FreeDevices(tx, m.Config.Guest, m.ID)
 	if err == nil && r != nil {

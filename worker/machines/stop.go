@@ -50,8 +50,8 @@ func stopRequest(id bourse.MachineID, act fabric.MachineAction) machineRequest {
 	return machineRequest{Machine: id, Signal: act.Signal, Timeout: time.Duration(act.Timeout)}
 }
 
-// stopStep stops the task of a machine that is stopping, or that was requested to
-// restart. The goroutine that watches the task records its exit.
+// stopStep stops the task of a machine that is stopping or restarting. The goroutine that
+// watches the task records its exit.
 func (ms *Machines) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {

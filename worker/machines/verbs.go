@@ -55,8 +55,8 @@ func (ms *Machines) Logs(ctx context.Context, m *bourse.Machine, query driver.Lo
 	return d.Logs(ctx, m.ID, query, fn)
 }
 
-// Running returns the machine, or an error if its program is not running. It precedes
-// signaling the program or running a command alongside it.
+// Running returns the machine, or an error if its program is not running. It is called
+// before a signal is sent to the program or a command is run alongside it.
 func (ms *Machines) Running(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	m, err := ms.state.Machine(ctx, id)
 	if err == nil {

@@ -59,9 +59,9 @@ const (
 	unstarted = "ended before it was started"
 )
 
-// watch starts a goroutine that waits for a task's exit and begins what follows it. A
-// task that is already watched is not watched twice. If the driver does not know the
-// task, unknown is recorded as the exit's error.
+// watch starts a goroutine that waits for a task's exit and calls ended. A task that is
+// already watched is not watched twice. If the driver does not know the task, unknown is
+// recorded as the exit's error.
 func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	if !ms.watched.add(id) {
 		return
@@ -88,8 +88,8 @@ func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	})
 }
 
-// ended records a task's exit, and begins what follows it in the same transaction: a
-// restart after a delay, or the machine's destruction. Then it tells the driver to
+// ended records a task's exit. In the same transaction, it begins the run that follows,
+// if any: a delayed restart, or the machine's destruction. Then it tells the driver to
 // discard the exit.
 func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID, exit bourse.Exit) error {
 	for {
@@ -148,8 +148,8 @@ func (ms *Machines) recordEnd(ctx context.Context, id driver.TaskID, exit bourse
 	return nil
 }
 
-// follow begins what follows the exit of a boot, in the transaction that records the
-// exit.
+// follow begins the run that follows the exit of a boot, if any, in the transaction that
+// records the exit.
 func (ms *Machines) follow(ctx context.Context, m *bourse.Machine, id driver.TaskID, next aftermath, write func(*store.Tx) error) error {
 	req := machineRequest{Machine: id.Machine, Boot: id.Boot}
 	switch next {
@@ -178,9 +178,9 @@ const (
 	remove  aftermath = "remove"  // the machine is destroyed because its config has auto_destroy
 )
 
-// afterExit decides what follows the exit of a boot of m. It changes m's state,
-// resources and exit accordingly, and returns the event. The result depends only on the
-// arguments.
+// afterExit decides what happens after the program of one of m's boots has exited. It
+// changes m's state, resources and exit accordingly, and returns the event. The result
+// depends only on the arguments.
 func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse.Event) {
 	if m.Boot.Number != boot || m.Boot.Exit != nil || m.State == bourse.StateDestroyed {
 		return nothing, bourse.Event{}

@@ -40,8 +40,9 @@ func (l *Listener) shareApps(ctx context.Context) error {
 	return nil
 }
 
-// reconcile returns the listed records that the worker must store, and the kept records
-// that it must publish. It ignores records with invalid names.
+// reconcile compares the worker's records of apps (kept) with the view's (listed). It
+// returns the listed records that the worker must store, and its own records that it must
+// publish. It ignores records with invalid names.
 func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 	have := make(map[bourse.AppName]*bourse.App, len(kept))
 	for i := range kept {

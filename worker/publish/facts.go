@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	factsEvery = time.Second // minimum interval between two checks, unless the worker leaves
-	// The free amounts in the view may be off by one part in factsPart for up to
-	// exactAfter, which is precise enough for a hint. The exact amounts are published
-	// later, for people who read them.
+	factsEvery = time.Second // minimum interval between two checks, unless the worker is leaving
+	// The free amounts in the view may be off by 1/factsPart for up to exactAfter, which
+	// is precise enough for a hint. The exact amounts are published later, for people who
+	// read them.
 	factsPart  = 16
 	exactAfter = 5 * time.Second
 	factsLoad  = 0.25 // the load in the view may be off by this much

@@ -12,7 +12,7 @@ import (
 const (
 	imagesTimeout = 2 * time.Second  // time limit for listing images, so that machines are still published in time
 	imagesAgain   = 15 * time.Second // delay after a failure
-	imagesAge     = 10 * time.Minute // maximum error of an image's last use in the view
+	imagesAge     = 10 * time.Minute // how much the time of an image's last use in the view may be off
 )
 
 // shownImages contains the images that were published. The store does not record

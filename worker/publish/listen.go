@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	listenEvery = 250 * time.Millisecond // minimum interval between two looks
+	listenEvery = 250 * time.Millisecond // minimum interval between two looks at the view
 	// However large the view is and however often it changes, the listener uses at most
-	// one part in listenPart of a CPU, unless a single look takes longer than
+	// 1/listenPart of a CPU, unless a single look takes longer than
 	// listenMost/listenPart.
 	listenPart    = 20
 	listenMost    = 10 * time.Second
-	listenAtOnce  = 16 // concurrent cancellations, which can share a commit of the store
+	listenAtOnce  = 16 // maximum number of concurrent cancellations, which can share a commit of the store
 	listenTimeout = time.Minute
 )
 
@@ -31,7 +31,7 @@ type Listener struct {
 	publisher *Publisher
 	cancel    func(ctx context.Context, id bourse.OrderID) error
 
-	lost      <-chan struct{}             // closed when the view has lost what the worker has published
+	lost      <-chan struct{}             // closed when the view has lost the rows that the worker has published
 	published bool                        // whether the publisher has published everything since the view was lost
 	canceled  map[bourse.OrderID]struct{} // orders that were canceled here and that the view still lists
 	failures  int                         // number of consecutive failures

@@ -59,7 +59,7 @@ func (o *outbox) await() <-chan struct{} {
 	return done
 }
 
-// put adds changes that could not be published to the outbox again.
+// put puts changes back into the outbox because they could not be published.
 func (o *outbox) put(back changes) {
 	o.update(func(p *changes) {
 		p.unsure = p.unsure || back.unsure

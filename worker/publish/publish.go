@@ -80,11 +80,11 @@ func New(s *state.State, cfg Config) *Publisher {
 	return p
 }
 
-// Run publishes everything, and then each change, until ctx ends.
+// Run publishes all records, and then each change, until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckEvery)
 	defer check.Stop()
-	facts := time.NewTicker(factsEvery) // facts may change without any machine, or may have been held back
+	facts := time.NewTicker(factsEvery) // facts may change although no machine does, or may have been held back
 	defer facts.Stop()
 	lost := p.view.Lost()
 	p.box.addAll()
@@ -93,7 +93,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-lost:
-			lost = p.view.Lost() // get the new channel before publishing, because the view may be lost again during that
+			lost = p.view.Lost() // get the new channel before publishing, because the view may be lost again in the meantime
 			p.box.addAll()
 		case <-check.C:
 			p.box.addAll()
@@ -104,7 +104,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 			state.Rest(ctx, gather)
 		}
 		select {
-		case <-lost: // mark everything as changed before deliver, so that the first update of a new epoch contains everything
+		case <-lost: // mark all records as changed before calling deliver, so that the first update of a new epoch contains all of them
 			lost = p.view.Lost()
 			p.box.addAll()
 		default:
@@ -220,7 +220,7 @@ func (p *Publisher) publish(ctx context.Context, u Update) error {
 		return nil
 	}
 	for i := range u.Machines {
-		p.published[u.Machines[i].ID] = struct{}{} // the view may contain the machine even if its answer is lost
+		p.published[u.Machines[i].ID] = struct{}{} // the view may contain the machine even if the call to Publish failed
 	}
 	for i := range u.Volumes {
 		p.volumes[u.Volumes[i].ID] = struct{}{}

@@ -32,7 +32,7 @@ func (p *Publisher) republish(ctx context.Context) error {
 		return err
 	}
 	// The view is read after the store. A machine is created only once, so if the view
-	// contains a machine that the store did not, the machine is gone for good.
+	// contains a machine that the store did not contain, the machine is gone for good.
 	gone := slices.DeleteFunc(listed, func(id bourse.MachineID) bool {
 		_, lives := slices.BinarySearch(living, id)
 		return lives

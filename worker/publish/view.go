@@ -31,7 +31,7 @@ type View interface {
 	// Changed returns a channel of capacity one that contains a token if the result of
 	// Apps or Cancelled may have changed. It is always the same channel.
 	Changed() <-chan struct{}
-	// Lost returns a channel that is closed when the view has lost everything that this
+	// Lost returns a channel that is closed when the view has lost the rows that this
 	// worker has published. After that, Lost returns a new channel.
 	Lost() <-chan struct{}
 }
@@ -48,9 +48,9 @@ type Update struct {
 	Facts       *bourse.Facts // the worker's facts, with exact amounts but without Machines; nil if they have not changed
 	Leaving     bool          // whether the worker accepts no more orders; used only with Facts
 	Machines    []bourse.Machine
-	Gone        []bourse.MachineID // destroyed machines, which the view may not contain
+	Gone        []bourse.MachineID // destroyed machines; the view need not contain them
 	Volumes     []bourse.Volume    // volumes, without their usage
-	GoneVolumes []bourse.VolumeID  // destroyed volumes, which the view may not contain; their snapshots may still exist
+	GoneVolumes []bourse.VolumeID  // destroyed volumes; the view need not contain them, and their snapshots may still exist
 	Images      []bourse.Image     // images on the host
 	GoneImages  []string           // digests of images that are no longer on the host
 	Apps        []bourse.App       // apps to merge with App.Merge; apps without a proof are ignored
@@ -90,8 +90,8 @@ func (u *Update) halves() (a, b Update, ok bool) {
 // clear removes everything except the facts.
 func (u *Update) clear() { *u = Update{Facts: u.Facts, Leaving: u.Leaving} }
 
-// cut splits a list after its first n values. missing is how many values the list has
-// fewer than n.
+// cut splits a list after its first n values. If the list has fewer than n values,
+// missing is how many more it would need.
 func cut[T any](list []T, n int) (first, rest []T, missing int) {
 	k := min(n, len(list))
 	return list[:k:k], list[k:], n - k

@@ -45,13 +45,15 @@ type Machines interface {
 
 // Uses records which machines are in use.
 type Uses interface {
-	// Use counts a machine as in use by who for ttl, with the given number of requests in
-	// progress. If the worker has decided to stop the machine without knowing of this use,
-	// the machine's state already shows that when Use returns.
+	// Use counts a machine as in use for the duration ttl. The parameter who names the
+	// user, which has the given number of requests in progress. If the worker has decided
+	// to stop the machine without knowing of this use, the machine's state already shows
+	// that when Use returns.
 	Use(id bourse.MachineID, who string, requests int, ttl time.Duration)
 	// Begin counts a machine as in use until done is called.
 	Begin(id bourse.MachineID) (done func())
-	// Others returns the number of requests in progress of all users except who.
+	// Others returns the number of requests in progress of all users other than the given
+	// one.
 	Others(id bourse.MachineID, who string) int
 }
 

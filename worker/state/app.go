@@ -30,8 +30,8 @@ func MergeApp(tx *store.Tx, app bourse.App) error {
 	return tx.PutApp(merged)
 }
 
-// App returns the named app, as far as the worker knows it. ok is false if there is
-// none. The default app always exists.
+// App returns the worker's record of the named app. ok is false if there is none. The
+// default app always exists.
 func (s *State) App(name bourse.AppName) (app bourse.App, ok bool, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		known, found, err := tx.App(name)

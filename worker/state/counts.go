@@ -29,7 +29,7 @@ type Counts struct {
 // exitEnds lists the ways in which a machine's program can end, as in the metrics.
 var exitEnds = [...]string{"stopped", "ok", "failed", "oom_killed", "lost"}
 
-// endOf returns the index of an exit's end in exitEnds.
+// endOf classifies an exit. It returns the index of its class in exitEnds.
 func endOf(exit *bourse.Exit, requested bool) int {
 	switch {
 	case exit.OOMKilled:

@@ -1,5 +1,5 @@
-// Package state contains what all parts of a worker share: its store, the engine of its
-// runs, and notifications of changes.
+// Package state contains the state that all parts of a worker share: its store, the
+// engine of its runs, and notifications of changes.
 //
 // A State is safe for concurrent use. Followers must be registered before Begin is
 // called. News never holds its locks while it calls other code.

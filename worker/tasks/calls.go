@@ -28,7 +28,7 @@ type call struct {
 	begun store.OrderRecord // the record of a warm task; set before it is written
 	cut   context.CancelCauseFunc
 	write func(*store.Tx) error // writes the task's end to the store
-	saved *store.Commit         // the commit of write
+	saved *store.Commit         // the commit that contains write's changes
 
 	done    chan struct{} // closed once the fields below are set
 	fill    *bourse.Fill
@@ -44,8 +44,8 @@ var (
 )
 
 // enter begins a call for an order and returns the call's context. If a call for the
-// order is already in progress, enter joins it and returns a nil context. The caller
-// must call leave later.
+// order is already in progress, enter joins it and returns a nil context. If the caller's
+// context ends before the call does, the caller must call leave.
 func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Co
 	return c, work
 }
 
-// leave ends a caller's wait for a call. It must be called once for each enter, when
-// the caller's context has ended.
+// leave ends a caller's wait for a call, because the caller's context has ended. It must
+// be called at most once for each enter.
 func (s *calls) leave(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

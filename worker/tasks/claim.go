@@ -10,10 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// Claim fills an order for a task, or returns the refusal. For a warm task, it takes
-// the order's resources and records the task in one durable transaction, sends the
-// payload to a warm machine, and returns the result without waiting for the disk again.
-// If the daemon dies just then, the task is recorded as lost, but it never runs twice.
+// Claim fills an order for a task, or returns the refusal. For a warm task, it takes the
+// order's resources and records the task in one durable transaction, sends the payload to
+// a warm machine, and returns the result without waiting for the disk again. If the
+// daemon dies before the result is durable, the task is recorded as lost. It never runs
+// twice.
 //
 // When the last caller leaves, or the order is canceled, the call is ended.
 func (t *Tasks) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
@@ -97,7 +98,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	if err := t.send(ctx, m, order.Task, &result); err != nil {
 		t.warm.changed(m.id)
 		t.save(call, func(tx *store.Tx) error { return tx.TaskUndone(order.ID) })
-		if err := call.saved.Wait(ctx); err != nil { // the task may still have a record, which would become lost after a crash
+		if err := call.saved.Wait(ctx); err != nil { // the task may still have a record, and a crash would cause it to be recorded as lost
 			return nil, nil, err
 		}
 		return nil, t.host.Refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not listen for its task: "+err.Error()), nil

@@ -23,7 +23,7 @@ type link interface {
 	leave()
 }
 
-// errNotSent is the error of a call of which nothing was sent, because the worker could
+// errNotSent is the error of a call if no part of it was sent, because the worker could
 // not connect to the program.
 type errNotSent struct{ error }
 

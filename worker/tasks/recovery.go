@@ -12,7 +12,7 @@ import (
 // transaction.
 const lostBatch = 256
 
-// Recover records all calls that an earlier daemon did not finish as lost, and releases
+// Recover records as lost all calls that an earlier daemon did not finish, and releases
 // their resources. Programs may have done the work, so the calls are not repeated
 // (invariant 7). All places on warm machines are free again, because the calls'
 // connections were closed when the earlier daemon died, which programs treat like a
@@ -69,8 +69,8 @@ func lostTasks(tx *store.Tx, limit int) ([]bourse.TaskResult, error) {
 	return out, nil
 }
 
-// Decision returns the part of a task's decision that the worker knows. Only the broker
-// that made the decision knows all of it.
+// Decision returns the decision about a task's order, as far as the task's record
+// contains it. Only the broker that made the decision has all of it.
 func Decision(rec *store.OrderRecord) bourse.Decision {
 	r := &rec.Task.Result
 	d := bourse.Decision{

@@ -1,7 +1,8 @@
-// Package tasks fills orders for tasks: a payload in, an answer out, within the claim.
-// A call to a warm machine takes a place on the machine and the order's resources. It is
-// recorded before its payload is sent, and the payload is sent once. A cold task is a
-// machine that exists for one payload, and continues when the daemon dies.
+// Package tasks fills orders for tasks: a claim carries a payload, and its reply contains
+// the program's answer. A call to a warm machine takes a place on the machine and the
+// order's resources. It is recorded before its payload is sent, and the payload is sent
+// once. A cold task is a machine that exists for one payload, and continues when the
+// daemon dies.
 //
 //   - A task is recorded before its payload is sent, and runs once. Repeating its order
 //     returns the result. A warm task that the daemon's death interrupts is lost, but its
@@ -40,8 +41,9 @@ type Tasks struct {
 // Machines runs the machines of cold tasks.
 type Machines interface {
 	// Begin decides about the claim. If the order can be filled, Begin records its machine
-	// and what record writes, in one durable transaction, and begins to start the machine.
-	// The returned function waits for the start. The error may be an [admit.Declined].
+	// in a durable transaction, in which it also calls record, and begins to start the
+	// machine. The returned function waits for the start. The error may be an
+	// [admit.Declined].
 	Begin(ctx context.Context, c *bourse.Claim, record func(*store.Tx, *bourse.Machine) error) (m bourse.Machine, started func(context.Context) error, err error)
 	// Unfillable returns the refusal of an order whose machine could not be started.
 	Unfillable(ctx context.Context, order *bourse.Order, machine bourse.MachineID, err error) *bourse.Refusal

@@ -24,8 +24,8 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// exportRest is how long after the last read of a snapshot its removal is delayed, in
-// case its reader returns.
+// exportRest is how long a snapshot's removal is delayed after the snapshot was last
+// read, in case its reader resumes.
 const exportRest = 10 * time.Minute
 
 // exports remembers which snapshots other workers have read recently. It is only used

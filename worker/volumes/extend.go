@@ -14,10 +14,10 @@ import (
 )
 
 // Extend enlarges a volume, even while it is in use, and returns once it has grown. The
-// ledger's disk is taken before anything grows. Errors: invalid if the size is too
-// large or smaller than the current size, insufficient_capacity if the worker's disk
-// has no space, failed_precondition if the volume is not usable or is already being
-// extended.
+// additional disk space is taken from the ledger before the volume grows. Errors: invalid
+// if the size is too large or smaller than the current size, insufficient_capacity if the
+// worker's disk has no space, failed_precondition if the volume is not usable or is
+// already being extended.
 func (vs *Volumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) (bourse.Volume, error) {
 	run, err := vs.begin(ctx, vs.defs.extend, request{Volume: id}, func(tx *store.Tx) error {
 		_, err := changeRecord(tx, id, "extend", func(v *bourse.Volume) (bool, error) { return true, vs.mayExtend(tx, v, sizeGB) })

@@ -58,8 +58,8 @@ type Copies interface {
 // Peers reads volumes and snapshots of other workers.
 type Peers interface {
 	// Export opens a stream of a volume or snapshot on the worker with the given tag. That
-	// worker must have granted it to this one. After the errors unavailable, timeout and
-	// canceled, the caller may retry; all other errors are final.
+	// worker must have granted this worker access to it. After the errors unavailable,
+	// timeout and canceled, the caller may retry; all other errors are final.
 	Export(ctx context.Context, tag bourse.WorkerTag, id, grant string, from volume.Position) (io.ReadCloser, error)
 }
 

@@ -84,7 +84,7 @@ func (vs *Volumes) Unmount(ctx context.Context, m *bourse.Machine) error {
 	var errs []error
 	for _, mount := range m.Config.Mounts {
 		v, err := vs.now(mount.Volume)
-		if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && v.Machine != m.ID { // now another machine's
+		if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && v.Machine != m.ID { // the volume is gone, or belongs to another machine now
 			continue
 		}
 		if err == nil {

@@ -20,10 +20,10 @@ func (e *Unknown) Error() string { return "unknown volumes: " + strings.Join(e.V
 
 // Recover reconciles the host's volumes with the store. It removes everything without a
 // record, and ensures that a run finishes each unfinished volume. It does not mount
-// volumes; that happens when machines start. If it returns an Unknown error, it has
-// removed nothing that is complete.
+// volumes; that happens when machines start. If it returns an Unknown error, it has only
+// removed incomplete objects.
 func (vs *Volumes) Recover(ctx context.Context) error {
-	// The first pass removes nothing that is complete. If the worker then refuses to
+	// The first pass removes only incomplete objects. If the worker then refuses to
 	// start, the snapshots and scratch space of unknown volumes still exist.
 	var unknown []string
 	err := vs.host.Recover(ctx, func(id string) bool {

@@ -18,9 +18,9 @@ const (
 	snapshotWaited = copyLimit + time.Minute
 )
 
-// snapshotDue reports whether a volume's next scheduled snapshot is due. It depends
-// only on the record, so after the daemon was down, it takes one snapshot instead of
-// all that were missed, and never takes one twice.
+// snapshotDue reports whether a volume's next scheduled snapshot is due. It depends only
+// on the record, so after the daemon was down, one snapshot is taken instead of all that
+// were missed, and none is taken twice.
 func snapshotDue(v *bourse.Volume, now time.Time) bool {
 	if !v.Spec.ScheduledSnaps || !v.State.Usable() {
 		return false
@@ -63,7 +63,7 @@ func dueFor(v *bourse.Volume, now time.Time) (expire []bourse.SnapshotID, snapsh
 // machines.
 type scheduler struct {
 	vs    *Volumes
-	later map[bourse.VolumeID]time.Time // the earliest time for the next scheduled snapshot of a volume for which one could not begin
+	later map[bourse.VolumeID]time.Time // if a volume's scheduled snapshot could not begin, the earliest time for the next attempt
 }
 
 // Run takes scheduled snapshots, removes expired ones and extends full volumes, until

@@ -75,7 +75,7 @@ func (vs *Volumes) maySnapshot(tx *store.Tx, v *bourse.Volume, s bourse.Snapshot
 
 const (
 	snapshotSlack = 64 << 20 // extra bytes, mainly for the file system's journal, which its usage does not include
-	snapshotPart  = 8        // allowance for data that is written while the snapshot is taken: one part in snapshotPart of the used bytes
+	snapshotPart  = 8        // allowance for data that is written while the snapshot is taken: 1/snapshotPart of the used bytes
 )
 
 // snapshotSpace estimates a snapshot's size in bytes: the used bytes plus a margin, but

@@ -1,5 +1,5 @@
-// Package volumes manages a worker's volumes: claims, snapshots, copies to and from
-// other workers, and mounts of machines.
+// Package volumes manages a worker's volumes: claims, snapshots, copies to and from other
+// workers, and mounts for machines.
 //
 // Disk space for a volume and its snapshots is taken from the ledger before it is used
 // (invariant 4). Each operation is a run that is recorded before it begins, and the
@@ -26,7 +26,7 @@ type Config struct {
 	Host   Host   // nil if the worker was started without volumes
 	Peers  Peers  // nil if no other worker can be reached
 	Dir    string // the worker's data directory
-	Forget bool   // remove the host's volumes that the store does not know, instead of refusing to start
+	Forget bool   // remove volumes that are on the host but have no record, instead of refusing to start
 }
 
 // Volumes manages a worker's volumes. Its methods are safe for concurrent use.

@@ -29,7 +29,7 @@ const (
 	socketPath   = 107 // maximum length of a socket's path, in bytes
 )
 
-// byItself is the name of the hold with which a program keeps its own machine awake.
+// byItself names the hold that a program uses to keep its own machine awake.
 const byItself = "its program"
 
 // Awake serves the sockets through which programs keep their machines awake. Each

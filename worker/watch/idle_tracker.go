@@ -64,8 +64,9 @@ func NewTracker() *Tracker {
 	return &Tracker{now: time.Now, began: time.Now(), machines: map[bourse.MachineID]*uses{}}
 }
 
-// Use counts a machine as in use by who, for ttl from now. It replaces who's earlier
-// use of the machine. requests is the number of requests that who has in progress.
+// Use counts a machine as in use for the duration ttl from now. The parameter who names
+// the holder. The call replaces that holder's earlier use of the machine. requests is the
+// number of requests that the holder has in progress.
 func (t *Tracker) Use(id bourse.MachineID, who string, requests int, ttl time.Duration) {
 	if t.use(id, who, requests, ttl) {
 		t.tell(id)
@@ -116,8 +117,8 @@ func (t *Tracker) Touch(id bourse.MachineID) {
 	}
 }
 
-// Drop ends who's hold early. If the hold had not ended yet, the machine counts as used
-// until now.
+// Drop ends a hold early. The parameter who names its holder. If the hold had not ended
+// yet, the machine counts as used until now.
 func (t *Tracker) Drop(id bourse.MachineID, who string) {
 	now := t.now()
 	defer t.tell(id)
@@ -155,7 +156,8 @@ func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	})
 }
 
-// Others returns the number of requests that all holders except who have in progress.
+// Others returns the number of requests that all holders other than the given one have in
+// progress.
 func (t *Tracker) Others(id bourse.MachineID, who string) (n int) {
 	now := t.now()
 	t.mu.Lock()

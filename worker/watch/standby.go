@@ -16,17 +16,17 @@ import (
 const Patience = 10 * time.Second
 
 const (
-	lookEvery = 200 * time.Millisecond // minimum interval between two looks
-	lookPart  = 20                     // looking uses at most one part in lookPart of a CPU
-	lookAgain = 5 * time.Second        // interval if nothing changes
+	lookEvery = 200 * time.Millisecond // minimum interval between two looks at the cluster
+	lookPart  = 20                     // looking at the cluster uses at most 1/lookPart of a CPU
+	lookAgain = 5 * time.Second        // interval between two looks if nothing changes
 )
 
-// StandbyView contains the worker's information about other workers.
+// StandbyView provides the worker's information about other workers.
 type StandbyView interface {
 	// App returns the machines of an app as they were last published, and a function that
 	// returns the state of the worker with the given tag.
 	App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) Host, error)
-	// Whole reports whether the view contains everything that other members have.
+	// Whole reports whether the view contains all rows that other members have.
 	Whole() bool
 	// Moved returns a channel of capacity one that contains a token if the results of
 	// the other methods may have changed. It is always the same channel.

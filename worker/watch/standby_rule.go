@@ -20,7 +20,7 @@ const (
 	HostRemoved Host = "removed" // an operator has removed the worker
 )
 
-// StandbySight contains what a worker knows about an app's machines and their workers.
+// StandbySight contains a worker's information about an app's machines and their workers.
 type StandbySight struct {
 	Machines map[bourse.MachineID]*bourse.Machine // machines as they were last published
 	Host     func(tag bourse.WorkerTag) Host
@@ -50,8 +50,8 @@ type StandbyVerdict struct {
 }
 
 // settleLeast is the minimum time that a worker's changes may take to reach other
-// workers. Such changes are the start of another standby, or the states of machines on
-// a host that has returned.
+// workers. Examples are the start of another standby, and the states of machines on a
+// host that has returned.
 const settleLeast = 2 * time.Second
 
 // Pending is a verdict that is not due yet, or whose action has begun. The zero value
@@ -139,7 +139,7 @@ func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID
 	return StandbyVerdict{}
 }
 
-// lost reports whether a machine must be replaced by a standby, why, and after which
+// lost reports whether a machine must be replaced by a standby, why, and after what
 // delay. A machine that was stopped or destroyed is not lost.
 func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why string, after time.Duration, lost bool) {
 	m := s.Machines[id]
@@ -161,8 +161,8 @@ func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why st
 	return "", 0, false
 }
 
-// spares returns the primary machine's other standbys that are on workers which are
-// members.
+// spares returns the primary machine's other standbys that are on workers in the
+// cluster's membership.
 func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (out []*bourse.Machine) {
 	for _, m := range s.Machines {
 		if m.ID == self.ID || s.Host(m.ID.Tag()) != HostHeard {
