@@ -33,8 +33,8 @@ type Check struct {
 	Headers       []Header
 }
 
-// Decides reports whether the check must not fail for requests to reach the machine's service
-// with the given index in the config, starting at 1.
+// Decides reports whether a failure of the check keeps requests from reaching one of the
+// machine's services. The service is given by its index in the config, starting at 1.
 func (c *Check) Decides(service int) bool {
 	return c.Kind == Readiness || c.Kind == ServiceCheck && c.Service == service
 }

@@ -12,7 +12,7 @@ import (
 type Program struct {
 	bourse.Init
 	Env  map[string]string // environment variables, without those that describe the machine itself
-	From map[string]string // variables whose value is a fact about the machine: one of fieldRefs
+	From map[string]string // variables whose value is a fact about the machine; each fact is one of fieldRefs
 
 	Secrets          []Secret // secrets for additional variables
 	IgnoreAppSecrets bool     // the program does not receive the app's other secrets

@@ -17,10 +17,10 @@ import (
 // may send any number of unknown members.
 const maxWarnings = 32
 
-// Review checks the config of an order or update. For the first member that clients could not
-// decode, that [bourse.Fields] refuses, or that cannot be served, run or checked as given, it
-// returns CodeInvalid and the member's path. It returns warnings for members that are stored but
-// have no effect, and for services whose combination would leave their machine stopped.
+// Review checks the config of an order or update. It returns CodeInvalid and the path of the
+// first member that clients could not decode, that [bourse.Fields] refuses, or that cannot be
+// served, run or checked as given. It returns warnings for members that are stored but have no
+// effect, and for services whose combination would leave their machine stopped.
 func Review(c *bourse.Config) ([]bourse.Warning, error) {
 	if err := Validate(&c.Kept); err != nil {
 		return nil, err

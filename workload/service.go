@@ -240,8 +240,8 @@ func (w *PortConfig) port(path string) (p Port, err error) {
 	return p, err
 }
 
-// tlsSupported returns CodeInvalid for options with which no connection could be served. Error messages begin with
-// path.
+// tlsSupported returns CodeInvalid if the port's TLS options would prevent every connection from
+// being served. Error messages begin with path.
 func (p *Port) tlsSupported(path string) error {
 	for _, v := range p.TLS.Versions {
 		if v != "TLSv1.2" && v != "TLSv1.3" {

@@ -75,8 +75,8 @@ type HTTPResponse struct {
 	Pristine *bool           `json:"pristine,omitempty"` // whether the proxy adds no headers of its own to replies
 }
 
-// ReplayCache configures how a proxy remembers where requests were replayed, by path and by a
-// header or cookie.
+// ReplayCache makes a proxy send later requests with the same path prefix and the same
+// header or cookie to the target of a replayed request.
 type ReplayCache struct {
 	PathPrefix  string `json:"path_prefix,omitempty"`
 	TTLSeconds  int    `json:"ttl_seconds,omitempty" in:"10..31536000"`
