@@ -79,8 +79,8 @@ func stuck(ent *entry) (Record, error) {
 // errUnchanged means that the requested change has already been made.
 var errUnchanged = bourse.Errorf(bourse.CodeAlreadyExists, "nothing to change")
 
-// change replaces the record of an unfinished run with the result of how, which is called with
-// e.mu held. The new record takes effect once it is durable.
+// change replaces the record of an unfinished run with the record that how returns. It calls
+// how with e.mu held. The new record takes effect once it is durable.
 func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record, error)) error {
 	ent, err := e.find(id)
 	if err != nil {

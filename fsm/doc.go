@@ -1,7 +1,7 @@
 // Package fsm runs durable, typed state machines.
 //
-// A definition ([Define]) is a list of named steps. A run is one execution of it on one resource, recorded in a
-// [Journal] that outlives the process.
+// A definition ([Define]) is a list of named steps. A run is one execution of a definition on one
+// resource, recorded in a [Journal] that outlives the process.
 //
 // # Guarantees
 //

@@ -31,7 +31,7 @@ type Record struct {
 	Resource   string          `json:"resource"`           // the object to change, such as "machine/148e21ea1d5389"
 	Parent     string          `json:"parent,omitempty"`   // ID of the run that spawned this one
 	Children   []string        `json:"children,omitempty"` // IDs of the runs that this one spawned
-	Place      string          `json:"place,omitempty"`    // the run whose place in the queue it has; default: its own
+	Place      string          `json:"place,omitempty"`    // ID of the run whose place in the queue this run takes; default: its own
 	Next       string          `json:"next,omitempty"`     // ID of the run that this one handed over to
 	Status     Status          `json:"status"`
 	Step       string          `json:"step,omitempty"`    // name of the next step to execute

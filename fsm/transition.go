@@ -82,7 +82,7 @@ func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transa
 	defer e.mu.Unlock()
 	ent.stop = nil
 	now := time.Now()
-	next := ent.final // if this is set, Applied may have returned it already
+	next := ent.final // if this is set, Applied may already have returned this record to a caller
 	if !next.Status.Ended() {
 		next = decide(ent.def, ent.rec, s, o, result, now, rand.Float64())
 	}
