@@ -48,8 +48,8 @@ func (t *Tx) PutMachine(m *bourse.Machine) error {
 	return errors.Join(machines.swap(t, []byte(now.ID), &old, &now), t.evictMachines())
 }
 
-// GoneBytes is the limit on the total size of destroyed machines' records. If destroying a
-// machine exceeds it, the oldest records are deleted.
+// GoneBytes is the limit on the total size of destroyed machines' records. If it is
+// exceeded when a machine is destroyed, the oldest records are deleted.
 const GoneBytes = 64 << 20
 
 const (
@@ -180,8 +180,8 @@ func (t *Tx) PortLeft(first, last int) bool {
 	return next <= last
 }
 
-// Committed returns the sum of everything that machines, volumes, tasks and holds take, by
-// resource. It includes expired holds, so decisions have to use CommittedAt.
+// Committed returns, for each resource, the sum of the amounts that machines, volumes,
+// tasks and holds take. It includes expired holds, so decisions have to use CommittedAt.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
 	for k, v := range t.kv.Range(bucketCommitted, nil) {

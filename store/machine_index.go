@@ -9,11 +9,11 @@ import (
 
 var machines = table[bourse.Machine]{bucketMachines, machineKeys, machineAdds}
 
-// space returns the app's name in index keys: its id, or its name in records without an id. An id is never a valid
-// name, because it contains capital letters.
+// space returns the string that represents an app in index keys: its id, or its name in records
+// without an id. An id is never a valid name, because it contains capital letters.
 func space(name bourse.AppName, id string) string { return cmp.Or(id, string(name)) }
 
-// spaces returns all names that may stand for an app in index keys.
+// spaces returns all strings that may represent an app in index keys.
 func spaces(app *bourse.App) []string {
 	if app.ID == "" {
 		return []string{string(app.Name)}

@@ -131,8 +131,8 @@ func excess(t *Tx, bucket string, limit int) int {
 	return max(0, n)
 }
 
-// gone returns ids from a time index whose times are before the given one, oldest first, at most
-// limit of them.
+// gone returns those ids in a time index whose times are before the given one, oldest first, at
+// most limit of them.
 func gone(t *Tx, bucket string, before time.Time, limit int) []string {
 	var old []string
 	for k := range t.kv.Range(bucket, nil) {

@@ -17,8 +17,8 @@ func runKeys(rec *fsm.Record) []entry {
 	return out
 }
 
-// openRun returns a record that has the derived keys that rec has until it ends, so that the old
-// record need not be read.
+// openRun returns a record with the derived keys that rec had while the run was unfinished, so
+// that the old record need not be read.
 func openRun(rec *fsm.Record) *fsm.Record {
 	return &fsm.Record{ID: rec.ID, Definition: rec.Definition, Resource: rec.Resource, Status: fsm.Running}
 }

@@ -110,7 +110,7 @@ func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 	return t.kv.Put(b.bucket, key, stored)
 }
 
-// derive adds to d everything that is derived from the table's records.
+// derive adds the keys and sums that are derived from the table's records to d.
 func (b *table[T]) derive(t *Tx, d derivation) error {
 	for v, err := range b.all(t) {
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 type TaskRecord struct {
 	App    bourse.AppName    `json:"app"`
 	AppID  string            `json:"app_id,omitempty"` // ID of the app; see [bourse.App.Owns]
-	Takes  bourse.Amounts    `json:"takes,omitempty"`  // in addition to the machine's; empty once the task has ended
+	Takes  bourse.Amounts    `json:"takes,omitempty"`  // resources in addition to the machine's; empty once the task has ended
 	Result bourse.TaskResult `json:"result"`           // has no End while the task is in progress
 	Cold   *ColdTask         `json:"cold,omitempty"`   // set for a task with its own machine until it has ended
 }
@@ -33,8 +33,8 @@ func (r *TaskRecord) Open() bool { return r.Result.End == "" }
 const TaskBytes = 128 << 20
 
 const (
-	// taskDrops is the maximum number of old tasks that are deleted when a task ends. If the
-	// task's answer is larger than theirs together, later tasks delete the rest.
+	// taskDrops is the maximum number of old tasks that are deleted when a task ends. If
+	// that does not free enough space, more are deleted when later tasks end.
 	taskDrops = 64
 	// taskRoom is how much space is freed each time, in bytes.
 	taskRoom = TaskBytes / 64
@@ -159,9 +159,9 @@ func (t *Tx) evictTasks() error {
 	return err
 }
 
-// deleteTasks deletes ended tasks, oldest first, at most limit of them. Before each, it calls
-// due with the time when the task ended and the total size of the remaining ended tasks, and
-// stops if due returns false.
+// deleteTasks deletes ended tasks, oldest first, at most limit of them. Before it deletes a
+// task, it calls due with the time when the task ended and the total size of the remaining
+// ended tasks, and stops if due returns false.
 func (t *Tx) deleteTasks(limit int, due func(ended time.Time, kept int64) bool) (int, error) {
 	var old []string
 	kept := t.taskBytes()

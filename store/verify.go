@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// derivation contains everything derived from all records, by bucket and key. It is computed from scratch to check
-// the recorded data or to recover it.
+// derivation contains all values that are derived from the records, by bucket and key. It is
+// computed from scratch to check the recorded data or to recover it.
 type derivation map[string]map[string][]byte
 
 func (d derivation) set(bucket string, key, value []byte) {

@@ -18,17 +18,17 @@ type Report struct {
 	Version int            // version of the schema
 	Keys    int64          // intact keys in the snapshot
 	Records int            // intact records in the log that the snapshot does not include
-	Have    map[string]int // intact keys by bucket, including the log's
+	Have    map[string]int // number of intact keys by bucket, including those in the log
 	Damage  []string       // one description per damaged place
 	Lost    []string       // set by Recover: for each bucket with lost keys, their number
 	Kept    []string       // set by Recover: the new names of the damaged files
 }
 
-// inspection contains everything intact in a store's files.
+// inspection holds the intact contents of a store's files.
 type inspection struct {
 	Report
 	contents
-	whole map[string]uint64 // intact keys in the snapshot, by bucket
+	whole map[string]uint64 // number of intact keys in the snapshot, by bucket
 	lock  *os.File
 }
 
@@ -43,7 +43,7 @@ func Check(dir string, schema *Schema) (Report, error) {
 	return l.Report, l.lock.Close()
 }
 
-// inspect locks a store and reads everything intact.
+// inspect locks a store and reads its intact records.
 func inspect(dir string, schema *Schema) (*inspection, error) {
 	path := filepath.Join(dir, FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -121,16 +121,16 @@ func (l *inspection) readLog(dir string, schema *Schema) error {
 	return nil
 }
 
-// Recover replaces a damaged store with a new one that contains everything intact, and retains
-// the damaged files under other names. It empties the derived buckets and calls derive to fill
-// them again. It returns CodeFailedPrecondition if nothing is damaged, or if both heads of the
-// snapshot are.
+// Recover replaces a damaged store with a new one that contains all intact records, and
+// retains the damaged files under other names. It empties the derived buckets and calls derive
+// to fill them again. It returns CodeFailedPrecondition if nothing is damaged, or if both
+// heads of the snapshot are.
 func Recover(dir string, schema *Schema, now time.Time, derive func(Tx) error) (Report, error) {
 	return recoverStore(dir, schema, now, derive, func() error { return nil })
 }
 
 // recoverStore implements Recover. It calls step after each change of the directory and returns
-// step's error. Tests simulate crashes in this way.
+// step's error. Tests use step to simulate crashes.
 func recoverStore(dir string, schema *Schema, now time.Time, derive func(Tx) error, step func() error) (Report, error) {
 	l, err := inspect(dir, schema)
 	if err != nil {
@@ -174,9 +174,9 @@ func (l *inspection) findLost(schema *Schema) {
 }
 
 // replace renames the new store over the damaged one and retains the damaged files under other
-// names. The log is copied rather than linked, because if a crash prevents its removal, the new
-// store overwrites it. A crash leaves either the damaged store or the new one, which ignores the
-// old log because of its different salt.
+// names. The log is copied rather than linked: if a crash prevents the removal of the original,
+// the new store overwrites it. A crash leaves either the damaged store or the new one, which
+// ignores the old log because of its different salt.
 func (l *inspection) replace(dir string, now time.Time, step func() error) error {
 	suffix := ".damaged-" + now.UTC().Format("20060102T150405Z")
 	for _, name := range append([]string{FileName}, walNames[:]...) {

@@ -65,9 +65,9 @@ func (c *Commit) finish(err error) {
 	}
 }
 
-// Submit queues fn for execution in a read-write transaction on the store's goroutine, after everything submitted
-// before. It does not block, and fn must not block either. If fn returns an error, its changes are undone and Wait
-// returns that error.
+// Submit queues fn for execution in a read-write transaction on the store's goroutine, after all
+// transactions that were submitted earlier. It does not block, and fn must not block either. If
+// fn returns an error, its changes are undone and Wait returns that error.
 func (d *DB) Submit(fn func(Tx) error) *Commit { return d.submit(fn, false) }
 
 func (d *DB) submit(fn func(Tx) error, relaxed bool) *Commit {

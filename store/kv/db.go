@@ -21,19 +21,20 @@ type Config struct {
 	Dir    string // required; created with mode 0700 if missing
 	Schema *Schema
 	Log    *slog.Logger // default: discards all records
-	Turn   int64        // minimum number of bytes of a log file to use before switching to the other; default 4 MiB
+	Turn   int64        // a log file must contain this many bytes before the store switches to the other one; default 4 MiB
 	// Fault, for tests, is called before and after the n-th commit, counted from 1. If it
-	// returns an error, the store fails permanently, as if the process had been killed. If that
-	// happens before the commit, the disk contains nothing of it. If it happens after the
-	// commit, the disk contains all of it, but no caller has been notified. An error like ENOSPC
-	// before a commit simulates a full disk instead, which refuses only this commit.
+	// returns an error, the store fails permanently, as if the process had been killed. If the
+	// error is returned before the commit, the disk contains none of the commit's changes. If it
+	// is returned after the commit, the disk contains all of them, but no caller has been
+	// notified. As an exception, if the error before a commit means that the disk is full, such
+	// as ENOSPC, only that commit fails.
 	Fault func(stage FaultStage, n uint64) error
 	// Failed, if set, is called once when a failed write or sync leaves the disk's contents
 	// unknown, before any waiting caller receives the error. The function must end the daemon at
 	// once, because from then on every outcome is unknown. The next daemon reads the actual
 	// contents.
 	Failed func(error)
-	Step   func() error // for tests: called three times per snapshot, see writeSnapshot; its error is an error of the disk
+	Step   func() error // for tests: called three times per snapshot, see writeSnapshot; an error that it returns counts as a disk error
 	media  *media       // for tests: replaces the real disk
 }
 
@@ -60,12 +61,12 @@ type DB struct {
 	checkpoint    sync.WaitGroup // waits for the checkpoint in progress
 	checkpointing atomic.Bool    // a checkpoint is in progress
 	size          atomic.Int64   // size of the snapshot in bytes
-	// Limits for the log: one line per minute for failed commits, and one for failed
+	// Limits on log lines: one line per minute about failed commits, and one about failed
 	// checkpoints.
 	failures, stuck quiet.Line
 	failed          atomic.Pointer[bourse.Error] // why the store has failed; nil if it has not
-	short           atomic.Pointer[bourse.Error] // no space for a checkpoint, see Short; nil otherwise
-	faults          atomic.Uint64                // number of commits and checkpoints that the disk has refused
+	short           atomic.Pointer[bourse.Error] // the error that Short returns because the disk has no space for a checkpoint, or nil
+	faults          atomic.Uint64                // number of commits and checkpoints that could not be written to disk
 
 	queued
 }
@@ -181,8 +182,8 @@ func (d *DB) closeFiles() error {
 	return err
 }
 
-// Close waits until everything submitted is durable or has failed, and writes a snapshot. Later submissions fail with
-// CodeUnavailable.
+// Close waits until all submitted transactions are durable or have failed, and then writes a
+// snapshot. Later submissions fail with CodeUnavailable.
 func (d *DB) Close() error {
 	d.mu.Lock()
 	again := d.closed
@@ -225,9 +226,10 @@ func (d *DB) View(fn func(Tx) error) error {
 	}
 }
 
-// Sync waits until everything that was submitted before the call is durable or refused, so that a later View sees it.
-// It returns at once if nothing is in progress. Errors: CodeUnavailable if the transactions could not be written,
-// CodeTimeout if the store has failed and the outcome is unknown.
+// Sync waits until all transactions that were submitted before the call are durable or have
+// failed, so that a later View sees it. It returns at once if nothing is in progress. Errors:
+// CodeUnavailable if the transactions could not be written, CodeTimeout if the store has failed
+// and the outcome is unknown.
 func (d *DB) Sync(ctx context.Context) error {
 	if err := d.failure(); err != nil {
 		return err

@@ -4,7 +4,7 @@
 // A store keeps all data in memory, in one copy-on-write tree. The disk contains a snapshot of
 // the tree ([FileName]) and a write-ahead log of later changes, which consists of two files that
 // are used alternately. Both consist of records with checksums. [Open] refuses damaged files,
-// and [Recover] recovers everything intact into a new store.
+// and [Recover] copies all intact records into a new store.
 //
 // # Group commit
 //

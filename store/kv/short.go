@@ -7,9 +7,10 @@ import (
 )
 
 // Short returns CodeUnavailable if the disk has no space for a checkpoint, or for the
-// write-ahead log to grow until the checkpoint ends, and nil otherwise. In that case, only
-// records that fit into the reserved part of the log can be written. That space is for finishing
-// work, so callers must not start any new work. Once there is space, Short returns nil again.
+// write-ahead log to grow until the checkpoint ends, and nil otherwise. While it returns an
+// error, only records that fit into the reserved part of the log can be written. That space is
+// reserved for finishing work in progress, so callers must not start any new work. Once there is
+// space, Short returns nil again.
 func (d *DB) Short() error {
 	if err := d.short.Load(); err != nil {
 		return err

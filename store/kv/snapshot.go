@@ -95,8 +95,9 @@ func writeSnapshot(dir string, h head, s *state, step func() error) (size int64,
 	return size, step()
 }
 
-// makeRoom removes the remains of an interrupted snapshot, and returns ENOSPC if there is no space for another one.
-// Trying to write it would take the disk's last free space from others.
+// makeRoom removes the remains of an interrupted snapshot, and returns ENOSPC if there is no
+// space for another one. Otherwise, an attempt to write it would use up the disk's last free
+// space, which others may need.
 func makeRoom(dir, path string, s *state) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -173,7 +174,7 @@ func (c *contents) damaged(at int, what string) {
 	c.damage = append(c.damage, Damage{FileName, int64(at), what})
 }
 
-// readSnapshot reads everything intact in a snapshot.
+// readSnapshot reads the intact records of a snapshot.
 func readSnapshot(b []byte, schema *Schema) contents {
 	c := contents{state: newState()}
 	first, ok := headOf(b[:min(headSize, len(b))])

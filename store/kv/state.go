@@ -51,7 +51,7 @@ var _ Tx = (*stateTx)(nil)
 // writes contains the changes made so far by a commit's transactions.
 type writes struct {
 	record []byte   // record for the write-ahead log
-	undo   []change // reverts the current transaction's changes, in their order
+	undo   []change // previous values of the keys that the current transaction has changed, in the order of the changes
 }
 
 func (t *stateTx) Get(bucket string, key []byte) []byte {
@@ -86,7 +86,8 @@ func (t *stateTx) change(c change) error {
 	return nil
 }
 
-// rollback reverts all changes that t has made since the record was mark bytes long.
+// rollback reverts all changes that t has made since the commit's record was mark bytes
+// long.
 func (t *stateTx) rollback(mark int) {
 	t.writes.record = t.writes.record[:mark]
 	for _, c := range slices.Backward(t.writes.undo) {

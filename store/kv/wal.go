@@ -18,7 +18,7 @@ import (
 type wal struct {
 	files      [2]*os.File
 	sizes      [2]int64 // size of each file, whose disk space is reserved
-	switchSize int64    // minimum number of bytes of a file to use before switching to the other
+	switchSize int64    // a file must contain this many bytes before the log switches to the other one
 	now        int      // index of the current file
 	end        int64    // end of the last record in the current file
 	seq        uint64   // number of the last record

@@ -96,7 +96,7 @@ func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
 	}
 }
 
-// nothing is the contents of a block that was never written.
+// nothing is a block of zeros, the contents of a block that was never written.
 var nothing [4 << 10]byte
 
 // zeros returns the number of zeros at the beginning of b, counting only whole blocks. Most of a
