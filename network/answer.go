@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// answer contains the data of a name in the zone, for all types.
+// answer contains the data of a name in the zone, for all record types.
 type answer struct {
 	exists    bool         // false: the name does not exist
 	addresses []netip.Addr // AAAA
@@ -21,8 +21,8 @@ type answer struct {
 // maxAddresses is the maximum number of machines in one answer. A UDP answer has space for about fifty.
 const maxAddresses = 1024
 
-// answer returns the data of a name as seen by asker, a machine. Names of other private networks do not exist for it.
-// An error results in SERVFAIL.
+// answer returns the data of a name as seen by client, the machine that asks. Names of other
+// private networks do not exist for it. If answer returns an error, the reply is SERVFAIL.
 func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, error) {
 	switch n.kind {
 	case nameUnknown:
@@ -52,7 +52,7 @@ func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, er
 	return a, nil
 }
 
-// choose selects the machines of an app to which a name refers.
+// choose answers a name from the records of its app's machines.
 func choose(n name, records []record) answer {
 	switch n.kind {
 	case nameMachines, nameRegions:
@@ -68,7 +68,7 @@ func choose(n name, records []record) answer {
 	case nameMetadata:
 		return addresses(false, records, func(r *record) bool { return hasMetadata(r, n.key, n.value) })
 	case nameNearest:
-		a := addresses(true, records, func(*record) bool { return true }) // all are on the asker's host
+		a := addresses(true, records, func(*record) bool { return true }) // all machines are on the host of the machine that asks
 		a.addresses = a.addresses[:min(n.count, len(a.addresses))]
 		return a
 	default:
@@ -76,8 +76,9 @@ func choose(n name, records []record) answer {
 	}
 }
 
-// addresses returns the ready machines that match, for a name that stands for any of them. The name exists if any
-// machine matches, ready or not, because clients cache "no such name".
+// addresses returns the addresses of all ready machines for which fits returns true. The name
+// exists if exists is set or if any machine fits, even one that is not ready, because clients
+// cache "no such name".
 func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	a := answer{exists: exists}
 	for i := range records {
@@ -93,9 +94,9 @@ func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	return a
 }
 
-// byIDOrName returns the machine with an id or name. A value with the format of an id is never a name, so a machine
-// named like another one's id does not answer for it. The machine's readiness does not matter, since no other machine
-// can take its place.
+// byIDOrName returns the machine with the given id or name. A value with the format of an id is
+// never taken for a name, so a machine whose name is another machine's id is not found by that
+// name. The machine's readiness does not matter, since no other machine can take its place.
 func byIDOrName(value string, records []record) (a answer) {
 	id := bourse.MachineID(value)
 	byID := id.Validate() == nil
@@ -132,7 +133,7 @@ func listText(n name, records []record) answer {
 // maxApps is the maximum number of apps in an answer for _instances.
 const maxApps = 256
 
-// overview answers names about the whole private network.
+// overview answers queries for names that describe the whole private network.
 func (d *directory) overview(ctx context.Context, client Spec, n name) (answer, error) {
 	apps, err := d.list(client.Network)
 	if err != nil {
@@ -169,7 +170,8 @@ func instance(app bourse.AppName, r record) string {
 	return "instance=" + string(r.id) + ",app=" + string(app) + ",ip=" + r.address.String() + ",region=" + string(r.region)
 }
 
-// hasMetadata compares keys and values as DNS does. It looks up the exact key first.
+// hasMetadata reports whether a machine's metadata has the given value for the given key.
+// It ignores case, as DNS does, but looks for the exact key first.
 func hasMetadata(r *record, key, value string) bool {
 	if v, ok := r.metadata[key]; ok {
 		return equalFold(v, value)

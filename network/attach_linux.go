@@ -12,9 +12,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Attach creates a machine's network and returns how to use it. It is idempotent and may be repeated after a crash at
-// any step: a complete network remains as it is, with its processes and connections, and anything else is created
-// again. It returns CodeFailedPrecondition if the machine is in another private network.
+// Attach creates a machine's network and returns the settings for the machine's processes. It is
+// idempotent and may be repeated after a crash at any step: a complete network remains as it is,
+// with its processes and connections, and anything else is recreated. It returns
+// CodeFailedPrecondition if the machine is in another private network.
 func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 	if err := spec.Validate(); err != nil {
 		return Attachment{}, err
@@ -38,8 +39,9 @@ func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 	return spec.attachment(n.host.files.path(spec.Machine), a.ipv4), nil
 }
 
-// equip ensures that the machine has its namespace, link, addresses, routes and rules, and records its addresses. If
-// that fails, nothing remains. The caller holds the machine's lock, or holds recovery exclusively.
+// equip ensures that the machine has its namespace, link, addresses, routes and rules, and
+// records its addresses. If that fails, it removes all of them. The caller holds the machine's
+// lock, or holds recovery exclusively.
 func (n *Network) equip(a attached) error {
 	id := a.spec.Machine
 	if err := n.prepareHost(); err != nil {
@@ -48,7 +50,7 @@ func (n *Network) equip(a attached) error {
 	}
 	if own, ok := n.host.complete(id); ok {
 		a.ipv4 = own.ipv4
-		// The rules may have been flushed by another program.
+		// Another program may have flushed the rules.
 		if err := n.firewall.add(a.member()); err != nil {
 			return err
 		}
@@ -57,7 +59,7 @@ func (n *Network) equip(a attached) error {
 	}
 	a.ipv4 = netip.Addr{}
 	if err := n.build(&a); err != nil {
-		// An incomplete network belongs to no machine.
+		// Leave no incomplete network behind.
 		return errors.Join(err, n.detach(id))
 	}
 	n.settle(a)
@@ -83,8 +85,8 @@ func (n *Network) build(a *attached) error {
 	})
 }
 
-// namespace returns the machine's existing namespace, so that processes in it are connected again, or a spare one, or
-// a new one.
+// namespace returns a namespace for the machine: its existing one, if any, so that processes in
+// it are connected again, otherwise a spare or a new one.
 func (n *Network) namespace(id bourse.MachineID) (*namespace, error) {
 	file, err := n.host.files.open(id)
 	if err == nil {
@@ -108,8 +110,8 @@ func (n *Network) fresh() (*namespace, error) {
 	return n.host.prepare(file)
 }
 
-// pick claims the first free address for the machine. The host's routes show which addresses are in use, including
-// those of other workers, running or not.
+// pick claims the first free address for the machine. The host's routes show which addresses are
+// in use, including those of other workers, whether or not these workers are running.
 func (n *Network) pick(id bourse.MachineID, claim func(netip.Addr) error) (netip.Addr, error) {
 	for a := range candidates(n.cfg.IPv4, id) {
 		n.mu.Lock()

@@ -10,10 +10,10 @@ import (
 	"github.com/miekg/dns"
 )
 
-// BenchmarkAttach measures what a machine's start waits for: one machine after
-// the other and 16 at once, with spares for all of them and with none. What
-// came before is detached outside the measurement, but the kernel may not have
-// done with it.
+// BenchmarkAttach measures how long Attach delays a machine's start. Machines are
+// attached one after the other or 16 at a time, with spares for all of them or for none.
+// Machines of the previous iteration are detached outside the measurement, but the kernel
+// may still be removing their networks.
 func BenchmarkAttach(b *testing.B) {
 	const machines = 16
 	for _, spares := range []int{-1, machines} {
@@ -40,7 +40,8 @@ func BenchmarkAttach(b *testing.B) {
 	}
 }
 
-// attachAll returns how long each took.
+// attachAll attaches the machines and returns how long each attachment took. At most
+// atOnce are attached at the same time.
 func attachAll(b *testing.B, w *worker, machines, atOnce int) []time.Duration {
 	took := make([]time.Duration, machines)
 	gate := make(chan struct{}, atOnce)
@@ -60,7 +61,7 @@ func attachAll(b *testing.B, w *worker, machines, atOnce int) []time.Duration {
 	return took
 }
 
-// BenchmarkRecover measures what a start of the daemon waits for.
+// BenchmarkRecover measures how long Recover delays the daemon's start.
 func BenchmarkRecover(b *testing.B) {
 	const machines = 100
 	w := newWorker(b, nil)
@@ -79,8 +80,8 @@ func BenchmarkRecover(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/machines, "µs/machine")
 }
 
-// BenchmarkQuestion measures an answer about a private name, without the
-// network.
+// BenchmarkQuestion measures how long it takes to answer a question about a private name,
+// without the network.
 func BenchmarkQuestion(b *testing.B) {
 	names, _ := market()
 	r := newTestResolver(names)

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crashDaemon is a daemon that keeps machine 1, prints that, then attaches and
-// detaches machine 2, and is killed at a point of that, or from outside when
-// its point is "churn".
+// crashDaemon runs a daemon that keeps machine 1, prints "ready", and then attaches and
+// detaches another machine. It kills itself when it reaches the given point. At the point
+// "churn" it never does: it attaches and detaches machines until its parent process kills
+// it.
 func crashDaemon(dir, point string) int {
 	ctx := context.Background()
 	armed := false
@@ -53,8 +54,8 @@ func crashDaemon(dir, point string) int {
 	return 0
 }
 
-// runCrashDaemon runs one until it has ended, after at most so long from when
-// it is ready.
+// runCrashDaemon starts a crashDaemon and waits until it has ended. It kills the daemon
+// at the given time after the daemon is ready, unless the daemon has ended before.
 func runCrashDaemon(t *testing.T, dir, point string, after time.Duration) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "daemon", dir, point)
@@ -80,11 +81,12 @@ func runCrashDaemon(t *testing.T, dir, point string, after time.Duration) {
 	}
 }
 
-// A daemon is killed at each step, and another one recovers: what is kept is
-// complete, what is not leaves nothing.
+// TestKilledAnywhere kills a daemon at each step and lets another one recover. The
+// machines that the new daemon keeps must have complete networks, and nothing may remain
+// of the others.
 func TestKilledAnywhere(t *testing.T) {
 	w := newWorker(t, nil)
-	one, two := machine(1, "shop", "one/"), machine(4, "shop", "one/") // 2 + 2 % 4
+	one, two := machine(1, "shop", "one/"), machine(4, "shop", "one/") // crashDaemon uses number 2 + 2 % 4
 	runCrashDaemon(t, w.cfg.Dir, "attached", time.Minute)
 	points := []string{"named", "bound", "ruled", "addressed", "finished", "attached", "unlinked", "unruled", "detached"}
 	for _, point := range points {
@@ -121,7 +123,7 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// The same, at random moments.
+// TestKilledAnyTime is like TestKilledAnywhere, but kills the daemon at random times.
 func TestKilledAnyTime(t *testing.T) {
 	w := newWorker(t, nil)
 	seed := rand.Uint64()
@@ -144,7 +146,7 @@ func TestKilledAnyTime(t *testing.T) {
 	}
 }
 
-// reopen is the daemon's next start.
+// reopen simulates the daemon's next start.
 func (w *worker) reopen(t *testing.T) {
 	t.Helper()
 	if err := w.Close(); err != nil {
@@ -153,8 +155,8 @@ func (w *worker) reopen(t *testing.T) {
 	w.open(t)
 }
 
-// inventory waits for spares to go, which the kernel removes after their
-// daemon has died.
+// inventory returns the host's inventory after waiting until it contains no spares, which
+// the kernel removes some time after their daemon has died.
 func (w *worker) inventory(t *testing.T) inventory {
 	t.Helper()
 	var v inventory

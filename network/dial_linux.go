@@ -11,15 +11,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Dial connects from the host to a program in a machine: at its private address or, from within its namespace, at its
-// IPv4 address and then at its loopback addresses. It returns CodeNotFound if the machine has no network on this
-// worker, and CodeUnavailable if nothing listens on the port.
+// Dial connects from the host to a program in a machine. It tries the machine's private address
+// first. If nothing listens there, it tries the machine's IPv4 address and loopback addresses,
+// from within the machine's namespace. It returns CodeNotFound if the machine has no network on
+// this worker, and CodeUnavailable if nothing listens on the port.
 func (n *Network) Dial(ctx context.Context, id bourse.MachineID, port uint16) (net.Conn, error) {
 	a, ok := n.find(id)
 	if !ok {
 		return nil, bourse.Errorf(bourse.CodeNotFound, "machine %s has no network on this worker", id)
 	}
-	// From the worker's own address, so that a program can recognize it.
+	// Connect from the worker's own address, so that the program can recognize the
+	// worker.
 	c, err := dial(ctx, n.host.mark.resolver(), a.spec.address(), port)
 	if isRefused(err) {
 		c, err = n.dialInside(ctx, a, port)
@@ -44,15 +46,15 @@ func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, erro
 	return d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, port).String())
 }
 
-// dialInside creates the socket on a thread in the machine's namespace, where the socket stays. The connection is
-// then from the machine to itself: first from its own network address, then from loopback, which only its own
-// programs can use and which it may trust more.
+// dialInside connects from within the machine's namespace, in which it creates the socket on a
+// separate thread. It first tries the machine's own network address, and then loopback, which
+// only the machine's own programs can use and which a program may therefore trust more.
 func (n *Network) dialInside(ctx context.Context, a attached, port uint16) (net.Conn, error) {
 	ns, err := n.host.files.open(a.spec.Machine)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = ns.Close() }() // it was not written to
+	defer func() { _ = ns.Close() }() // the file was not written to
 	return within(ns, func() (c net.Conn, err error) {
 		for _, address := range []netip.Addr{a.ipv4, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
 			if c, err = dial(ctx, address, address, port); !isRefused(err) {

@@ -1,6 +1,6 @@
-// Package network implements private networks for the machines of one host: a namespace with a link for each machine,
-// an address derived from its id, rules that give it access to its own network and the outside but nothing else, and
-// names.
+// Package network implements private networks for the machines of one host. Each machine has a
+// namespace with a link, an address derived from its id, and firewall rules that give it access
+// only to its own network and the outside. A resolver answers names of machines.
 //
 // # What a machine gets
 //
@@ -22,10 +22,11 @@
 // tables apply, too: a rule that drops forwarded packets (as Docker's does by default) also drops packets accepted
 // here.
 //
-// Without machines, none of this remains on the host a second after the last machine is gone.
+// All of this is removed from the host within a second after the last machine is gone.
 //
-// A host with private networks forwards packets. This is a setting of the whole host (net.ipv4.ip_forward,
-// net.ipv6.conf.all.forwarding), which is made for the first machine and not reverted.
+// A host with private networks forwards packets. Forwarding is a setting of the whole host
+// (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding). It is enabled for the first machine and
+// never disabled.
 //
 // # Invariants
 //

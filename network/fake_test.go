@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// fakeNames is a view of a few apps.
+// fakeNames implements Names with a few apps and machines.
 type fakeNames struct {
 	mu       sync.Mutex
 	apps     map[bourse.AppName]bourse.App
@@ -41,7 +41,7 @@ func (f *fakeNames) Apps() ([]bourse.App, error) {
 	return out, f.err
 }
 
-// hold makes machines known, started, and their apps.
+// hold adds started machines and their apps.
 func (f *fakeNames) hold(specs ...Spec) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,7 +57,7 @@ func (f *fakeNames) hold(specs ...Spec) {
 	}
 }
 
-// fail makes it return an error; nil ends that.
+// fail makes all methods return err, or succeed again if err is nil.
 func (f *fakeNames) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

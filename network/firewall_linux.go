@@ -17,27 +17,27 @@ import (
 // dnsPort is the standard port of name servers.
 const dnsPort = 53
 
-// member contains what the firewall knows about a machine.
+// member contains the firewall's data about a machine.
 type member struct {
 	link  string
-	group uint32 // of its private network
+	group uint32 // number of the machine's private network
 	ipv6  netip.Addr
 	ipv4  netip.Addr
 }
 
-// firewall is the worker's nftables table and its desired contents. A machine is added or removed with one
-// transaction on the sets. If the table is not as it should be, it is rebuilt in one transaction, which breaks no
-// connections.
+// firewall is the worker's nftables table and its desired contents. A machine is added or removed
+// with one transaction on the sets. If the kernel's table differs from the desired contents, it
+// is rebuilt in one transaction, which breaks no connections.
 type firewall struct {
 	layout   *layout
 	resolver netip.AddrPort
 	deny     []netip.Prefix
-	ns       int // file descriptor of a namespace; 0: the daemon's
+	ns       int // file descriptor of the network namespace; 0 means the daemon's
 
 	mu      sync.Mutex
-	members map[string]member // by link
+	members map[string]member // members by the names of their links
 	there   bool              // the table has been built
-	seen    uint32            // generation of the rule set when it was last verified
+	seen    uint32            // generation of the rule set when it was last verified; 0 if it must be verified
 }
 
 func newFirewall(m mark, port uint16, deny []netip.Prefix) *firewall {
@@ -109,7 +109,7 @@ func (f *firewall) rebuild() error {
 	if err != nil {
 		return err
 	}
-	// Adding the table first makes deleting it succeed in any case.
+	// Add the table first, so that deleting it succeeds even if it did not exist.
 	c.AddTable(f.layout.table)
 	c.DelTable(f.layout.table)
 	if err := f.layout.build(c, f.resolver, f.deny); err != nil {
@@ -125,7 +125,7 @@ func (f *firewall) rebuild() error {
 		return fmt.Errorf("build table %s: %w", f.layout.table.Name, err)
 	}
 	f.there = true
-	f.seen = 0 // to be verified
+	f.seen = 0 // the rules must be verified
 	return nil
 }
 
@@ -144,7 +144,8 @@ func (f *firewall) delete() error {
 	return c.Flush()
 }
 
-// conn does not open a socket yet. Each batch uses its own socket, with buffers for the largest batch.
+// conn returns a connection but does not open a socket yet. Each batch uses its own socket, with
+// buffers for the largest batch.
 func (f *firewall) conn() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithNetNSFd(f.ns), nftables.WithSockOptions(func(c *netlink.Conn) error {
 		const room = 16 << 20 // memory is allocated only on demand
@@ -152,7 +153,7 @@ func (f *firewall) conn() (*nftables.Conn, error) {
 	}))
 }
 
-// elements calls do for each set with its elements for the members.
+// elements calls do for each set, with the elements that the members need in it.
 func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, members ...member) error {
 	of := make(map[*nftables.Set][]nftables.SetElement, 4)
 	for _, m := range members {

@@ -15,11 +15,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// isRejection reports whether err is that of a connection that the firewall rejects.
+// isRejection reports whether err means that the firewall has rejected a connection.
 func isRejection(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 
 func TestOtherNetworkIsRejected(t *testing.T) {
-	newOutside(t) // where a private address would go that is not on this host
+	newOutside(t) // packets to private addresses that are not on this host would go there
 	w := newWorker(t, nil)
 	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "evil", "two/"))
 	a.listen(t, "[::]:8080")
@@ -50,7 +50,7 @@ func TestSpoofedSourceIsDropped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.add(t, to.from) // as root of the machine could
+		c.add(t, to.from) // root in the machine could do the same
 		sendIn(t, c.ns, to.from, to.at, "false")
 		sendIn(t, a.ns, to.from, to.at, "true")
 		got := make([]byte, 16)
@@ -113,7 +113,7 @@ func TestOutbound(t *testing.T) {
 			t.Errorf("%s: %q, %v; want it to see %s", to, got, err, seen)
 		}
 	}
-	// A cloud's credentials are not outside.
+	// Addresses that serve a cloud's credentials do not count as outside.
 	if got, err := a.greeting("169.254.169.254:80"); !isRejection(err) {
 		t.Errorf("169.254.169.254: %q, %v; want a rejection", got, err)
 	}
@@ -166,7 +166,7 @@ func TestHostIsClosed(t *testing.T) {
 	}
 }
 
-// ping sends one echo request and waits for its reply, as any user may.
+// ping sends one echo request and waits for the reply, as any user may.
 func (i *inhabitant) ping(to string) error {
 	_, err := within(i.ns, func() (struct{}, error) {
 		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMPV6)

@@ -18,12 +18,12 @@ const hostResolvers = "/etc/resolv.conf"
 
 // forwarder forwards questions to other name servers.
 type forwarder struct {
-	fixed []string      // used instead of the host's
-	file  string        // lists the host's
+	fixed []string      // name servers to use instead of the host's
+	file  string        // file that lists the host's name servers
 	asked chan struct{} // one element for each unanswered question
 
 	mu      sync.Mutex
-	found   []string // in file
+	found   []string // name servers found in file
 	changed time.Time
 	looked  time.Time
 }
@@ -81,7 +81,7 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 		client.Net = "tcp"
 	}
 	ours := question.Copy()
-	ours.Id = dns.Id() // the asker cannot predict it, and so cannot help to forge the answer
+	ours.Id = dns.Id() // an id that the asking machine cannot predict, so that it cannot help to forge the answer
 	err = fmt.Errorf("no name server configured")
 	for _, server := range servers {
 		var answer *dns.Msg
@@ -101,7 +101,8 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 	return nil, err
 }
 
-// answers reports whether a message answers this question. The id has already been compared.
+// answers reports whether a message is an answer to this question. The id has already been
+// compared.
 func answers(answer, question *dns.Msg) bool {
 	if !answer.Response || len(answer.Question) != 1 {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// upstream is a name server on loopback.
+// upstream starts a name server on loopback and returns its address.
 func upstream(t *testing.T, handle dns.HandlerFunc) string {
 	t.Helper()
 	started := make(chan struct{})
@@ -22,7 +22,7 @@ func upstream(t *testing.T, handle dns.HandlerFunc) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = s.Shutdown() // it may have ended
+		_ = s.Shutdown() // it may have ended already
 		<-done
 	})
 	return s.PacketConn.LocalAddr().String()
@@ -62,7 +62,7 @@ func TestForward(t *testing.T) {
 	if first := <-seen; first != "example.com." || len(seen) > 0 {
 		t.Errorf("asked of others: %s, and %d more", first, len(seen))
 	}
-	// As many as may be unanswered.
+	// Fill the queue of unanswered questions.
 	for range mostAsked {
 		r.forwarder.asked <- struct{}{}
 	}

@@ -14,7 +14,7 @@ func (f *firewall) generation() (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = c.Close() }() // it was only read from
+	defer func() { _ = c.Close() }() // nothing was written
 	replies, err := c.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
 		Data:   make([]byte, 4), // struct nfgenmsg
@@ -40,8 +40,8 @@ func (f *firewall) generation() (uint32, error) {
 	return 0, fmt.Errorf("the kernel returned no generation of its rules")
 }
 
-// repair rebuilds the table if another program has changed it, and reports whether it did. While no rules of the host
-// change, it queries only the generation.
+// repair rebuilds the table if another program has changed it, and reports whether it did. As
+// long as no program changes any rules on the host, it queries only the generation.
 func (f *firewall) repair() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

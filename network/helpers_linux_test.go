@@ -23,8 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// worker is a Network under test, on a host that is looked at before and
-// after.
+// worker is a Network under test. The host must be the same after the test as before.
 type worker struct {
 	*Network
 	cfg    Config
@@ -59,7 +58,7 @@ func newWorker(t testing.TB, change func(*Config)) *worker {
 	return w
 }
 
-// open opens the Network, as a daemon does that was started again.
+// open opens the Network, like a daemon that was restarted.
 func (w *worker) open(t testing.TB) {
 	t.Helper()
 	n, err := Open(w.cfg)
@@ -86,7 +85,7 @@ func (w *worker) run(t testing.TB) (stop func()) {
 	return stop
 }
 
-// attach attaches a machine, and returns its inside.
+// attach attaches a machine and returns its inhabitant.
 func (w *worker) attach(t testing.TB, spec Spec) *inhabitant {
 	t.Helper()
 	a, err := w.Attach(t.Context(), spec)
@@ -96,7 +95,7 @@ func (w *worker) attach(t testing.TB, spec Spec) *inhabitant {
 	return inhabit(t, spec, a)
 }
 
-// inhabitant does things inside a machine's namespace.
+// inhabitant acts as a program inside a machine's namespace.
 type inhabitant struct {
 	Attachment
 	spec Spec
@@ -113,8 +112,9 @@ func inhabit(t testing.TB, spec Spec, a Attachment) *inhabitant {
 	return &inhabitant{a, spec, ns}
 }
 
-// listen serves a greeting at an address in the machine: its name, and where
-// the caller seems to be.
+// listen accepts connections at an address in the machine. It sends each caller a
+// greeting, which contains the machine's id and the caller's address as the machine sees
+// it.
 func (i *inhabitant) listen(t testing.TB, at string) {
 	t.Helper()
 	listenIn(t, i.ns, at, string(i.spec.Machine))
@@ -139,7 +139,7 @@ func listenIn(t testing.TB, ns *os.File, at, who string) {
 			wg.Go(func() {
 				host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
 				_, _ = fmt.Fprintf(c, "%s sees %s\n", who, host)
-				_, _ = io.Copy(c, c) // and then an echo
+				_, _ = io.Copy(c, c) // then echo
 			})
 		}
 	})
@@ -178,18 +178,19 @@ func readLine(c net.Conn) (string, error) {
 	}
 }
 
-// resolver asks as programs do, with the machine's resolv.conf.
+// resolver returns a resolver that uses the machine's resolv.conf, as programs in the
+// machine do.
 func (i *inhabitant) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
 		return within(i.ns, func() (net.Conn, error) { return net.Dial(network, net.JoinHostPort(i.Resolver[0], "53")) })
 	}}
 }
 
-// outside is a host beyond the worker's, in the middle of the internet.
+// outside is another host, somewhere on the internet.
 type outside struct{ ns *os.File }
 
-// newOutside connects the host with a namespace by a veth pair, and makes that
-// the default route. Nothing out there has routes to private addresses.
+// newOutside connects the host to another namespace by a veth pair, which becomes the
+// host's default route. The other namespace has no routes to private addresses.
 func newOutside(t testing.TB) outside {
 	t.Helper()
 	ns, err := newNamespace()
@@ -261,7 +262,7 @@ func plumb(t testing.TB, nl *netlink.Handle, name string, addresses ...string) {
 	}
 }
 
-// inventory is what there is on the host, apart from what is in a namespace.
+// inventory lists the objects on the host, without those in other namespaces.
 type inventory struct {
 	Links, Addresses, Routes, Tables, Files, Mounts []string
 }
@@ -283,7 +284,7 @@ func takeInventory(t testing.TB, dir string) inventory {
 		t.Fatal(err)
 	}
 	for _, a := range addresses {
-		if !a.IP.IsLoopback() && !a.IP.IsLinkLocalUnicast() { // they come by themselves
+		if !a.IP.IsLoopback() && !a.IP.IsLinkLocalUnicast() { // the kernel adds these automatically
 			v.Addresses = append(v.Addresses, a.IPNet.String())
 		}
 	}
@@ -321,8 +322,8 @@ func takeInventory(t testing.TB, dir string) inventory {
 	return v
 }
 
-// eventually waits for what the kernel or another goroutine does in its own
-// time.
+// eventually waits until so returns true, and reports whether it did. It is for changes
+// that the kernel or another goroutine makes asynchronously.
 func eventually(so func() bool) bool {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		if so() {

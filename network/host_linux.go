@@ -19,8 +19,8 @@ type host struct {
 	mark  mark
 	files files
 	mtu   int
-	nl    *netlink.Handle    // for the daemon's namespace
-	fault func(point string) // crash tests end the process here
+	nl    *netlink.Handle    // handle for the daemon's namespace
+	fault func(point string) // called at each step; crash tests end the process in it
 }
 
 func openHost(cfg Config) (*host, error) {
@@ -150,8 +150,8 @@ func (h *host) complete(id bourse.MachineID) (alias, bool) {
 	return h.finished(link, id)
 }
 
-// finished reports whether link, which may be nil, exists, has gone through all steps of Attach, and its namespace is
-// bound to its path.
+// finished reports whether link, which may be nil, exists and has gone through all steps of
+// Attach, and whether the namespace is bound to its path.
 func (h *host) finished(link netlink.Link, id bourse.MachineID) (alias, bool) {
 	if link == nil {
 		return alias{}, false

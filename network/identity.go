@@ -42,8 +42,8 @@ const aliasWord = "bourse"
 // addresses, which mark the network as complete.
 type alias struct {
 	mark mark
-	ipv4 netip.Addr       // zero: incomplete
-	mac  net.HardwareAddr // of the machine's end
+	ipv4 netip.Addr       // zero if the network is incomplete
+	mac  net.HardwareAddr // hardware address of the machine's end of the link
 }
 
 func (a alias) String() string {

@@ -71,8 +71,8 @@ const (
 	mostConnectionsOfAll = 512
 )
 
-// limited is a listener that closes excess connections at once. A machine that keeps opening connections reaches its
-// own limit.
+// limited is a listener that closes excess connections at once. A machine that keeps opening
+// connections reaches only its own limit.
 type limited struct {
 	net.Listener
 	mu   sync.Mutex

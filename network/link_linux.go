@@ -40,8 +40,8 @@ func (n *namespace) close() {
 	_ = n.file.Close() // nothing was written
 }
 
-// settle waits until both ends carry packets. The kernel takes some time after they were set up, and drops packets
-// sent earlier.
+// settle waits until both ends carry packets. For a short time after the ends were set up, the
+// kernel drops packets.
 func (n *namespace) settle(host *netlink.Handle) error {
 	for _, end := range []struct {
 		nl   *netlink.Handle
@@ -82,7 +82,8 @@ func arrive(nl *netlink.Handle, a netip.Addr) error {
 	return nil
 }
 
-// poll polls so until it returns true, because the kernel completes some requests asynchronously.
+// poll calls so repeatedly until it returns true or an error. Callers use it because the kernel
+// completes some requests asynchronously.
 func poll(so func() (bool, error)) error {
 	const within, every = 2 * time.Second, 50 * time.Microsecond
 	for began := time.Now(); ; time.Sleep(every) {

@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownHost is set in the process whose host is a namespace of its own.
+// ownHost is the environment variable that is set in the test process with its own
+// network namespace.
 const ownHost = "BOURSE_NETWORK_TEST_HOST"
 
-// TestMain runs the tests in a network namespace and a mount namespace of
-// their own: their "host" is not the host that they run on, and
-// what they leave ends with them. Without root the tests of decisions run.
+// TestMain runs the tests in their own network and mount namespaces, so that they do not
+// change the real host, and everything that they leave behind disappears with the
+// namespaces. Without root, only the tests that need no namespaces run.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 3 && os.Args[1] == "daemon":
@@ -33,8 +34,8 @@ func TestMain(m *testing.M) {
 		if lo, err := netlink.LinkByName("lo"); err != nil || netlink.LinkSetUp(lo) != nil {
 			panic("cannot set lo up")
 		}
-		// Package net looks once what the host can, at the first socket that listens
-		// at [::]: not in a namespace whose lo is down.
+		// Package net determines the host's capabilities once, when the first socket
+		// listens at [::]. It must not do so in a namespace whose lo is down.
 		first, err := net.Listen("tcp", "[::]:0")
 		if err != nil || first.Close() != nil {
 			panic("cannot listen")

@@ -33,9 +33,9 @@ type name struct {
 	kind  kind
 	app   bourse.AppName
 	value string // region, machine id or name, group or metadata value
-	key   string // of the metadata
-	count int    // of nameNearest
-	all   bool   // of nameMachines, nameRegions: includes machines that do not run
+	key   string // metadata key
+	count int    // maximum number of machines; only for nameNearest
+	all   bool   // whether machines that do not run are included; only for nameMachines and nameRegions
 }
 
 // parseName parses the labels before the zone, which may contain any bytes. Letters are compared without case, as in

@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Names provides the names: it is the worker itself, because a machine can reach only machines on its own worker. If
-// it returns an error, the resolver answers SERVFAIL.
+// Names provides the apps and machines that names refer to. The worker itself implements it,
+// because a machine can reach only machines on its own worker. If it returns an error, the
+// resolver answers SERVFAIL.
 type Names interface {
 	// App returns an app, and false if there is none with this name or it was deleted.
 	App(name bourse.AppName) (bourse.App, bool, error)
@@ -29,15 +30,16 @@ type record struct {
 	region   bourse.Region
 	address  netip.Addr
 	metadata map[string]string
-	listed   bool // it runs and has not opted out
-	ready    bool // listed, and its readiness checks pass
+	listed   bool // the machine runs and has not opted out
+	ready    bool // the machine is listed and its readiness checks pass
 }
 
 // processGroup is the metadata key of a machine's process group.
 const processGroup = "fly_process_group"
 
-// recordOf returns the record of a machine, and false if the machine has no name in this network because it uses the
-// host's network, or because its row claims an address outside the network.
+// recordOf returns the record of a machine, and false if the machine has no name in this network
+// because it uses the host's network, or because its record contains an address outside the
+// network.
 func recordOf(m *bourse.Machine, network string) (record, bool) {
 	if m.PrivateIP != bourse.PrivateAddress(network, m.ID) || !m.PrivateIP.IsValid() || m.State == bourse.StateDestroyed {
 		return record{}, false

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// onThread runs do on a new thread, whose network namespace do may change. The thread ends with do, so no other
-// goroutine ever runs on it.
+// onThread calls do on a new thread. do may change the thread's network namespace, because the
+// thread exits when do returns and no other goroutine ever runs on it.
 func onThread[T any](do func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -29,7 +29,7 @@ func onThread[T any](do func() (T, error)) (T, error) {
 	return r.value, r.err
 }
 
-// within runs do on a thread in the namespace.
+// within calls do on a thread in the namespace.
 func within[T any](ns *os.File, do func() (T, error)) (T, error) {
 	return onThread(func() (T, error) {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -40,8 +40,8 @@ func within[T any](ns *os.File, do func() (T, error)) (T, error) {
 	})
 }
 
-// settings are the sysctls of a new namespace: no automatic addresses, and the usual defaults of containers: ports
-// below 1024 and ping for all users.
+// settings are the sysctls of a new namespace. They disable automatic addresses and, as is usual
+// for containers, allow all users to ping and to listen on ports below 1024.
 var settings = map[string]string{
 	"ipv6/conf/all/disable_ipv6":         "0",
 	"ipv6/conf/default/disable_ipv6":     "0",

@@ -12,7 +12,7 @@ type Config struct {
 	IPv4     netip.Prefix   // range of the machines' addresses for connections to the outside; default 198.18.0.0/15
 	Deny     []netip.Prefix // destinations that machines may not connect to; default: the link-local networks, where clouds serve credentials
 	Spares   int            // namespaces prepared in advance; default 4, negative: none
-	Log      *slog.Logger   // default: discards
+	Log      *slog.Logger   // default: discards all records
 
 	fault func(point string) // for crash tests
 }
@@ -21,10 +21,12 @@ type Config struct {
 // container networks use 172.16.0.0/12.
 var DefaultIPv4 = netip.MustParsePrefix("198.18.0.0/15")
 
-// DefaultDeny contains the addresses of services with the host's own credentials.
+// DefaultDeny contains the addresses of cloud services that serve the host's own
+// credentials.
 var DefaultDeny = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fd00:ec2::254/128")}
 
-// private contains all private networks. Packets to addresses without a route are not sent out.
+// private contains all private networks. Packets to private addresses without a route are not
+// sent to the outside.
 var private = netip.MustParsePrefix("fdaa::/16")
 
 func (c Config) withDefaults() Config {

@@ -29,9 +29,9 @@ type Network struct {
 	busy     keyed[bourse.MachineID]
 
 	mu       sync.Mutex
-	standing bool // the host is prepared for machines
+	standing bool // whether the host is prepared for machines
 	machines map[bourse.MachineID]attached
-	owners   map[netip.Addr]bourse.MachineID // by address, IPv4 and IPv6
+	owners   map[netip.Addr]bourse.MachineID // machines by their IPv4 and IPv6 addresses
 }
 
 // attached is a machine with its network.
@@ -46,9 +46,10 @@ func (a attached) member() member {
 	return member{link: linkName(a.spec.Machine), group: a.group, ipv6: a.spec.address(), ipv4: a.ipv4}
 }
 
-// Open checks whether the host supports private networks by setting up a namespace, which it removes before it
-// returns. The host itself is not changed before the first machine is attached. It returns CodeUnavailable with what
-// is missing.
+// Open checks whether the host supports private networks by setting up a namespace, which it
+// removes before it returns. The host itself is not changed before the first machine is attached.
+// If the host does not support private networks, Open returns CodeUnavailable and names the
+// missing feature.
 func Open(cfg Config) (*Network, error) {
 	cfg = cfg.withDefaults()
 	if os.Geteuid() != 0 {
@@ -75,8 +76,8 @@ func Open(cfg Config) (*Network, error) {
 	return n, nil
 }
 
-// CheckHost returns CodeUnavailable and what is missing if this host cannot support private networks. It changes
-// nothing, so unlike [Open] it does not set up a namespace.
+// CheckHost returns CodeUnavailable and names the missing feature if this host cannot support
+// private networks. It changes nothing, so unlike [Open] it does not set up a namespace.
 func CheckHost() error {
 	if os.Geteuid() != 0 {
 		return errNotRoot()
@@ -104,7 +105,7 @@ func errNotRoot() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "network: private networks need root")
 }
 
-// probe exercises in a separate namespace everything that machines will need.
+// probe sets up, in a separate namespace, all kernel objects that machines will need.
 func (n *Network) probe() error {
 	if err := n.clash(); err != nil {
 		return err
@@ -141,8 +142,8 @@ func (n *Network) clash() error {
 // Labels returns the worker's labels that orders can require.
 func (n *Network) Labels() map[string]string { return map[string]string{"network": "private"} }
 
-// Close releases the resources of this process. Machines keep their networks. If there are none, the host is left as
-// it was.
+// Close releases the resources of this process. Machines keep their networks. If no machine has a
+// network, Close also removes the package's remaining objects from the host.
 func (n *Network) Close() error {
 	n.spares.drain(n.host)
 	err := n.clearUnused()

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// machine is the nth of a worker with tag 1.
+// machine returns the spec of the machine with number n, on a worker with tag 1.
 func machine(n int, app bourse.AppName, network string) Spec {
 	return Spec{Machine: bourse.MachineID(fmt.Sprintf("000001%08x", n)), App: app, Network: "org/" + network}
 }
@@ -207,7 +207,7 @@ func TestOpenRefusesAClash(t *testing.T) {
 	}
 }
 
-// Where Open succeeds, CheckHost does, too, even while machines have networks.
+// If Open succeeds, CheckHost succeeds, too, even while machines have networks.
 func TestCheckHost(t *testing.T) {
 	w := newWorker(t, nil)
 	before := takeInventory(t, w.cfg.Dir)

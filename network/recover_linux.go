@@ -51,7 +51,7 @@ func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bours
 	for _, id := range bound {
 		others[id] = true
 	}
-	for id := range n.machines { // no other call uses it now
+	for id := range n.machines { // no other call uses the map now
 		others[id] = true
 	}
 	var errs []error

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// echoes returns an error unless a connection still carries bytes both ways.
+// echoes returns an error unless a connection still transfers bytes in both directions.
 func echoes(c net.Conn, text string) error {
 	if _, err := c.Write([]byte(text + "\n")); err != nil {
 		return err
@@ -28,7 +28,7 @@ func echoes(c net.Conn, text string) error {
 	return err
 }
 
-// inode identifies a namespace.
+// inode returns the inode number of the file at path, which identifies a namespace.
 func inode(t *testing.T, path string) uint64 {
 	t.Helper()
 	var s unix.Stat_t
@@ -38,8 +38,8 @@ func inode(t *testing.T, path string) uint64 {
 	return s.Ino
 }
 
-// A daemon that is started again disturbs no machine: connections inside and to
-// the outside go on, and the rules are what they were.
+// A restarted daemon does not disturb its machines: connections between machines and to
+// the outside continue, and the rules are unchanged.
 func TestRecoverKeepsConnections(t *testing.T) {
 	remote := newOutside(t)
 	w := newWorker(t, nil)
@@ -129,14 +129,14 @@ func TestRulesAreRestored(t *testing.T) {
 			t.Errorf("%s: not restored", name)
 		}
 	}
-	// Attach does not wait for that.
+	// Attach restores the rules itself, without waiting for the next check.
 	c.FlushRuleset()
 	flush()
 	w.attach(t, machine(3, "shop", "one/"))
 	if open() {
 		t.Error("the other network is let in after Attach")
 	}
-	// Run does it in time.
+	// Run restores them at its next check.
 	c.FlushRuleset()
 	flush()
 	w.run(t)
@@ -145,8 +145,8 @@ func TestRulesAreRestored(t *testing.T) {
 	}
 }
 
-// Other programs change their rules all the time; ours are not rebuilt because of
-// that.
+// Other programs change their own rules all the time. That must not cause the worker's
+// rules to be rebuilt.
 func TestForeignRulesDoNotTriggerRepair(t *testing.T) {
 	w := newWorker(t, nil)
 	w.attach(t, machine(1, "shop", "one/"))
@@ -173,8 +173,8 @@ func TestForeignRulesDoNotTriggerRepair(t *testing.T) {
 	}
 }
 
-// A running machine's link that was changed from outside is repaired, in the namespace
-// that its processes are in.
+// If a running machine's link was changed from outside, it is repaired in the namespace
+// that the machine's processes use.
 func TestLinkIsRecreated(t *testing.T) {
 	w := newWorker(t, nil)
 	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
@@ -198,14 +198,14 @@ func TestLinkIsRecreated(t *testing.T) {
 		if inode(t, a.Namespace) != was {
 			t.Errorf("%s: another namespace", name)
 		}
-		// A link that was down takes a moment.
+		// A link that was down needs a moment until it carries packets.
 		if !eventually(func() bool { _, err = b.greeting(at(a.Address, 8080)); return err == nil }) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// After the host was started again files are there, and nothing else.
+// After a restart of the host, only the files of the namespaces exist.
 func TestRecoverAfterReboot(t *testing.T) {
 	w := newWorker(t, nil)
 	kept, gone := machine(1, "shop", "one/"), machine(2, "shop", "one/")
@@ -230,7 +230,7 @@ func TestRecoverAfterReboot(t *testing.T) {
 	}
 }
 
-// A host without machines is as it was before the first.
+// When no machine is left, the host is as it was before the first one was attached.
 func TestUnusedHostIsCleared(t *testing.T) {
 	w := newWorker(t, func(c *Config) { c.Spares = -1 })
 	w.run(t)
@@ -246,8 +246,8 @@ func TestUnusedHostIsCleared(t *testing.T) {
 	}
 }
 
-// What is in a namespace when its machine is detached is cut off, though its
-// processes keep the namespace.
+// When a machine is detached, its processes lose all connectivity, although they keep the
+// namespace alive.
 func TestDetachCutsOff(t *testing.T) {
 	w := newWorker(t, nil)
 	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))

@@ -16,7 +16,7 @@ const (
 	timeToLive     = 5    // seconds, for every answer about private networks
 	ednsSize       = 1232 // bytes of a UDP answer that no link fragments
 	mostInHand     = 256  // maximum number of questions being answered
-	mostAsked      = 128  // maximum number of those being forwarded
+	mostAsked      = 128  // maximum number of questions being forwarded
 	questionWithin = 5 * time.Second
 )
 
@@ -64,7 +64,8 @@ func remote(a net.Addr) (from netip.Addr, overTCP bool) {
 	return netip.Addr{}, false
 }
 
-// handle returns the reply to a question of any form, or nil for none.
+// handle returns the reply to any question, valid or not. It returns nil if the question
+// gets no reply.
 func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, question *dns.Msg) *dns.Msg {
 	client, ok := r.machineAt(from)
 	if !ok || question.Response {
@@ -161,8 +162,8 @@ func authority() dns.RR {
 	}
 }
 
-// chunks splits a text into the strings of a TXT record, of 255 bytes each, after cutting it to the maximum size of a
-// record.
+// chunks splits a text into the strings of a TXT record, of 255 bytes each, after truncating it
+// to the maximum size of a record.
 func chunks(text string) []string {
 	const most = 60_000
 	text = text[:min(len(text), most)]

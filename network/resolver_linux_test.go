@@ -30,7 +30,7 @@ func TestByName(t *testing.T) {
 	if want := string(b.spec.Machine) + " mad"; err != nil || len(txt) != 1 || txt[0] != want {
 		t.Errorf("vms.back.internal is %q, %v; want %q", txt, err, want)
 	}
-	// An answer too long for UDP comes by TCP.
+	// An answer that is too long for UDP is received over TCP.
 	var many []Spec
 	for i := range 100 {
 		many = append(many, machine(100+i, "many", "one/"))
@@ -39,14 +39,14 @@ func TestByName(t *testing.T) {
 	if got, err := a.resolver().LookupHost(t.Context(), "many.internal"); len(got) != 100 || err != nil {
 		t.Errorf("many.internal is %d addresses, %v; want 100", len(got), err)
 	}
-	// For the other network it does not exist.
+	// For a machine in another network, the name does not exist.
 	_, err = c.resolver().LookupHost(t.Context(), "back.internal")
 	if e, ok := errors.AsType[*net.DNSError](err); !ok || !e.IsNotFound {
 		t.Errorf("back.internal, asked by another network: %v", err)
 	}
 }
 
-// awaitHost asks until the resolver serves.
+// awaitHost looks up name until the resolver answers.
 func awaitHost(t *testing.T, i *inhabitant, name string) (got []string) {
 	t.Helper()
 	var err error
@@ -56,8 +56,8 @@ func awaitHost(t *testing.T, i *inhabitant, name string) (got []string) {
 	return got
 }
 
-// A machine that opens connections to the resolver without end runs into its
-// own bound, and another one is served.
+// A machine that keeps opening connections to the resolver reaches its own limit, and
+// another machine is still served.
 func TestResolverConnectionsAreBounded(t *testing.T) {
 	w := newWorker(t, nil)
 	w.run(t)
@@ -72,7 +72,7 @@ func TestResolverConnectionsAreBounded(t *testing.T) {
 			continue
 		}
 		defer func() { _ = c.Close() }()
-		// One that is too much is closed at once.
+		// The resolver closes an excess connection at once.
 		if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// asking is the machine that asks in these tests.
+// asking is the machine that sends the questions in these tests.
 var asking = Spec{Machine: "00000100000001", App: "front", Network: "one/"}
 
 func newTestResolver(names Names) *resolver {
@@ -26,7 +26,8 @@ func newTestResolver(names Names) *resolver {
 	return newResolver(cfg, names, func(from netip.Addr) (Spec, bool) { return asking, from == asking.address() })
 }
 
-// ask returns the reply to a question, by TCP, as it is after the wire.
+// ask returns the reply to a question that was asked over TCP, after encoding and
+// decoding it.
 func ask(t testing.TB, r *resolver, name string, kind uint16) *dns.Msg {
 	t.Helper()
 	return wire(t, r.handle(t.Context(), asking.address(), true, new(dns.Msg).SetQuestion(name, kind)))
@@ -45,7 +46,7 @@ func wire(t testing.TB, m *dns.Msg) *dns.Msg {
 	return out
 }
 
-// summary is the reply in a line: code, then sorted answers.
+// summary returns a reply as one line: its code, then the sorted answers.
 func summary(m *dns.Msg) string {
 	var out []string
 	for _, rr := range m.Answer {
@@ -60,7 +61,8 @@ func summary(m *dns.Msg) string {
 	return strings.Join(append([]string{dns.RcodeToString[m.Rcode]}, out...), " ")
 }
 
-// market is a view with an app of each kind.
+// market returns names with one app of each kind, and a function that returns the address
+// of the machine with a given number.
 func market() (*fakeNames, func(int) string) {
 	f := &fakeNames{apps: map[bourse.AppName]bourse.App{
 		"back":    {Name: "back", Org: "one"},
@@ -87,14 +89,14 @@ func market() (*fakeNames, func(int) string) {
 		m.Name = "web-1"
 		m.Config.Metadata = map[string]string{"fly_process_group": "Web", "Color": "bl.ue"}
 	})
-	add("back", 13, func(m *bourse.Machine) { m.Cordoned, m.Name = true, "00000100000002" }) // another one's id
+	add("back", 13, func(m *bourse.Machine) { m.Cordoned, m.Name = true, "00000100000002" }) // the id of another machine
 	add("back", 24, func(m *bourse.Machine) { m.Region = "gru" })
 	add("back", 5, func(m *bourse.Machine) { m.State, m.Region = bourse.StateStopped, "cdg" })
 	add("back", 6, func(m *bourse.Machine) { m.Config.DNS = &bourse.DNS{SkipRegistration: true} })
 	add("back", 7, func(m *bourse.Machine) { m.PrivateIP = netip.Addr{} })
 	add("back", 8, func(m *bourse.Machine) { m.PrivateIP = bourse.PrivateAddress("two/", m.ID) })
 	add("back", 9, func(m *bourse.Machine) { m.State = bourse.StateDestroyed })
-	// Two that ask to be left out while they are not ready, and one of them is.
+	// These machines have readiness checks. Only the first one is ready.
 	readiness := func(up bourse.CheckState) func(*bourse.Machine) {
 		return func(m *bourse.Machine) {
 			m.Name = "ready-" + string(up)
@@ -123,7 +125,7 @@ func TestNames(t *testing.T) {
 		{"back.internal.", dns.TypeAAAA, "NOERROR " + all},
 		{"BACK.Internal.", dns.TypeAAAA, "NOERROR " + all},
 		{"global.back.internal.", dns.TypeAAAA, "NOERROR " + all},
-		{"back.internal.", dns.TypeA, "NOERROR"}, // it exists: "no such name" would be believed for AAAA too
+		{"back.internal.", dns.TypeA, "NOERROR"}, // the name exists: clients would apply "no such name" to AAAA, too
 		{"back.internal.", dns.TypeTXT, "NOERROR"},
 		{"back.internal.", dns.TypeANY, "NOERROR " + all},
 		{"empty.internal.", dns.TypeAAAA, "NOERROR"},
@@ -139,7 +141,7 @@ func TestNames(t *testing.T) {
 		{"00000100000002.vm.back.internal.", dns.TypeAAAA, "NOERROR " + a(2)},
 		{"00000100000005.vm.back.internal.", dns.TypeAAAA, "NOERROR"},
 		{"00000100000007.vm.back.internal.", dns.TypeAAAA, "NXDOMAIN"}, // on the host's network
-		{"00000100000008.vm.back.internal.", dns.TypeAAAA, "NXDOMAIN"}, // its row is not believed
+		{"00000100000008.vm.back.internal.", dns.TypeAAAA, "NXDOMAIN"}, // its record contains an address of another network
 		{"00000100000009.vm.back.internal.", dns.TypeAAAA, "NXDOMAIN"},
 		{"00000100000099.vm.back.internal.", dns.TypeAAAA, "NXDOMAIN"},
 		{"web-1.vm.back.internal.", dns.TypeAAAA, "NOERROR " + a(2)},
@@ -163,10 +165,10 @@ func TestNames(t *testing.T) {
 		{"db.process.checked.internal.", dns.TypeAAAA, "NOERROR " + a(31)},
 		{"db.fly_process_group.kv._metadata.checked.internal.", dns.TypeAAAA, "NOERROR " + a(31)},
 		{"top9.nearest.of.checked.internal.", dns.TypeAAAA, "NOERROR " + a(31)},
-		{"ready-critical.vm.checked.internal.", dns.TypeAAAA, "NOERROR " + a(32)}, // it was asked for itself
+		{"ready-critical.vm.checked.internal.", dns.TypeAAAA, "NOERROR " + a(32)}, // the question names this machine, so it need not be ready
 		{"vms.checked.internal.", dns.TypeTXT, "NOERROR 0000040000001f mad,00000400000020 mad"},
 		{"down.internal.", dns.TypeAAAA, "NOERROR"},
-		{"db.process.down.internal.", dns.TypeAAAA, "NOERROR"}, // and not "no such name"
+		{"db.process.down.internal.", dns.TypeAAAA, "NOERROR"}, // the name exists
 		{"_apps.internal.", dns.TypeTXT, "NOERROR back,checked,down,empty"},
 		{"_instances.internal.", dns.TypeTXT, "NOERROR instance=00000100000002,app=back,ip=" + a(2) +
 			",region=mad;instance=0000020000000d,app=back,ip=" + a(13) + ",region=mad;instance=00000300000018,app=back,ip=" + a(24) + ",region=gru" +
@@ -200,7 +202,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// One and two of three are some of them, each time others.
+// top<n>.nearest returns n of the three machines.
 func TestNearest(t *testing.T) {
 	names, _ := market()
 	r := newTestResolver(names)
@@ -294,7 +296,8 @@ func TestNamesFail(t *testing.T) {
 	}
 }
 
-// A thousand concurrent questions cause one query, whose result is cached briefly.
+// A thousand concurrent questions cause only one query, whose result is cached for a
+// short time.
 func TestConcurrentLookupsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names, _ := market()
@@ -375,8 +378,8 @@ func TestUnescape(t *testing.T) {
 	}
 }
 
-// For anything that a machine sends, the reply is a message that fits, to that
-// question, or there is none.
+// FuzzHandle checks that every question that a machine may send either gets a valid reply
+// of an allowed size, or no reply.
 func FuzzHandle(f *testing.F) {
 	for _, name := range []string{"back.internal.", "vms.back.internal.", `a\.b.c.kv._metadata.back.internal.`, "top3.nearest.of.back.internal.", "example.com.", "."} {
 		m := new(dns.Msg).SetQuestion(name, dns.TypeANY)
@@ -418,7 +421,7 @@ func FuzzHandle(f *testing.F) {
 		case q.IsEdns0() != nil:
 			most = ednsSize
 		}
-		// A question of its own length is always repeated.
+		// The question is always repeated in the reply, however long it is.
 		if len(packed) > most && len(got.Answer)+len(got.Ns) > 0 {
 			t.Errorf("%d bytes, at most %d", len(packed), most)
 		}

@@ -244,9 +244,10 @@ func refuse() []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: refuseChain}}
 }
 
-// refusal answers TCP with a reset and everything else with "administratively prohibited". TCP would also accept the
-// latter, but not while it is still sending: on a veth pair the answer arrives so early that the first one is lost,
-// and the sender notices only a second later.
+// refusal rejects TCP with a reset, and everything else with "administratively prohibited". A TCP
+// sender would accept the latter, too. But on a veth pair, the first such answer arrives while
+// the sender is still sending, and is lost. The sender would then notice the rejection only a
+// second later.
 func refusal() [][]expr.Any {
 	return [][]expr.Any{
 		all(load(expr.MetaKeyL4PROTO), equal(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),

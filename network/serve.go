@@ -24,7 +24,7 @@ func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
 		}
 		if !told {
 			r.log.Error("serve private names failed", "addr", at, "err", err)
-			told = true // only once, because it is retried every second
+			told = true // log only once, because serving is retried every second
 		}
 		select {
 		case <-ctx.Done():

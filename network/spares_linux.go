@@ -10,7 +10,7 @@ import (
 // they disappear when the daemon exits.
 type spares struct {
 	ready  chan *namespace
-	wanted chan struct{} // capacity 1: one may be missing
+	wanted chan struct{} // contains a token if a spare may be missing
 	fresh  func() (*namespace, error)
 }
 
@@ -74,7 +74,7 @@ func (s *spares) drain(h *host) {
 	for {
 		select {
 		case ns := <-s.ready:
-			_ = h.nl.LinkDel(ns.outer) // otherwise they go with the namespace
+			_ = h.nl.LinkDel(ns.outer) // if this fails, the link is removed with the namespace
 			ns.close()
 		default:
 			return

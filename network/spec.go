@@ -30,7 +30,7 @@ func (s Spec) Validate() error {
 // address returns the machine's address in its private network.
 func (s Spec) address() netip.Addr { return bourse.PrivateAddress(s.Network, s.Machine) }
 
-// Attachment contains what a machine's processes need to know about their network.
+// Attachment contains the network settings for a machine's processes.
 type Attachment struct {
 	Namespace string     // path of the network namespace
 	Address   netip.Addr // bourse.PrivateAddress of the machine
