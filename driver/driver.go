@@ -114,10 +114,10 @@ type Driver interface {
 	Exec(ctx context.Context, id TaskID, exec Exec) (ExecResult, error)
 	// Freeze suspends all processes of a running task, or resumes them if frozen is false. It is
 	// idempotent and returns when the processes are in that state. Suspended processes keep their
-	// memory, and data sent to them is not lost. Stop with SIGKILL, and Destroy, end a frozen
-	// task without executing any more of its program; Stop with another signal resumes it. Freeze
-	// returns CodeFailedPrecondition if the host does not support it; then the label "suspend" is
-	// missing.
+	// memory, and data sent to them is not lost. Stop with SIGKILL and Destroy end a frozen task
+	// without letting its program run again; Stop with any other signal resumes it first. Freeze
+	// returns CodeFailedPrecondition if the host does not support it, in which case Labels does not
+	// contain "suspend".
 	Freeze(ctx context.Context, id TaskID, frozen bool) error
 	// Usage returns the current resource usage of a running task. It returns CodeFailedPrecondition if the task has
 	// ended.
@@ -137,8 +137,9 @@ type Lifecycle interface {
 	// finds or starts the driver's processes. It returns every task that is running, or that has
 	// ended and has not been destroyed.
 	Recover(ctx context.Context) ([]Status, error)
-	// Start starts a task. It is idempotent: a repeated Start with the same id returns the task's status, even if the
-	// task has ended. It returns CodeInvalid if the program cannot be started; then nothing remains of the task.
+	// Start starts a task. It is idempotent: a repeated Start with the same id returns the task's
+	// status, even if the task has ended. It returns CodeInvalid if the program cannot be started;
+	// in that case nothing of the task remains.
 	Start(ctx context.Context, task Task) (Status, error)
 	// Inspect returns the status of a task.
 	Inspect(ctx context.Context, id TaskID) (Status, error)
@@ -147,8 +148,8 @@ type Lifecycle interface {
 	Wait(ctx context.Context, id TaskID) (bourse.Exit, error)
 	// Stop sends signal to the task's process group, and after timeout SIGKILL to all remaining
 	// processes. It returns when none of them is alive. It returns nil if the task has already
-	// ended. For a task with an image, signal may be empty, which stands for the image's stop
-	// signal or SIGTERM.
+	// ended. For a task with an image, an empty signal means the image's stop signal, or SIGTERM if
+	// the image specifies none.
 	Stop(ctx context.Context, id TaskID, signal bourse.Signal, timeout time.Duration) error
 	// DiscardExit discards the exit of an ended task after the worker has recorded it. It does nothing for unknown tasks.
 	DiscardExit(ctx context.Context, id TaskID) error
@@ -170,7 +171,7 @@ type Exec struct {
 	Command  []string
 	Stdin    io.Reader // nil: the command's stdin is empty
 	Limit    int       // maximum bytes of each output to return; 0: 1 MiB
-	Stdout   io.Writer // if set, output is written here immediately, and none is returned
+	Stdout   io.Writer // if set, receives the output immediately; the result then contains none
 	Stderr   io.Writer // like Stdout; unused if Terminal is set
 	Terminal *Terminal // if set, the command has a terminal; Stdout is then required
 }
@@ -213,8 +214,9 @@ type LogQuery struct {
 	Follow bool
 }
 
-// LogLine is one line of a machine's output, without its newline. A line that is too long for the log is split into
-// several, all of which except the last are marked Partial. An unterminated last line is also Partial.
+// LogLine is one line of a machine's output, without its newline. A line that is too long for the
+// log is split into several LogLines; all but the last are marked Partial. An unterminated last
+// line is also Partial.
 type LogLine struct {
 	At      time.Time `json:"at"`
 	Stream  string    `json:"stream"` // "stdout" or "stderr"
@@ -226,7 +228,7 @@ type LogLine struct {
 	Position string `json:"position,omitempty"`
 }
 
-// ErrPosition returns the error of a LogQuery with an invalid After.
+// ErrPosition returns the error for a LogQuery whose After is invalid.
 func ErrPosition(after string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid log position %s", bourse.Quoted(after))
 }

@@ -26,8 +26,8 @@ done
 exec runc "$@"
 `
 
-// Wrapper writes the script to dir, unless it is already there, and returns its path. command
-// must run a program that calls [Become] with the arguments that follow command.
+// Wrapper writes the script to dir, unless it is already there, and returns its path. command runs
+// a program that calls [Become]; the script appends the arguments for Become to it.
 func Wrapper(dir string, command []string) (string, error) {
 	base, err := tmpfs()
 	if err != nil {

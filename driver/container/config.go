@@ -21,8 +21,9 @@ type Config struct {
 	Client func() (*containerd.Client, error)
 	// Namespace is the containerd namespace with the images; default "bourse".
 	Namespace string
-	// Dir is the driver's directory, created if missing. The driver's objects in containerd and its cgroups are
-	// marked by the directory's path. Several drivers may use one containerd, each with its own directory.
+	// Dir is the driver's directory, created if missing. The driver's objects in containerd and its
+	// cgroups have a mark that is derived from the directory's path. Several drivers may use one
+	// containerd, each with its own directory.
 	Dir string
 	// Runtime is the default runtime, by containerd's name or its short form ("runsc"); default
 	// io.containerd.runc.v2.
@@ -30,9 +31,8 @@ type Config struct {
 	Snapshotter string   // default overlayfs
 	Devices     []string // directories of CDI specifications; default /etc/cdi and /var/run/cdi
 	// Runc is the command line of a program that calls [BecomeRunc] with the arguments that the
-	// driver appends. BecomeRunc passes secrets to containers. If Runc is not set, and with
-	// runtimes other than runc, secrets are part of a container's environment, which containerd
-	// stores on its disk.
+	// driver appends. BecomeRunc passes secrets to containers. If Runc is empty or the runtime is
+	// not runc, secrets are part of a container's environment, which containerd stores on its disk.
 	Runc   []string
 	Keeper Keeper
 	Log    *slog.Logger // default: discards

@@ -12,8 +12,8 @@ import (
 )
 
 // Debris consists of the remains of starts that failed while containerd was unavailable, and of
-// objects that containerd completes for a dead daemon. No caller knows about them. They are
-// removed as soon as possible.
+// objects whose creation containerd completed after the daemon that requested it had died. No
+// caller knows about them. They are removed as soon as possible.
 
 // debris lists the known debris. Driver.mu guards it.
 type debris struct {
@@ -54,8 +54,8 @@ func (d *Driver) clean() {
 	}
 }
 
-// debrisOf returns the tasks of a machine that have debris. If machine is empty, it returns those
-// of all machines.
+// debrisOf returns a machine's tasks that have debris. If machine is empty, it returns those of all
+// machines.
 func (d *Driver) debrisOf(machine bourse.MachineID) []driver.TaskID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,8 +89,8 @@ func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.Task
 	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // the keeper ignores tty here
 }
 
-// removeLeftover removes everything of a task, unless the task is in the table and so belongs to a caller. A
-// concurrent start of the same task waits and then fails.
+// removeLeftover removes all objects of a task, unless the task is in the table and therefore
+// belongs to a caller. A concurrent start of the same task waits and then fails.
 func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	t := d.newTask(id)
 	if !d.tasks.clear(t) {
@@ -113,8 +113,8 @@ func (d *Driver) forgetDebris(id driver.TaskID) {
 	delete(d.debris.tasks, id)
 }
 
-// sweeps lists the delays after Recover at which the driver searches again for objects that containerd has completed
-// for a dead daemon.
+// sweeps lists the delays after Recover at which the driver searches again for objects that an
+// earlier daemon requested and containerd completed late.
 var sweeps = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
 // sweepLater searches again for objects that no caller knows, in case some appeared after

@@ -1,6 +1,6 @@
-// Package container implements the driver for OCI images: machines are containers of containerd, with any of its
-// runtimes. It requires root, containerd 1.6 or newer and a runtime. It does not pull images: Task.Image names an
-// existing, unpacked image record.
+// Package container implements the driver for OCI images: machines are containerd containers and
+// may use any runtime that containerd supports. It requires root, containerd 1.6 or newer and a
+// runtime. It does not pull images: Task.Image names an existing, unpacked image record.
 //
 // # Architecture
 //
@@ -19,7 +19,7 @@
 //
 //   - If the daemon ends, containers keep running and their exits and output are not lost.
 //     Recover adopts started containers and removes incomplete ones with all their
-//     parts. Objects that containerd completes later for the dead daemon are found
+//     parts. Objects that containerd completes only after Recover are found
 //     during the next half minute and removed.
 //   - If containerd ends, containers keep running, too: calls return CodeUnavailable, and Wait
 //     continues to wait. No running task is reported as ended.
@@ -38,17 +38,18 @@
 //
 // # Isolation
 //
-// Containers have containerd's defaults: its capabilities, its seccomp profile, no new privileges, and only the usual
-// devices and the ordered CDI devices. Of the host they see only the ordered mounts and the name resolution files.
-// /run is the image's own. There is no privileged mode, and a runtime is selected by name, never by path.
+// Containers have containerd's defaults: its capabilities, its seccomp profile, no new privileges,
+// and only the usual devices and the ordered CDI devices. The ordered mounts and the name
+// resolution files are the only parts of the host that they see. /run is the image's, not a tmpfs.
+// There is no privileged mode, and a runtime is selected by name, never by path.
 //
 // # Secrets
 //
-// A task's secrets are not stored on a disk, neither in containerd's record nor in a bundle, but
-// in a directory per container on a tmpfs. The container's shim runs a script instead of runc.
+// A task's secrets are never stored on a disk, not even in containerd's record or in a bundle. They
+// are in a directory per container on a tmpfs. The container's shim runs a script instead of runc.
 // When a program starts, the script runs the daemon's program, which adds the secrets to runc's
-// input (BecomeRunc). The secrets remain when the daemon ends, and are removed with the
-// container. Secret files are mounted read-only from that directory.
+// input (BecomeRunc). The secrets remain when the daemon ends, and are removed with the container.
+// Secret files are mounted read-only from that directory.
 //
 // # Steps of a start, and what a crash after each of them leaves
 //
@@ -64,9 +65,10 @@
 //
 // # Goroutines and locks
 //
-// There is one goroutine per running task, which waits for its end at containerd (about 30 KiB), one per start in
-// progress, and one that removes debris, if any. Close waits for all of them. Driver.mu guards the table of machines,
-// the status of tasks and the client, and is not held during calls.
+// There is one goroutine per running task, which waits until containerd reports the task's end
+// (about 30 KiB), one per start in progress, and one that removes debris, if any. Close waits for
+// all of them. Driver.mu guards the table of machines, the status of tasks and the client, and is
+// not held during calls.
 //
 // # Trade-offs
 //
@@ -82,5 +84,5 @@
 //     from the program's first instruction on.
 //   - Writing files into an image's root requires a temporary mount. The kernel syncs
 //     the file system when it is unmounted.
-//   - Processes that an exec leaves running when it ends normally continue.
+//   - When an exec ends normally, processes that it has started in the background keep running.
 package container

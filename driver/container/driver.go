@@ -56,7 +56,7 @@ func (d *Driver) Close() error {
 	d.client, d.lock = nil, nil
 	d.mu.Unlock()
 	d.work.Wait()
-	if held != nil { // remove the parent cgroup of our tasks; this fails while there are any
+	if held != nil { // remove the parent cgroup of our tasks; this fails while any of them exist
 		d.groups.Remove(cgroup.PathOf(d.layout.mark(), ""))
 	}
 	var err error
@@ -69,7 +69,8 @@ func (d *Driver) Close() error {
 	return err
 }
 
-// enter counts a piece of work for which Close waits. It returns false if the driver is closed.
+// enter registers a goroutine or call that Close must wait for. It returns false if the driver is
+// closed.
 func (d *Driver) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,8 +80,9 @@ func (d *Driver) enter() bool {
 	return d.ctx.Err() == nil
 }
 
-// connect returns a client, and a context that has the namespace and ends with the driver. The caller must call
-// release when done. connect sends nothing; the first call shows whether containerd is available.
+// connect returns a client, and a context that contains the namespace and is canceled when the
+// driver is closed. The caller must call release when done. connect itself does not contact
+// containerd; the first call shows whether it is available.
 func (d *Driver) connect(ctx context.Context) (_ context.Context, _ *containerd.Client, release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, nil, err

@@ -42,8 +42,8 @@ func native(err error) error {
 // isNotFound reports whether err means that containerd does not have the object.
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(native(err)) }
 
-// coded adds a code to an error of a call to containerd. If the caller's context has ended, it
-// returns the context's error instead. It does so, too, if containerd reports that the caller's
+// coded adds a code to an error from a call to containerd. If the caller's context has ended, it
+// returns the context's error instead. It also does so if containerd reports that the caller's
 // deadline has passed, because on a busy host containerd may notice that first.
 func coded(ctx context.Context, err error) error {
 	if err == nil {
@@ -97,7 +97,7 @@ var refusals = []string{
 	"error mounting",       // a mount failed
 	"binary not installed", // the runtime is not installed
 	"invalid runtime name",
-	"OOM-killed", // before the program started
+	"OOM-killed", // out of memory before the program started
 }
 
 // startError converts containerd's error from creating or starting a task into an error for the
@@ -120,7 +120,7 @@ func startError(ctx context.Context, err error, hidden ...string) error {
 	if err := coded(ctx, err); bourse.CodeOf(err) != bourse.CodeInternal {
 		return err
 	}
-	return &bourse.Error{Code: bourse.CodeInternal, Message: cannotStart + text} // no cause: users may see the error
+	return &bourse.Error{Code: bourse.CodeInternal, Message: cannotStart + text} // no wrapped error, because users may see this one
 }
 
 const cannotStart = "the container cannot be started: "

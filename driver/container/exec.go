@@ -116,7 +116,7 @@ func (x *execution) run(ctx context.Context) (driver.ExecResult, error) {
 	return driver.ExecResult{Exit: exit, Stdout: x.out.close(), Stderr: x.err.close()}, err
 }
 
-// spec returns the container's process, changed to run the command of the exec.
+// spec returns the container's process specification, changed to run the exec's command.
 func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 	record, err := x.c.ContainerService().Get(ctx, x.task.container)
 	if err != nil {

@@ -58,7 +58,7 @@ func (o *output) close() []byte {
 	return o.kept.Bytes()
 }
 
-// input is the stdin of an exec. It reports its end by calling end, or to a terminal by an
+// input is the stdin of an exec. At the end of the Reader it calls end or, for a terminal, sends an
 // end-of-transmission character.
 type input struct {
 	io.Reader

@@ -50,9 +50,9 @@ const (
 )
 
 // DetectGPUs finds the host's GPUs and their names in the Container Device Interface,
-// "vendor.com/class=name", by which machines use them. The specifications of these names come
-// from the vendor's tools or the operator. DetectGPUs does not open the cards. On a host with
-// cards it runs nvidia-smi once and waits for it.
+// "vendor.com/class=name", which machines use to request them. The CDI specifications that define
+// these names come from the vendor's tools or the operator. DetectGPUs does not open the cards. On
+// a host with cards it runs nvidia-smi once and waits for it.
 func DetectGPUs(ctx context.Context, s GPUSources) GPUs {
 	if s.Proc == nil {
 		s.Proc = os.DirFS("/proc")

@@ -56,8 +56,8 @@ func exitOf(r containers.Container) *bourse.Exit {
 // runtimeName is the pattern of a runtime's name. containerd itself would accept the path of any program on the host.
 var runtimeName = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
-// runtimeOf returns containerd's name for a runtime. name is what the order says, or "" for
-// usual, and may be short: "runsc" stands for io.containerd.runsc.v1. shims contains the
+// runtimeOf returns containerd's name for a runtime. name comes from the order. It may be short:
+// "runsc" stands for io.containerd.runsc.v1. An empty name stands for usual. shims contains the
 // installed shims.
 func runtimeOf(name, usual string, shims map[string]string) (string, error) {
 	if name == "" {
@@ -75,7 +75,8 @@ func runtimeOf(name, usual string, shims map[string]string) (string, error) {
 	return name, nil
 }
 
-// shimsIn returns the runtimes whose shims are on path, as a map from short names to containerd's names.
+// shimsIn returns the runtimes whose shims are in the directories of path, which has the form of
+// $PATH, as a map from short names to containerd's names.
 func shimsIn(path string) map[string]string {
 	out := map[string]string{}
 	for _, dir := range filepath.SplitList(path) {

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tmpfs returns the directory for the secrets of all drivers. It is on a file system that is in
-// memory and that containerd can access.
+// tmpfs returns the directory for the secrets of all drivers. It is on an in-memory file system
+// that containerd can access.
 func tmpfs() (string, error) {
 	for _, dir := range []string{"/run", "/dev/shm"} {
 		var fs unix.Statfs_t

@@ -208,8 +208,8 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 	return true, os.WriteFile(d.layout.started(id), nil, 0o600)
 }
 
-// leave marks an ended task as unused by any goroutine. If release is true, it first ends the
-// task's shim, in the background.
+// leave marks an ended task as no longer used by any goroutine. If release is true, it first ends
+// the task's shim, in the background.
 func (d *Driver) leave(t *task, release bool) {
 	if !release {
 		close(t.gone)
@@ -221,7 +221,7 @@ func (d *Driver) leave(t *task, release bool) {
 	})
 }
 
-// sweepMounts removes mounts that a daemon left when it died while writing files.
+// sweepMounts removes mounts left by a daemon that died while it was writing files.
 func (d *Driver) sweepMounts() {
 	entries, err := os.ReadDir(d.layout.mounts())
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// prepare returns the arguments for runc, so that the container or exec that it creates has the
-// container's secret variables. args are the directory of all secrets followed by runc's
+// prepare adds the container's secret variables to the container or exec that runc will create, and
+// returns the arguments for runc. args are the directory of all secrets followed by runc's
 // arguments.
 func prepare(args []string) ([]string, error) {
 	if len(args) < 3 {
@@ -51,8 +51,8 @@ func prepare(args []string) ([]string, error) {
 	return args, redirect(filepath.Join(args[i+1], "config.json"), filepath.Join(dir, "config.json"), env)
 }
 
-// redirect writes config with additional variables to the file to, and replaces config with a
-// link to that file.
+// redirect writes a copy of the file config, with additional variables, to the second path, and
+// replaces config with a link to the copy.
 func redirect(config, to string, env []string) error {
 	text, err := os.ReadFile(config)
 	if err != nil {
@@ -98,7 +98,7 @@ func withEnv(process []byte, more []string) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// over returns env with the variables of more, which override variables of the same name.
+// over returns env with the variables in more added. They override variables with the same name.
 func over(env, more []string) []string {
 	out := slices.Clone(env)
 	for _, entry := range more {

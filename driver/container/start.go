@@ -33,7 +33,7 @@ func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, e
 		return driver.Status{}, err
 	}
 	if mine {
-		go d.launch(t, order) // reserve has counted this goroutine
+		go d.launch(t, order) // reserve has registered this goroutine, so Close waits for it
 	}
 	if err := d.await(ctx, t.started); err != nil {
 		return driver.Status{}, err
@@ -96,8 +96,8 @@ func (l *launch) start() (driver.Status, error) {
 	return status, coded(ctx, err)
 }
 
-// undo cleans up after a failed start. It returns false if objects may remain, as they always do
-// if the start failed because containerd was unavailable.
+// undo cleans up after a failed start. It returns false if objects may remain. This is always the
+// case if the start failed because containerd was unavailable.
 func (l *launch) undo(failure error) bool {
 	if !l.made {
 		return true
@@ -120,8 +120,8 @@ func (l *launch) undo(failure error) bool {
 }
 
 // run creates a task's parts in an order that lets Recover find everything after a crash: a
-// directory, a snapshot with the driver's mark, a container, its task. The keeper reads the
-// output from before the program starts.
+// directory, a snapshot with the driver's mark, a container, its task. The keeper begins to read
+// the output before the program starts.
 func (l *launch) run(ctx context.Context) (driver.Status, error) {
 	var err error
 	if l.image, err = l.images.get(ctx, l.c, l.order.Image); err != nil {
@@ -228,7 +228,7 @@ func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	return int(made.Pid), os.WriteFile(l.layout.started(l.order.ID), nil, 0o600)
 }
 
-// hostPaths returns the host's paths that the runtime receives.
+// hostPaths returns the paths on the host that are passed to the runtime.
 func (l *launch) hostPaths() []string {
 	paths := []string{l.layout.dir, l.order.Root.Scratch}
 	for _, m := range l.order.Mounts {

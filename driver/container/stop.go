@@ -148,8 +148,8 @@ func (d *Driver) ask(ctx context.Context, c *containerd.Client, t *task, signal 
 	}
 }
 
-// awaitProgram waits briefly until a newly started container executes its program. Until then the
-// process is runc's, which has its own reactions to signals.
+// awaitProgram waits briefly until a newly started container executes its program. Until then, the
+// process still executes runc, which handles signals differently.
 func awaitProgram(ctx context.Context, pid int) {
 	for range 1000 {
 		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))

@@ -32,7 +32,7 @@ type task struct {
 	gone      chan struct{} // closed when no goroutine of the driver uses the task any more
 
 	// Immutable.
-	clearing bool // a placeholder, under whose id the remains of an earlier task are being removed
+	clearing bool // a placeholder that reserves the id while the remains of an earlier task are removed
 
 	// Set before started is closed, immutable after that.
 	err    error // why the start failed
@@ -200,7 +200,8 @@ func (t *table) beginDestroy(id bourse.MachineID) []*task {
 	return slices.Collect(maps.Values(m.tasks))
 }
 
-// endDestroy reverts beginDestroy.
+// endDestroy allows new starts of a machine's tasks again. If the machine was destroyed, boots may
+// be numbered from 1 again.
 func (t *table) endDestroy(id bourse.MachineID, destroyed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -70,8 +70,8 @@ func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 	}
 }
 
-// lostAfter is the number of times that containerd must report a task as missing while its shim
-// runs. The retries take about two seconds.
+// lostAfter is the number of consecutive reports of a missing task that are not believed while the
+// task's shim runs. The retries take about two seconds.
 const lostAfter = 8
 
 // lostExit returns the exit of a task whose shim no longer exists.
@@ -124,7 +124,7 @@ func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 // shim can be deleted.
 func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 	path := cgroup.PathOf(d.layout.mark(), t.container)
-	// Only a lost container has processes left. Other processes end with their pid namespace.
+	// Only a lost container may still have processes. Other processes end with their pid namespace.
 	d.groups.Kill(path, killGrace)
 	exit.OOMKilled = exit.Failed() && d.groups.OOMKills(path) > 0
 	d.drain(t)

@@ -1,4 +1,4 @@
-// Package drivertest helps to test drivers and their users. Run is the test suite that every
-// driver must pass. Memory is a driver that runs no processes: it passes the suite, too, and
-// replaces a real driver in tests of a worker.
+// Package drivertest helps to test drivers and the code that uses them. Run runs the test suite
+// that every driver must pass. Memory is a host whose drivers run no processes. They also pass the
+// suite, and replace real drivers in tests of a worker.
 package drivertest

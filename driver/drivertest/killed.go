@@ -15,15 +15,16 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Killed repeatedly kills a daemon under load and checks the next one: everything that a daemon
-// has acknowledged must still be true, and nothing may exist that it had not announced.
+// Killed repeatedly kills a daemon under load and checks its successor: every operation that the
+// killed daemon acknowledged must still be in effect, and nothing may exist that it did not
+// announce.
 type Killed struct {
 	// Daemon returns the command of a process that calls LiveOn and writes to stdout. first is
 	// the number of its first machine.
 	Daemon func(ctx context.Context, first int) *exec.Cmd
 	Kills  int
 	Every  int           // number of kills between two calls of Look
-	Within time.Duration // a daemon is killed within this time of its first output, or of its second or fourth start
+	Within time.Duration // maximum time from a daemon's first output, or its second or fourth start, until it is killed
 	// Look recovers a driver and calls check with the driver and its tasks. It may check other
 	// things on the host itself.
 	Look func(t *testing.T, check func(d driver.Driver, list []driver.Status))
@@ -50,8 +51,8 @@ func (k Killed) Run(t *testing.T) {
 	}
 }
 
-// kill starts a daemon, kills it when after has passed since its first output or one of its
-// starts, depending on the round, and records its output in known.
+// kill starts a daemon, records its output in known, and kills it. The delay before the kill begins
+// with the daemon's first output or one of its starts, depending on the round.
 func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Duration) {
 	t.Helper()
 	const numbers = 100_000 // machine numbers reserved for each daemon
@@ -131,7 +132,7 @@ func (a *acknowledged) check(t *testing.T, d driver.Driver, list []driver.Status
 		switch fate := fateOf(id); {
 		case a.destroyed[id] && ok:
 			t.Errorf("%s was destroyed and is there again: %+v", id, status)
-		case a.destroying[id]: // it may exist or not
+		case a.destroying[id]: // it may or may not exist
 		case !ok:
 			t.Errorf("%s was started and is gone", id)
 		case fate == fateLeft && (status.Exit != nil || status.PID != pid):

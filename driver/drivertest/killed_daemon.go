@@ -11,15 +11,15 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// liveLanes is the number of machines that a daemon handles concurrently. It shares no factor
-// with the number of fates, so that each lane has machines of every fate.
+// liveLanes is the number of machines that a daemon handles concurrently. It is coprime to the
+// number of fates, so that every fate occurs in each lane.
 const liveLanes = 5
 
 // LiveOn acts as a daemon that a test will kill. It recovers d, then starts, stops and destroys
-// machines as fast as it can, numbered from first. The writer to receives a line before each
-// operation and another one after the operation has succeeded. like contains the fields that all
-// tasks have in common: an image with a shell, an environment. LiveOn returns only if d cannot be
-// recovered.
+// machines as fast as it can, numbered from first. It writes a line before each operation and
+// another one after the operation has succeeded. The task like contains the fields that all tasks
+// have in common, such as an image with a shell and an environment. LiveOn returns only if d cannot
+// be recovered.
 func LiveOn(d driver.Driver, like driver.Task, first int, to io.Writer) error {
 	ctx := context.Background()
 	if _, err := d.Recover(ctx); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Memory is a host that exists only in memory. Its tasks run the small programs of [Script]. As
-// on a real host, tasks outlive the drivers of the host:
+// Memory is a host that exists only in memory. Its tasks run small programs (see [Script]). As on a
+// real host, tasks outlive the drivers of the host:
 //
 //	host := drivertest.NewMemory()
 //	d := host.Driver()         // the daemon's
@@ -32,7 +32,7 @@ type Memory struct {
 
 // Hooks are called before and after every call of the host's drivers, without holding the host's
 // locks. They may block, return an error, panic, or call runtime.Goexit to simulate a daemon that
-// dies there.
+// dies at that point.
 type Hooks struct {
 	// Before is called before the call has an effect. If it returns an error, the call returns
 	// that error and has no effect.
@@ -64,7 +64,7 @@ type memTask struct {
 	program *program
 	execs   map[*program]bool // running execs
 	frozen  bool
-	waiting []func() // effects of its program and of signals, delayed until it is resumed
+	waiting []func() // effects of the program and of signals, delayed until the task is resumed
 	done    chan struct{}
 }
 
@@ -151,21 +151,21 @@ func (m *Memory) Frozen() []driver.TaskID {
 	return out
 }
 
-// Machines returns the machines of which the host has a task or a log, in no particular order.
+// Machines returns the machines that have a task or a log on the host, in no particular order.
 func (m *Memory) Machines() []bourse.MachineID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]bourse.MachineID, 0, len(m.machines))
 	for id, machine := range m.machines {
-		if machine.newest > 0 { // otherwise the entry exists only because someone waits for the machine's first line
+		if machine.newest > 0 { // otherwise the entry exists only because a call of Logs waits for the first line
 			out = append(out, id)
 		}
 	}
 	return out
 }
 
-// Starts returns the number of programs that were ever started. Repeated starts of the same boot
-// do not count.
+// Starts returns the number of programs started so far. Repeated starts of the same boot do not
+// count.
 func (m *Memory) Starts() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,8 +181,8 @@ func (m *Memory) End(id driver.TaskID, exit bourse.Exit) {
 	}
 }
 
-// Lose makes the host lose the exits of its tasks, as if a driver's own processes had been killed
-// together with all tasks.
+// Lose ends all running tasks with an unknown result, as if a driver's own processes had been
+// killed together with the tasks.
 func (m *Memory) Lose() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

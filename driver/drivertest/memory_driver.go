@@ -149,8 +149,8 @@ func (m *Memory) startLocked(task driver.Task) *memTask {
 	return t
 }
 
-// again returns a function for the program's timers. It runs their callbacks with the host's
-// mutex held, unless the program has been stopped, and delays them while the task is frozen.
+// again returns a function for the program's timers. The function runs their callbacks with the
+// host's mutex held, unless the program has been stopped, and delays them while the task is frozen.
 func (m *Memory) again(t *memTask, p *program) func(func()) {
 	return func(fn func()) {
 		m.mu.Lock()
@@ -163,7 +163,7 @@ func (m *Memory) again(t *memTask, p *program) func(func()) {
 	}
 }
 
-// do calls fn now, or once the task is resumed if it is frozen.
+// do calls fn immediately or, if the task is frozen, when it is resumed.
 func (t *memTask) do(fn func()) {
 	if t.frozen {
 		t.waiting = append(t.waiting, fn)

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Exec implements driver.Driver. It reads all of Stdin before the program starts. A terminal has
-// only a size and a single output stream.
+// Exec implements driver.Driver. It reads all of Stdin before the program starts. A terminal is
+// simulated: it has only a size and a single output stream.
 func (d *MemoryDriver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	err := d.do(ctx, Call{Op: "Exec", ID: id}, func() error {
@@ -109,7 +109,7 @@ type memOutput struct {
 	merged  bool // the program has a terminal, so both outputs are one stream
 	kept    [2][]byte
 	pending [2][]byte
-	more    chan struct{} // receives a value when output is pending; its buffer holds one
+	more    chan struct{} // receives a value when output is pending; has capacity 1
 }
 
 func newMemOutput(exec driver.Exec) *memOutput {
@@ -146,7 +146,7 @@ func (o *memOutput) add(stream, text string, partial bool) {
 	}
 }
 
-// flush writes the pending output. A writer that has failed receives no more.
+// flush writes the pending output. After a writer's first error, it receives no more output.
 func (o *memOutput) flush(m *Memory) {
 	m.mu.Lock()
 	pending := o.pending

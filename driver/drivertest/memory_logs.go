@@ -16,7 +16,7 @@ type memLog struct {
 	more  chan struct{}
 }
 
-// add adds a line. partial means that its end is missing.
+// add adds a line. partial means that the end of the line is missing.
 func (l *memLog) add(stream, text string, partial bool) {
 	l.lines = append(l.lines, driver.LogLine{At: time.Now(), Stream: stream, Text: text, Partial: partial, Position: strconv.Itoa(len(l.lines) + 1)})
 	close(l.more)
@@ -41,8 +41,8 @@ func (l *memLog) since(want driver.LogQuery) int {
 	return i
 }
 
-// Logs implements driver.Driver. For a machine that the host does not know it returns no lines,
-// or waits for lines if want.Follow is set.
+// Logs implements driver.Driver. For an unknown machine, it returns no lines, or waits for lines if
+// want.Follow is set.
 func (d *MemoryDriver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	return d.do(ctx, Call{Op: "Logs", Machine: id}, func() error {
 		m := d.host

@@ -25,9 +25,9 @@ import (
 //	ignore        from now on, only SIGKILL ends the program
 //	run           continue until a signal ends the program
 //	oom           be killed for using too much memory
-//	exit CODE     exit; a program without it exits with code 0 at its end
+//	exit CODE     exit with this code; at its end, a program exits with code 0
 //
-// A program whose first word is "missing", or any other unknown word, does not exist.
+// A program whose first word is not an instruction, for example "missing", does not exist.
 func Script(words ...string) []string { return words }
 
 // arity maps each instruction to the number of its arguments.
@@ -63,8 +63,8 @@ func checkScript(words []string) error {
 	return nil
 }
 
-// step executes instructions until the program sleeps or ends. When a sleep is over, a timer
-// calls step again through again, which locks the host's mutex.
+// step executes instructions until the program sleeps or ends. After a sleep, a timer continues the
+// program by passing step to the function again, which locks the host's mutex.
 func (p *program) step(again func(func())) {
 	for len(p.rest) > 0 {
 		word := p.rest[0]

@@ -76,7 +76,7 @@ type Programs struct {
 	Refused  []string                                  // exists and is not executable
 }
 
-// deadline bounds every wait in the suite. It is far longer than any of them takes.
+// deadline bounds every wait in the suite. It is far longer than any wait should take.
 const deadline = 3 * time.Minute
 
 // Run runs the suite.
@@ -125,7 +125,7 @@ func (s *suite) reopen() []driver.Status {
 	return got
 }
 
-// need skips the case if the harness does not have the program that what describes.
+// need skips the case if the harness lacks a program, which the argument what describes.
 func (s *suite) need(what string, has bool) {
 	s.Helper()
 	if !has {

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// apartCases check what a task sees differently from its host: its network and its name servers.
-// They need root.
+// apartCases check that a task has its own network and name servers instead of its host's. They
+// need root.
 var apartCases = map[string]func(*suite){
 	"a network of its own": func(s *suite) {
 		s.need("its networks", s.p.Networks != nil)

@@ -80,7 +80,7 @@ var execCases = map[string]func(*suite){
 		}()
 		s.awaitProcesses(2)
 		s.stop(id)
-		<-done // any result will do, but it must return
+		<-done // any result is acceptable, but Exec must return
 		s.awaitProcesses(0)
 	},
 }

@@ -69,7 +69,7 @@ var limitCases = map[string]func(*suite){
 	},
 }
 
-// enforced skips the case unless the driver reports that it enforces a limit and the harness has
+// enforced skips the case unless the driver reports that it enforces the limit and the harness has
 // a program for the case.
 func (s *suite) enforced(limit string, has bool) {
 	s.Helper()

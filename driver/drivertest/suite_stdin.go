@@ -12,7 +12,7 @@ var stdinCases = map[string]func(*suite){
 	"stdin arrives exactly, and ends": func(s *suite) {
 		for _, in := range []string{
 			"one line\n", "a\n\nb\n", strings.Repeat("x", 40<<10) + "\n", strings.Repeat("a line of input\n", driver.MaxStdin/16),
-			"no end of a line", "\n", "\x00\x01\xff\r", strings.Repeat("y", 40<<10), strings.Repeat("z", 16<<10), // also long lines without an end
+			"no end of a line", "\n", "\x00\x01\xff\r", strings.Repeat("y", 40<<10), strings.Repeat("z", 16<<10), // including long unterminated lines
 		} {
 			if got := s.fed(in); got != in {
 				s.Errorf("%d bytes came back of %d: %.40q, want %.40q", len(got), len(in), got, in)

@@ -77,7 +77,7 @@ var terminalCases = map[string]func(*suite){
 	},
 }
 
-// terminal is a running command with a terminal, and its user's side of the terminal.
+// terminal is a command running in a terminal, together with the user's side of the terminal.
 type terminal struct {
 	id       driver.TaskID
 	keyboard io.Writer
@@ -97,7 +97,7 @@ func (s *suite) terminal(ctx context.Context, command []string, size driver.Size
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	t := &terminal{
-		id: s.running(), keyboard: inW, screen: make(chan string, 1000), // larger than the number of lines in any case
+		id: s.running(), keyboard: inW, screen: make(chan string, 1000), // larger than the number of lines in any test case
 		resize: make(chan driver.Size), done: make(chan terminalResult, 1),
 	}
 	go func() {
@@ -116,7 +116,7 @@ func (s *suite) terminal(ctx context.Context, command []string, size driver.Size
 	return t
 }
 
-// await waits until the command prints a line.
+// await waits until the command prints the wanted line.
 func (t *terminal) await(s *suite, want string) {
 	s.Helper()
 	timer := time.NewTimer(deadline)

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// Timeouts, intervals and attempts of connecting.
+// Timeouts, intervals and the number of attempts for calls to the keeper's process.
 const (
 	connectTimeout = 30 * time.Second
 	retryFirst     = 20 * time.Millisecond
@@ -27,7 +27,7 @@ func errUnreached(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "cannot reach the keeper", Err: cause}
 }
 
-// ensure connects to a keeper's process if there is no lease.
+// ensure connects to the keeper's process unless there already is a lease.
 func (k *Keeper) ensure(ctx context.Context) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -53,7 +53,7 @@ func (k *Keeper) ensure(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeInvalid:
 			return err
-		case try == callTries: // each attempt may have met a process that was about to exit
+		case try == callTries: // each attempt may have reached a process that was about to exit
 			return errUnreached(err)
 		}
 	}
@@ -141,7 +141,7 @@ func (k *Keeper) drop(conn *net.UnixConn) {
 	}
 }
 
-// reap waits for the process that this daemon has started, if it has ended.
+// reap collects the process that this daemon has started, if that process has ended.
 func (k *Keeper) reap() {
 	ctx, cancel := context.WithTimeout(k.ctx, reapGrace)
 	defer cancel()
@@ -158,7 +158,7 @@ func (k *Keeper) reap() {
 }
 
 // call sends a request to the process. If the process dies in the meantime, call repeats the
-// request with a new process; all requests may be repeated.
+// request with a new process, which is safe for every request.
 func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
 	for try := 1; ; try++ {
 		if err := k.ensure(ctx); err != nil {
@@ -171,7 +171,7 @@ func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
 		k.mu.Lock()
 		lease := k.lease
 		k.mu.Unlock()
-		k.drop(lease) // even if its end has not been noticed yet
+		k.drop(lease) // the end of the process may not have been noticed yet
 	}
 }
 
@@ -180,7 +180,7 @@ func isUnreached(err error) bool {
 	return ok
 }
 
-// unreached wraps errors of the connection.
+// unreached wraps the error of a connection that could not be made or broke.
 type unreached struct{ error }
 
 func (u *unreached) Unwrap() error { return u.error }
@@ -219,8 +219,8 @@ func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
 	}
 }
 
-// watch has the process report new lines in a log by calling news. It continues when the process
-// is replaced, and returns nil when the machine is destroyed.
+// watch asks the process to report new lines in a log, and calls news for each report. It continues
+// when the process is replaced, and returns nil when the machine is destroyed.
 func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	k.mu.Lock()
 	r := k.gone[id]

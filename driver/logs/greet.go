@@ -89,7 +89,7 @@ func (k *Keeper) spawn(ctx context.Context, l layout) error {
 	return nil
 }
 
-// endProcess ends the process that uses the directory, of whatever release.
+// endProcess ends the process that uses the directory, whatever its release.
 func endProcess(ctx context.Context, l layout) error {
 	conn, err := companion.Dial(ctx, l.run())
 	if err != nil {

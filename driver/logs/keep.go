@@ -46,7 +46,7 @@ type keep struct {
 const (
 	keepGrace    = 10 * time.Second
 	helloTimeout = 5 * time.Second
-	sendTimeout  = 10 * time.Second // after this, a daemon that does not read counts as dead
+	sendTimeout  = 10 * time.Second // a daemon that has not read for this long counts as dead
 )
 
 // Keep is the main function of a keeper's process. It copies the output of containers to log

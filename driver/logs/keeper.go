@@ -56,8 +56,8 @@ type Keeper struct {
 // heldSource is a source that is sent to every new process.
 type heldSource struct {
 	Source
-	// The reading ends of the FIFOs, from which nobody reads. They preserve the contents of the
-	// FIFOs while the process is being replaced, even if the writers have ended.
+	// The reading ends of the FIFOs. The daemon never reads from them: they only preserve the
+	// FIFOs' contents while the process is being replaced, even if the writers have ended.
 	pipes []*os.File
 }
 
@@ -163,7 +163,7 @@ func (k *Keeper) Done(ctx context.Context, src Source) error {
 	return err
 }
 
-// forget discards the held sources for which the function which returns true.
+// forget discards every held source whose id satisfies the given function.
 func (k *Keeper) forget(which func(sourceID) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -247,8 +247,8 @@ func (k *Keeper) Close() error {
 	return nil
 }
 
-// Shutdown ends the process, if there is one, and closes the keeper. The logs remain, and another process could
-// continue.
+// Shutdown ends the process, if there is one, and closes the keeper. The logs remain, and a later
+// process can continue them.
 func (k *Keeper) Shutdown(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {

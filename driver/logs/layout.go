@@ -7,7 +7,7 @@ import (
 
 // layout describes a keeper's directory:
 //
-//	run/            only for this user, as are the others
+//	run/            accessible only to this user, like logs
 //	  keeper.lock   locked (flock) by the running keeper
 //	  keeper.log    its log
 //	  socket        its socket

@@ -17,7 +17,7 @@ import (
 // maxLine is the maximum length in bytes of a line that is not split.
 const maxLine = 16 << 10
 
-// recordOverhead is larger than any record without its text.
+// recordOverhead is an upper bound for the size of a record without its text.
 const recordOverhead = 64
 
 // appendLine appends one record to b.
@@ -34,8 +34,8 @@ func appendLine(b []byte, at time.Time, stream string, partial bool, text []byte
 	return append(b, '\n')
 }
 
-// parseLine parses a record without its newline. It returns false if b is not a record, for
-// example the rest of one after a crash.
+// parseLine parses a record without its newline. It returns false if b is not a record, for example
+// an incomplete record that a crash has left.
 func parseLine(b []byte) (driver.LogLine, bool) {
 	stamp, rest, ok := bytes.Cut(b, []byte(" "))
 	if !ok {

@@ -171,7 +171,7 @@ func (r *reader) open() (bool, error) {
 		if next != r.number {
 			r.offset, r.skip, r.number = 0, 0, next
 		} else if info, err := f.Stat(); err == nil && info.Size() < r.offset {
-			r.offset = info.Size() // the file's end was lost; the next line starts at its current end
+			r.offset = info.Size() // the end of the file was lost; the next line starts at the current end
 		}
 		r.file = f
 		return true, nil
@@ -186,7 +186,7 @@ func (r *reader) readFile(line func(driver.LogLine) error) error {
 	for {
 		b, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			// A log writes no records of this length, so skip it.
+			// A Log never writes records this long, so skip it.
 			r.offset += int64(len(b))
 			continue
 		}

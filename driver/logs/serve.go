@@ -24,7 +24,7 @@ func (k *keep) accept(ctx context.Context, l *net.UnixListener) {
 				return
 			}
 			k.log.Warn("accept connection failed", "err", err)
-			time.Sleep(10 * time.Millisecond) // probably there are no free descriptors
+			time.Sleep(10 * time.Millisecond) // probably out of file descriptors
 			continue
 		}
 		k.work.Go(func() {

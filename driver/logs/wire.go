@@ -30,7 +30,7 @@ type request struct {
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 }
 
-// settings are a daemon's settings, which apply to all logs after its hello.
+// settings are part of a daemon's hello and apply to all logs from then on.
 type settings struct {
 	Bytes int64 `json:"bytes"`
 	Files int   `json:"files"`

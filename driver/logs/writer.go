@@ -16,9 +16,9 @@ import (
 const flushSize = 32 << 10
 
 // Log writes a machine's log files. It writes to the file with the highest number and creates the
-// next one when that file is full. Files are never renamed, so a reader who has read a file to
-// its end only has to check whether there is a next one. It opens no file before it has something
-// to write. Files.Log returns a Log. It is safe for concurrent use.
+// next one when that file is full. Files are never renamed, so a reader who has read a file to its
+// end only has to check whether there is a next one. It opens a file only when it has something to
+// write. Use Files.Log to create a Log. It is safe for concurrent use.
 type Log struct {
 	files Files
 	id    bourse.MachineID

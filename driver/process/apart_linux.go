@@ -18,8 +18,8 @@ import (
 // resolvPath is the file that lists a program's name servers.
 const resolvPath = "/etc/resolv.conf"
 
-// enter makes the calling thread, which must end soon, enter the task's namespaces. The first
-// call, for the task's program, creates the namespaces; later calls use the same ones.
+// enter makes the calling thread, which must end soon afterwards, enter the task's namespaces. The
+// first call, for the task's program, creates the namespaces; later calls use the same ones.
 func (a *apart) enter(in places) error {
 	if a.network == nil && a.mount == nil {
 		return a.make(in)

@@ -42,8 +42,8 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	return d.mirror.all(), nil
 }
 
-// connect retries until it has a link, ctx ends, or retrying is useless. From then on a goroutine
-// reads the link, and creates a new link when it ends.
+// connect retries until it has a link, ctx ends, or retrying is useless. Once there is a link, a
+// goroutine reads it, and creates a new link when it ends.
 func (d *Driver) connect(ctx context.Context) error {
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
 		err := d.tryConnect(ctx)

@@ -19,15 +19,16 @@
 //     a new daemon lists the tasks, the old one's pending requests are canceled.
 //   - There is one supervisor per directory (a file lock) and one daemon per
 //     supervisor (the newest; the previous one is notified and does not reconnect).
-//   - A failed start leaves nothing behind. Nor does an ended task: its process
-//     group, its cgroup, and without cgroups the orphans with its mark are killed
-//     before the exit is reported.
+//   - A failed start leaves nothing behind, and neither does an ended task: all
+//     processes in its process group and its cgroup (without cgroups, the orphans
+//     with its mark) are killed before the exit is reported.
 //   - When an exit is reported, the output is in the log. An escaped process that
 //     keeps the output open delays this by up to half a second.
 //   - A killed supervisor is replaced. Its tasks' processes are found (by cgroup,
 //     and by BOURSE_TASK in their environment) and killed, and the tasks end with
-//     code -1. The new supervisor receives the exits that the daemon knew. If
-//     daemon and supervisor are killed together, those tasks are unknown.
+//     code -1. The daemon sends the exits that it knows to the new supervisor. If
+//     daemon and supervisor are killed together, the new ones do not know these
+//     tasks.
 //   - Labels contains only limits that the host can enforce. Without cgroups there
 //     are none: see cgroup.None.
 //   - A task's limits are set before its program is executed: see cgroup.
@@ -57,9 +58,9 @@
 //     byte; sched_linux.go explains why a thread changes its scheduling before a fork.
 //   - With cgroup v1 a start waits 10 to 20 ms for the kernel and costs a thread,
 //     because a child is created in the groups of the thread that forks it.
-//   - Log lines are not synced to disk: they survive every process, but not the
-//     host. Data that the supervisor has read but not written is lost with it, as
-//     are its tasks.
+//   - Log lines are not synced to disk: they survive the crash of any process, but
+//     not a crash of the host. If the supervisor is killed, its tasks are lost, and
+//     so is the data that it has read but not written.
 //   - A task with its own namespaces costs a thread for its start and for every
 //     exec, because a thread that has been in a mount namespace cannot leave it.
 //     Other tasks cost nothing.

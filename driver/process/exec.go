@@ -50,7 +50,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	if with.frozen {
 		return none, errFrozen(req.Task)
 	}
-	end := make(chan ended, 1) // has room for the end of the only child
+	end := make(chan ended, 1) // has room for the only child's end, so that reporting it does not block
 	p := child{
 		command: stringsOf(req.Command), env: with.env, terminal: req.Terminal,
 		files: [3]uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},

@@ -13,7 +13,7 @@ import (
 
 // layout describes the driver's directory:
 //
-//	run/             only for this user, as is logs/
+//	run/             accessible only to this user, like logs/
 //	  supervisor.lock  locked (flock) by the running supervisor
 //	  supervisor.log   its log
 //	  socket           its socket

@@ -46,8 +46,8 @@ func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	}
 }
 
-// killMarked kills those of the processes pids that have the directory's mark and for whose task
-// doomed returns true. It returns the number of processes that it killed.
+// killMarked kills each of the given processes that has the directory's mark and belongs to a task
+// for which doomed returns true. It returns the number of processes that it killed.
 func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int {
 	killed := 0
 	for _, pid := range pids {

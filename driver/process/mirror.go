@@ -75,9 +75,9 @@ func (m *mirror) all() []driver.Status {
 	return out
 }
 
-// replace updates the mirror from list, the tasks of a supervisor. A task that is missing from
-// list and had not ended gets the exit lost. replace returns the ended tasks that are missing
-// from list.
+// replace updates the mirror from list, the tasks of a newly connected supervisor. A running task
+// that is missing from list is recorded as ended, with the exit lost. replace returns the ended
+// tasks that are missing from list.
 func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []driver.Status) {
 	for _, status := range list {
 		m.put(status)

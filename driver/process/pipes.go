@@ -104,7 +104,7 @@ func copyOutput(to io.Writer, from *os.File) {
 	}
 	_ = raw.Control(func(fd uintptr) {
 		b := make([]byte, 32<<10)
-		for range (1 << 20) / len(b) { // a pipe's capacity; what follows arrived after the deadline
+		for range (1 << 20) / len(b) { // a pipe's capacity; any further data arrived after the deadline
 			n, err := syscall.Read(int(fd), b)
 			if n <= 0 || err != nil {
 				return

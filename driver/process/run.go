@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// enterDir determines the working directory of a machine's program. If none is ordered, it
-// creates the machine's own directory.
+// enterDir determines the working directory of a machine's program. If the order names none, it
+// creates and uses the machine's own directory.
 func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
 	if with.dir == "" {
 		with.dir = s.layout.home(id)
@@ -60,8 +60,8 @@ type child struct {
 // serialized in a Go program (syscall.ForkLock).
 const ownThreads = 4
 
-// run looks up a program and forks it in the given surroundings. It enters the task's groups
-// first, because in the task's namespaces other files may be at the groups' paths.
+// run looks up a program and forks it in the given surroundings. It enters the task's groups first,
+// because within the task's namespaces the groups' paths may lead to other files.
 func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
 	inGroup := func() { pid, err = s.runApart(with, p, &syscall.SysProcAttr{}) }
 	if g := with.group; g != nil {

@@ -39,7 +39,7 @@ type session struct {
 const (
 	helloTimeout = 5 * time.Second
 	readTimeout  = time.Second      // for reading the remaining requests of a replaced daemon
-	sendTimeout  = 10 * time.Second // after this, a daemon that does not read counts as dead
+	sendTimeout  = 10 * time.Second // a daemon that has not read for this long counts as dead
 	maxRequests  = 16384            // including followed logs and stops in progress
 )
 
@@ -52,7 +52,7 @@ func (s *supervisor) accept(ctx context.Context, l *net.UnixListener) {
 				return
 			}
 			s.log.Warn("accept connection failed", "err", err)
-			time.Sleep(10 * time.Millisecond) // probably there are no free descriptors
+			time.Sleep(10 * time.Millisecond) // probably out of file descriptors
 			continue
 		}
 		s.work.Go(func() {
@@ -100,7 +100,7 @@ func (s *supervisor) serveConn(ctx context.Context, conn *net.UnixConn) error {
 }
 
 // readHead reads the length of the first frame and the descriptors sent with it. The caller must
-// close the descriptors, also after an error.
+// close the descriptors, even after an error.
 func readHead(conn *net.UnixConn) (length uint32, files []int, err error) {
 	var head [4]byte
 	oob := make([]byte, unix.CmsgSpace(4*4))
@@ -144,8 +144,8 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), read: make(chan struct{}), cancels: map[uint64]context.CancelFunc{}}
 	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, PID: os.Getpid()}}
 	if first.Hello.Version != protocolVersion {
-		// The supervisor keeps its tasks and the connected daemon. The new daemon reports the
-		// mismatch.
+		// The supervisor keeps its tasks and its connection to the current daemon. The new daemon
+		// reports the mismatch.
 		me.send(answer)
 		return nil
 	}

@@ -32,7 +32,7 @@ type supervisor struct {
 	nice     int
 	children children
 	threads  chan struct{}  // limits the number of threads that run uses
-	work     sync.WaitGroup // everything that must end before Supervise returns
+	work     sync.WaitGroup // goroutines that must end before Supervise returns
 	wake     chan struct{}  // has capacity 1; a value makes the main loop check whether the supervisor is idle
 	over     chan struct{}  // closed when a shutdown is complete
 
@@ -104,8 +104,9 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 	// A fork occupies a processor of the Go runtime until the child has executed its program.
 	// More processors would only make threads search for work.
 	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/4))
-	// Handle these signals. An executed program gets the default for a handled signal, even if the
-	// supervisor's parent ignores the signal. Signals from a terminal do not end this process.
+	// Because this process handles these signals, the programs that it executes start with the
+	// signals' default actions, even if the supervisor's parent ignores the signals. Signals from a
+	// terminal do not end this process.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTERM)
 	defer signal.Stop(signals)

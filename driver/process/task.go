@@ -31,14 +31,15 @@ type task struct {
 	log    *logs.Log
 }
 
-// surroundings contains what a task's program has in common with the commands executed in it.
+// surroundings contains the settings that a task's program shares with the commands executed in the
+// task.
 type surroundings struct {
 	env   []string
 	dir   string
 	user  *identity
 	group cgroup.Group   // nil if the host has no usable cgroups
-	apart *apart         // nil if the task sees the same as the host
-	forks sync.WaitGroup // operations on the group in progress; incremented before the first fork, later under the table's mutex
+	apart *apart         // nil if the task has the host's network, directories and name servers
+	forks sync.WaitGroup // operations in progress on the group; incremented before the first fork, later under the table's mutex
 
 	still  sync.RWMutex // locked to freeze and thaw the group; locked for reading while an exec forks
 	frozen bool         // guarded by still

@@ -19,7 +19,7 @@ type terminal struct {
 	screen *os.File
 	given  *os.File // the command's side, which is its stdin, stdout and stderr
 	work   sync.WaitGroup
-	over   chan struct{} // closed when the size cannot change any more
+	over   chan struct{} // closed when the size can no longer change
 }
 
 func newTerminal(exec driver.Exec) (*terminal, error) {

@@ -47,7 +47,7 @@ func (s *supervisor) usage(id driver.TaskID) (*driver.Usage, error) {
 	return &u, nil
 }
 
-// completed returns u with its negative values replaced by those of more.
+// completed returns u with its negative values replaced by the values from more.
 func completed(u, more driver.Usage) driver.Usage {
 	if u.CPU < 0 {
 		u.CPU = more.CPU

@@ -94,8 +94,8 @@ func processTree(pid int) []int {
 	return all
 }
 
-// killSession kills the remaining processes of a session, because a shell's jobs are in separate
-// process groups.
+// killSession kills the remaining processes of a session, including those in other process groups,
+// such as a shell's jobs.
 func killSession(sid int) {
 	for _, pid := range numbers("/proc") {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

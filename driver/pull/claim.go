@@ -79,14 +79,15 @@ func errNoJob(name string) error {
 // Report is a poller's report about the end of a job.
 type Report struct {
 	Code   int    // exit code from 0 to 255, or -1 if Error is set
-	Error  string // why there is no exit code: the poller has returned the job
+	Error  string // reason why the poller returned the job without an exit code
 	Output []byte // only the last MaxOutput bytes are stored
 	Ticket Ticket // the ticket with which the job was claimed
 }
 
-// End records the end of a job. When it returns nil, the end is on disk. A repeated End returns nil, and the first
-// one counts. Errors: not_found; invalid for an impossible code; forbidden if the job was claimed with another
-// ticket; conflict if the job is not claimed or has been given up; unavailable if the end could not be written.
+// End records the end of a job. When it returns nil, the end is on disk. A repeated End returns nil
+// and changes nothing. Errors: not_found; invalid for an impossible code; forbidden if the job was
+// claimed with another ticket; conflict if the job is not claimed or has been given up; unavailable
+// if the end could not be written.
 func (d *Driver) End(name string, r Report) error {
 	if r.Error == "" && (r.Code < 0 || r.Code > 255) {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid exit code %d: use 0 to 255", r.Code)

@@ -21,16 +21,18 @@
 //
 // # Tickets
 //
-// All pollers use the same gateway token. Each job belongs to the [Ticket] with which it was claimed, and a
-// registered host and its jobs belong to the ticket of its first registration. A caller with another ticket can
-// neither end the job nor count as its sign of life, and gets no work for that host. The record of a job contains the
-// ticket's hash, so this survives the daemon.
+// All pollers use the same gateway token. Each job belongs to the [Ticket] with which it was
+// claimed, and a registered host and its jobs belong to the ticket of its first registration. A
+// caller with another ticket can neither end the job nor keep it alive, and gets no work for that
+// host. This still applies after a restart of the daemon, because the record of a job contains the
+// ticket's hash.
 //
 // # Signs of life
 //
-// A poller is alive while it holds a call of [Driver.Cancellations] open for a job, and so is a host while it holds
-// Next open, for all its jobs. Otherwise a sign of life is valid for Config.Lost. A caller that asks about a job that
-// has ended or is unknown is told to end it, so a cancellation cannot be missed.
+// An open call of [Driver.Cancellations] is a continuous sign of life for the jobs that it names,
+// and so is a host's open call of Next for all jobs of the host. Any other sign of life is valid
+// for Config.Lost. A caller that asks about a job that has ended or is unknown is told to end it,
+// so a cancellation cannot be missed.
 //
 // # Hosts
 //

@@ -73,7 +73,7 @@ func Open(cfg Config) (*Driver, error) {
 // Close closes the directory. Claimed jobs continue at their pollers.
 func (d *Driver) Close() error { return d.root.Close() }
 
-// Recover implements driver.Driver. It counts as a sign of life of all jobs of an earlier daemon.
+// Recover implements driver.Driver. It counts as a sign of life for all jobs of an earlier daemon.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -39,8 +39,8 @@ func (s Size) holds(need Size) bool {
 	return need.CPU <= s.CPU && need.Memory <= s.Memory && need.Disk <= s.Disk
 }
 
-// waste returns the sum of the parts of s, each divided by the same part of total. s is what
-// remains of a host of size total; a job fits best into the host with the least waste.
+// waste returns the sum of the unused fractions of a host's resources. s is the host's remaining
+// capacity, and total is its size. A job fits best into the host with the least waste.
 func (s Size) waste(total Size) float64 {
 	part := func(left, of int64) float64 {
 		if of <= 0 {

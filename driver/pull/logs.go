@@ -17,7 +17,7 @@ const maxLine = 8 << 10
 // machine's last job; all lines have the time of that end. If want.Follow is set, it waits for
 // the end, and then until ctx ends or the machine is destroyed.
 func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
-	var told *job // the job whose output was returned or was not requested
+	var told *job // the latest job whose output was returned or was not requested
 	seen := false
 	for first := true; ; first = false {
 		d.mu.Lock()

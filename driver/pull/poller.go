@@ -80,7 +80,7 @@ func (d *Driver) offer(j *job, p *poller) {
 	p.got <- j
 }
 
-// reoffer offers the unclaimed job j to another waiting poller, or else to the next one that
+// reoffer offers the unclaimed job j to another waiting poller, or else to the next poller that
 // calls. mu must be held.
 func (d *Driver) reoffer(j *job) {
 	j.to, j.due = nil, true
@@ -100,9 +100,9 @@ func (d *Driver) dueFor(h *host) *job {
 	return nil
 }
 
-// pick returns the poller to which a job of a size is offered: the waiting host that the job fits
-// best, or else the longest-waiting poller without a host. It returns nil if no suitable poller
-// is waiting. mu must be held.
+// pick returns the poller to which a job of size need is offered: the waiting host that the job
+// fits best, or else the longest-waiting poller without a host. It returns nil if no suitable
+// poller is waiting. mu must be held.
 func (d *Driver) pick(need Size) *poller {
 	var best, first *poller
 	least := 0.0

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Start implements driver.Driver. It returns when a poller has claimed the task, or
-// CodeInsufficient if no suitable poller is waiting. If ctx ends first, the offer is withdrawn,
-// and the task cannot be claimed any more.
+// Start implements driver.Driver. It returns when a poller has claimed the task. If no suitable
+// poller is waiting, it returns CodeInsufficient. If ctx ends first, the offer is withdrawn, and
+// the task cannot be claimed any more.
 func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, error) {
 	if err := validate(&task); err != nil {
 		return driver.Status{}, err
@@ -95,7 +95,7 @@ func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	for {
 		d.mu.Lock()
 		if ctx.Err() != nil {
-			left = nil // a claim that is being written will decide
+			left = nil // wait for the claim that is being written
 			if j.phase == offered {
 				d.withdraw(j)
 			}

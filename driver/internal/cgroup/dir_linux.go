@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// members returns the processes in a cgroup, without this process, one of whose threads may
-// temporarily be in a v1 cgroup.
+// members returns the processes in a cgroup, except this process, which may temporarily have a
+// thread in a v1 cgroup.
 func members(dir string) ([]int, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {

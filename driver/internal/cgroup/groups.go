@@ -19,8 +19,8 @@ const LeastMemory = 16
 type Groups interface {
 	// New creates a group with limits. It returns nil if the host has no usable cgroups.
 	New(driver.Limits) (Group, error)
-	// ByThread reports whether Group.Fork moves the calling thread into the group for good. If
-	// so, Fork must be called by OnOwnThread.
+	// ByThread reports whether Group.Fork moves the calling thread into the group for good. If so,
+	// Fork must be called within OnOwnThread.
 	ByThread() bool
 	// Labels returns the labels for driver.Driver's Labels.
 	Labels() map[string]string
@@ -32,10 +32,10 @@ type Groups interface {
 type Group interface {
 	// Fork calls fork so that the child process starts in the group.
 	Fork(fork ForkFunc) (pid int, err error)
-	// Freeze suspends or resumes all processes of the group, and returns when that is done. If
-	// some cannot be suspended, it resumes all of them and returns an error. The caller must not
-	// fork in the group in the meantime. It returns errors.ErrUnsupported if the host has no
-	// freezer; then the label "suspend" is missing.
+	// Freeze suspends or resumes all processes of the group, and returns when that is done. If some
+	// cannot be suspended, it resumes all of them and returns an error. The caller must not fork in
+	// the group in the meantime. It returns errors.ErrUnsupported if the host has no freezer, in
+	// which case the label "suspend" is missing.
 	Freeze(ctx context.Context, frozen bool) error
 	// KillAll kills every process in the group, including those that entered it on their own. It
 	// returns when none remains or grace has passed. Frozen processes do not execute any more of

@@ -13,7 +13,7 @@ type Mount struct {
 	Controllers []string // v1 only; empty for named hierarchies, which have no controllers
 }
 
-// Choice describes the mounts of a host to use.
+// Choice contains those of a host's cgroup mounts that this package uses.
 type Choice struct {
 	Mode string            // "v1", "v2", "hybrid" or "none"
 	V1   map[string]string // mount point of each controller
@@ -98,7 +98,7 @@ func Choose(mounts []Mount) Choice {
 }
 
 // ParseSelf parses /proc/self/cgroup. It returns the path of this process's cgroup for each
-// controller, and that in the unified hierarchy under "". See cgroups(7).
+// controller; the key "" stands for the unified hierarchy. See cgroups(7).
 func ParseSelf(text string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {

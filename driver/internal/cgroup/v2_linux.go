@@ -26,8 +26,8 @@ type v2Groups struct {
 	count       atomic.Int64
 }
 
-// v2Self is the cgroup that this process moves to. A service manager that kills the daemon's
-// cgroup then does not kill this process.
+// v2Self is the cgroup to which this process moves, so that a service manager that kills the
+// daemon's cgroup does not kill this process.
 const v2Self = "supervisor"
 
 func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {

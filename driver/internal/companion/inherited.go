@@ -8,8 +8,9 @@ import (
 )
 
 // CloseInherited closes file descriptors that this process has inherited by accident. Otherwise
-// somebody might wait for them to be closed, and every child process would inherit them, too. It
-// recognizes them by the missing close-on-exec flag, which this process's own descriptors have.
+// another process might wait in vain for them to be closed, and every child process would inherit
+// them, too. It recognizes them by the missing close-on-exec flag, which this process's own
+// descriptors have.
 func CloseInherited() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {

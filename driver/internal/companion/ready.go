@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// readyVariable is the environment variable with the number of the descriptor to which a
-// companion writes "ok" once it listens, or otherwise the reason of its failure.
+// readyVariable is the environment variable with the number of the descriptor to which a companion
+// writes "ok" once it listens or, if it fails, the reason.
 const readyVariable = "BOURSE_READY"
 
 // readyDescriptor is the first descriptor after stdin, stdout and stderr.
 const readyDescriptor = 3
 
-// Readiness returns a function that reports to the process that started this one that the start
+// Readiness returns a function that tells the process that started this one whether the start
 // succeeded (nil) or failed. Only the function's first call has an effect.
 func Readiness() func(error) {
 	var once sync.Once
