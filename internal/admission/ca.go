@@ -180,7 +180,8 @@ func newTemplate(name string, names, hosts []string, role bourse.Role, now time.
 	return template, nil
 }
 
-// create creates a key and its certificate. The certificate is self-signed if by is nil.
+// create creates a key and its certificate. The certificate is signed by the given CA or, if that
+// is nil, self-signed.
 func create(template *x509.Certificate, by *CA) (Pair, error) {
 	key, private, err := NewKey()
 	if err != nil {
@@ -207,7 +208,7 @@ func NewKey() (*ecdsa.PrivateKey, []byte, error) {
 }
 
 // sign creates a certificate in PEM. If c is an issuer, the issuer's certificate follows, because
-// others know only the CA above it.
+// other servers know only the CA that signed the issuer.
 func (c *CA) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	var err error
 	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))

@@ -188,8 +188,8 @@ func (c *Credentials) Client() *tls.Config {
 	}
 }
 
-// AnyServer returns the TLS configuration of a connection to any server with one of these
-// roles whose certificate comes from pool, whatever address it is reached at.
+// AnyServer returns the TLS configuration for a connection to any server with one of these roles,
+// whatever its address. The server's certificate must be issued by a CA in pool.
 func AnyServer(pool *x509.CertPool, roles ...bourse.Role) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,

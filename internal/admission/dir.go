@@ -31,7 +31,7 @@ func (d Dir) GossipKey() string { return filepath.Join(string(d), "gossip.key") 
 // Tokens returns the path of the tokens that brokers accept.
 func (d Dir) Tokens() string { return filepath.Join(string(d), "tokens") }
 
-// SecretsKey returns the path of the keys that encrypt apps' secrets, for brokers.
+// SecretsKey returns the path of a broker's file with the keys that encrypt apps' secrets.
 func (d Dir) SecretsKey() string { return filepath.Join(string(d), "secrets.key") }
 
 // PEM returns the contents of a file with the certificate followed by the key.

@@ -18,7 +18,7 @@ import (
 // for the cluster's servers.
 type Gate struct {
 	Names func() []string // returns the server's host names in addition to IP addresses and localhost; nil means none
-	Proof Proof           // what the cluster's servers must present
+	Proof Proof           // the proof that the cluster's servers must present
 }
 
 // headerServer is the header with the cluster of the server that sends a request. A page could
@@ -88,9 +88,10 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// calls reports whether host cannot be a name that a page's author chose. An IP address is the
-// one that the browser connected to, localhost is not resolved by DNS, and the operator has
-// chosen the names in g.Names. An empty host does not come from a browser.
+// calls reports whether a request with this host is safe from DNS rebinding, because the author of
+// a web page cannot have chosen the name: an IP address is the one that the browser connected to,
+// localhost is not resolved by DNS, the operator has chosen the names in g.Names, and browsers
+// never send an empty host.
 func (g *Gate) calls(host string) bool {
 	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -116,8 +117,8 @@ func refuse(w http.ResponseWriter, status int, code bourse.Code, text string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": text, "message": text, "code": string(code)}) // the client may have disconnected
 }
 
-// Proof identifies a server of the cluster to others, in addition to its certificate. The
-// zero value is for the cluster "".
+// Proof identifies a server of the cluster to others, in addition to its certificate. The zero
+// value is the proof for a cluster whose name is empty.
 type Proof struct {
 	Cluster string
 	Bearer  string // secret that is sent and required on loopback; "" means no secret

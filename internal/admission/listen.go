@@ -22,7 +22,7 @@ const (
 type Listen struct {
 	What  string // names the address in the error, for example "the API"
 	Addr  netip.AddrPort
-	Needs []Safeguard // what is required if other hosts can reach the address
+	Needs []Safeguard // the safeguards required if other hosts can reach the address
 	Has   []Safeguard
 }
 

@@ -92,16 +92,17 @@ func stamp(files []string) string {
 	return b.String()
 }
 
-// Watched is a [Live] with a value of any type.
+// Watched is implemented by a [Live] of any type.
 type Watched interface {
 	Files() []string
 	Look() (changed bool, err error)
 }
 
-// watchEvery is the interval of calling Look. A change takes effect after two calls.
+// watchEvery is the interval between calls of Look. A change takes effect at the second call that
+// finds it.
 const watchEvery = time.Second
 
-// Watch calls Look on all until ctx ends, and logs the results.
+// Watch calls Look on each value at regular intervals until ctx ends, and logs the results.
 func Watch(ctx context.Context, log *slog.Logger, all ...Watched) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()

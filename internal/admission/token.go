@@ -24,7 +24,7 @@ type Scope struct {
 // everything stands for all organizations in a token file. It is not a valid slug.
 const everything = "*"
 
-// ScraperScope replaces the organization of a token that is valid for metrics only. It is
+// ScraperScope takes the place of the organization in a token that is valid for metrics only. It is
 // not a valid slug.
 const ScraperScope = "role:" + string(bourse.RoleScraper)
 

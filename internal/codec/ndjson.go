@@ -26,8 +26,8 @@ func NewWriter(w http.ResponseWriter) *Writer {
 // Begun reports whether the status has been sent.
 func (w *Writer) Begun() bool { return w.begun }
 
-// Begin sends the status if it has not been sent yet. Call it if the first line may take
-// long.
+// Begin sends the status if it has not been sent yet. Call it if the first line may take a long
+// time.
 func (w *Writer) Begin() {
 	if w.header() {
 		_ = w.control.Flush() // some writers cannot flush; they send the status later

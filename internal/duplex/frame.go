@@ -79,8 +79,8 @@ type Writer struct {
 // NewWriter returns a Writer. If flush is not nil, it is called after each frame.
 func NewWriter(w io.Writer, flush func() error) *Writer { return &Writer{to: w, flush: flush} }
 
-// Write writes data as frames of one kind. Empty data is one frame. It returns the number of
-// bytes of data that were written.
+// Write writes data as frames of one kind. Empty data is written as one frame. It returns the
+// number of bytes of data that were written.
 func (w *Writer) Write(kind Kind, data []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

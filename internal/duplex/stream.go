@@ -24,7 +24,7 @@ type Stream struct {
 type Dial func(body io.ReadCloser) (reply io.ReadCloser, err error)
 
 // Open sends a request to run a command. It returns dial's errors unchanged. If the connection
-// breaks later, the stream's methods pass the error to lost and return the result.
+// breaks later, the stream's methods pass the error to the function lost and return its result.
 func Open(start Command, dial Dial, lost func(error) error) (*Stream, error) {
 	first, err := json.Marshal(start)
 	if err != nil || len(first) > MaxFrame {
@@ -33,7 +33,7 @@ func Open(start Command, dial Dial, lost func(error) error) (*Stream, error) {
 	r, w := io.Pipe()
 	s := &Stream{body: w, in: NewWriter(w, nil), lost: lost}
 	begun := make(chan struct{})
-	go func() { // both before and after the reply begins, the request's body must be read
+	go func() { // in a goroutine, because dial reads the request's body, possibly even after the reply has begun
 		defer close(begun)
 		_, _ = s.in.Write(Start, first) // fails only if the request fails
 	}()

@@ -26,7 +26,7 @@ type Size struct {
 	Cols uint16 `json:"cols"`
 }
 
-// Failure reports a command that could not be run until its exit.
+// Failure reports why a command could not be started or its exit is unknown.
 type Failure struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`

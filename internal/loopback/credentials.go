@@ -88,9 +88,9 @@ func remove(getenv func(string) string, name string) error {
 	return err
 }
 
-// Find returns the token for the API at a URL, and the URL at which to use it: in it, localhost
-// is replaced by the address that the token belongs to. The token is empty if the API is not on
-// loopback or has no token on this host.
+// Find returns the token for the API at a URL, and the URL to use with the token. In that URL,
+// localhost is replaced by the address to which the token belongs. The token is empty if the API is
+// not on loopback or has no token on this host.
 func Find(getenv func(string) string, api string) (token, at string) {
 	_ = with(getenv, false, func(s *Store) error { // if this fails, the API will report missing credentials
 		for _, a := range addresses(api) {
@@ -136,7 +136,7 @@ func addresses(api string) []netip.AddrPort {
 	return out
 }
 
-// with calls do with the user's directory.
+// with opens the user's directory for a call of do.
 func with(getenv func(string) string, create bool, do func(*Store) error) error {
 	dir, err := Dir(getenv)
 	if err != nil {

@@ -85,7 +85,7 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
-// textLength is the length of rand.Text, which has at least 130 random bits.
+// textLength is the length of a text from rand.Text, which contains at least 130 random bits.
 const textLength = 26
 
 // open opens a file that no other user can read or write. It does not follow links that lead out

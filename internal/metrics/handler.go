@@ -14,7 +14,7 @@ import (
 // atOnce is the number of concurrent scrapes. Further ones get status 503.
 const atOnce = 2
 
-// Handler serves the metrics of collectors, the Go runtime and the process. It registers
+// Handler serves the metrics of the given collectors, the Go runtime and the process. It registers
 // them at the first scrape, because most servers on a laptop are never scraped.
 func Handler(report ...prometheus.Collector) http.Handler {
 	handler := sync.OnceValue(func() http.Handler {

@@ -21,7 +21,7 @@ type Source struct {
 	Expires func() time.Time // expiry of the server's certificate; nil if it has none
 }
 
-// Server is the metrics of a server of any role, as a [prometheus.Collector].
+// Server is a [prometheus.Collector] for the metrics that servers of all roles have.
 type Server struct {
 	source Source
 
@@ -30,7 +30,7 @@ type Server struct {
 	broken                                            *prometheus.Desc
 }
 
-// New returns a server's metrics. The zero Source suffices to describe them.
+// New returns a server's metrics. A zero Source is sufficient if only Describe is called.
 func New(source Source) *Server {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("bourse_"+name, help, labels, nil)
@@ -106,7 +106,7 @@ type standing struct {
 func count(members []bourse.Member) map[standing]int {
 	out := map[standing]int{}
 	for _, role := range bourse.ServerRoles() {
-		out[standing{role, "ok"}] = 0 // count roles without members as 0, so that alerts notice the loss of the last one
+		out[standing{role, "ok"}] = 0 // count roles without members as 0, so that alerts notice the loss of the last member
 	}
 	for _, m := range members {
 		in := standing{m.Role, "ok"}

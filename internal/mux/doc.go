@@ -16,7 +16,7 @@
 //     server is notified. A later answer is dropped.
 //   - A broken connection, or one that carries malformed frames, ends its own calls and no
 //     others. The error reports whether a part of the call may have been sent ([NotSent]).
-//   - The other end cannot make this end hold more memory than [Limits], the backlog of a
+//   - The other end cannot make this end use more memory than [Limits], the backlog of a
 //     connection and the calls in progress allow.
 //
 // # Writing

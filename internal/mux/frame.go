@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits are the maximum sizes in frames, in bytes. Both ends must have the same limits.
+// Limits contains the maximum sizes of the parts of frames, in bytes. Both ends must have the same
+// limits.
 type Limits struct {
 	Word    int // maximum size of a call's subject and of a media type
 	Payload int // maximum size of a call's payload

@@ -81,7 +81,7 @@ func (p *Pipe) flush() error {
 	}
 }
 
-// writeSteps writes all of b to c. It fails if the other end reads nothing for as long as stall; 0
+// writeSteps writes all of b to c. It fails if the other end reads nothing for the time stall; 0
 // means no limit.
 func writeSteps(c net.Conn, b []byte, stall time.Duration) error {
 	for len(b) > 0 {

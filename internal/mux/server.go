@@ -62,9 +62,9 @@ var (
 	errBusy     = errors.New("too many calls are in progress")
 )
 
-// Serve makes h answer the calls on conn, which the server then owns, and returns
-// immediately. src is the connection's input, which may begin with data that was already
-// read. The handlers' contexts have the values of ctx, but do not end with it.
+// Serve makes h answer the calls on conn, which the server then owns, and returns immediately. src
+// is the connection's input, which may begin with data that was already read. The handlers'
+// contexts have the values of ctx, but are not canceled with it.
 func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Handler) {
 	p := &peer{server: s, handler: h, base: context.WithoutCancel(ctx), calls: map[uint64]*served{}}
 	p.r, p.w.conn, p.w.stall = newReader(conn, src, &s.config.Limits, 0), conn, s.config.Stall

@@ -35,10 +35,9 @@ type writer struct {
 	err   error         // the first error; nothing is written after it
 }
 
-// put writes a frame and the bytes after its line. Before the frame can be sent, put stores
-// its position in the stream in start. If too much data is waiting, it instead returns a
-// channel that is closed when there is space. Urgent frames, which are small and few, are
-// written in any case.
+// put writes a frame and the bytes after its line. Before the frame can be sent, put stores its
+// position in the stream in start. If too much data is waiting, it instead returns a channel that
+// is closed when there is space. Urgent frames, which are small and few, never wait for space.
 func (w *writer) put(f *frame, body []byte, start *uint64, urgent bool) (full <-chan struct{}, err error) {
 	w.mu.Lock()
 	switch {

@@ -33,7 +33,8 @@ func Generate() []byte {
 	return []byte(keyLine + " " + base64.StdEncoding.EncodeToString(key) + "\n")
 }
 
-// Load reads a key file, which only its owner may be able to read. Errors: invalid.
+// Load reads a key file. It refuses a file that users other than its owner can read. Errors:
+// invalid.
 func Load(path string) (*Keys, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -72,9 +73,9 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
-// Read parses the text of a key file: one key on each line, first the key that encrypts. Empty
-// lines and lines that begin with # are ignored. Errors: invalid. An error contains no part of
-// the text.
+// Read parses the text of a key file: one key on each line, the first of which encrypts. Empty
+// lines and lines that begin with # are ignored. Errors: invalid. An error contains no part of the
+// text.
 func Read(text []byte) (*Keys, error) {
 	k, n := &Keys{}, 0
 	for l := range bytes.Lines(text) {

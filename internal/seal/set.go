@@ -87,9 +87,9 @@ func (ms Marks) Version() uint64 {
 	return latest
 }
 
-// Has reports whether the marks include all changes that version includes: its own broker's, and
-// those that this broker knew. Changes by other brokers may be missing even if their versions are
-// lower.
+// Has reports whether the marks include all changes that the given version includes: the change
+// itself, and the changes that its broker knew at that time. Changes by other brokers may be
+// missing even if their versions are lower.
 func (ms Marks) Has(version uint64) bool {
 	if version < leastVersion {
 		return true
@@ -106,8 +106,8 @@ func (ms Marks) Has(version uint64) bool {
 	return true
 }
 
-// Includes reports whether version, the latest of its broker, includes the change with the
-// earlier version.
+// Includes reports whether the given version, which must be its broker's latest, includes the
+// change with an earlier version.
 func (ms Marks) Includes(version, earlier uint64) bool {
 	if earlier < leastVersion {
 		return true

@@ -41,8 +41,8 @@ type Bodies struct {
 	decode  *semaphore.Weighted
 }
 
-// NewBodies returns limits of total bytes for all bodies together, and as much for large
-// replies. 0 means a sixteenth of the process's memory limit, between 8 and 64 MiB.
+// NewBodies returns a limit of total bytes for all bodies together, and a limit of the same size
+// for large replies. 0 means a sixteenth of the process's memory limit, between 8 and 64 MiB.
 func NewBodies(total int64) *Bodies {
 	if total <= 0 {
 		total = maxTotal
@@ -53,8 +53,8 @@ func NewBodies(total int64) *Bodies {
 	return &Bodies{budget: NewFair(total), total: total, replies: semaphore.NewWeighted(total), decode: semaphore.NewWeighted(decodeAtOnce)}
 }
 
-// Handler wraps h so that reading a request's body respects the limits, and so do replies
-// for which h calls [ReserveReply]. A body's memory is released when h returns.
+// Handler wraps h so that the limits apply to requests' bodies, and to the replies for which h
+// calls [ReserveReply]. A body's memory is released when h returns.
 func (l *Bodies) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(below http.ResponseWriter, r *http.Request) {
 		w := &replier{below, l}
@@ -156,8 +156,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reserve is the denominator of the part of the budget, one fourth, that only small bodies may
-// take.
+// reserve determines the part of the budget that only small bodies may take: the budget divided by
+// reserve.
 const reserve = 4
 
 // take takes n bytes of the budget. Large bodies leave a part to small ones, so that

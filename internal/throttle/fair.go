@@ -37,9 +37,9 @@ type Hold struct {
 	over  bool          // whether it was cut off
 }
 
-// Open returns an empty hold of a principal. If the hold is cut off, cut is called once.
-// It must not block, and must make the caller release the hold soon. A hold with a nil
-// cut is never cut off.
+// Open returns an empty hold for a principal. If the hold is cut off, the function cut is called
+// once. It must not block, and must make the caller release the hold soon. A hold with a nil cut is
+// never cut off.
 func (b *Fair) Open(principal string, cut func()) *Hold {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,8 +48,8 @@ func (b *Fair) Open(principal string, cut func()) *Hold {
 	return h
 }
 
-// Take adds n units to the hold and reports whether it succeeded. At least spare units of
-// the budget remain free. If necessary, it cuts off holds of principals that hold more.
+// Take adds n units to the hold and reports whether it succeeded. At least spare units of the
+// budget remain free. If necessary, it cuts off holds of principals that hold more than this one.
 func (h *Hold) Take(n, spare int64) bool {
 	b := h.budget
 	b.mu.Lock()
@@ -118,8 +118,9 @@ func (h *Hold) Release() {
 	}
 }
 
-// largest returns the oldest hold that can be cut off of the principal that holds the most, if
-// that is more than taker would hold with n more units. The mutex must be held.
+// largest returns the hold to cut off: among the principals with a hold that can be cut off, it
+// selects the one that holds the most units, and returns the oldest such hold. It returns nil
+// unless that principal holds more than taker would hold with n more units. The mutex must be held.
 func (b *Fair) largest(taker *holder, n int64) *Hold {
 	var most *holder
 	for _, o := range b.holders {

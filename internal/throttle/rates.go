@@ -15,7 +15,7 @@ type Rates struct {
 	buckets map[string]bucket
 }
 
-// bucket is the state of a key at a time.
+// bucket is the content of a key's bucket at the time of its last use.
 type bucket struct {
 	tokens float64
 	at     time.Time

@@ -63,7 +63,7 @@ type waiter struct {
 	turn chan struct{} // closed when the order receives a turn
 }
 
-// NewTurns returns a Turns with a configuration.
+// NewTurns returns a Turns with the given configuration.
 func NewTurns(config TurnsConfig) *Turns { return &Turns{config: config.withDefaults()} }
 
 // Turn is an order in progress.
@@ -72,8 +72,8 @@ type Turn struct {
 	lease *time.Timer
 }
 
-// Take waits for a turn, which ends after lease at the latest. The caller must call Done
-// when the order has ended. Errors: rate_limited, canceled.
+// Take waits for a turn. The turn ends after the time lease at the latest. The caller must call
+// Done when the order has ended. Errors: rate_limited, canceled.
 func (t *Turns) Take(ctx context.Context, lease time.Duration) (*Turn, error) {
 	t.mu.Lock()
 	switch {

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// piece is the size of a write of a large reply, in bytes.
+	// piece is the size in bytes of the pieces in which a large reply is written.
 	piece = 64 << 10
 	// stall is the maximum time that the caller may take to read a piece.
 	stall = 30 * time.Second

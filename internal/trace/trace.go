@@ -95,8 +95,8 @@ func (t *Tracer) Request(ctx context.Context, h http.Header, name string) (conte
 	return ctx, Span{s}
 }
 
-// Handler creates a span for each request with a trace in its query or headers. The span's
-// name is the path of requests between servers, and "api" otherwise.
+// Handler creates a span for each request with a trace in its query or headers. The span of a
+// request between servers is named after its path; all other spans are named "api".
 func (t *Tracer) Handler(h http.Handler) http.Handler {
 	if t == nil {
 		return h
@@ -109,7 +109,7 @@ func (t *Tracer) Handler(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		name := "api" // clients choose all other paths
+		name := "api" // clients choose all other paths, which are therefore not used as names
 		for _, ours := range []string{"/worker/", "/proxy/"} {
 			if strings.HasPrefix(r.URL.Path, ours) {
 				name = r.URL.Path[1:]
