@@ -128,8 +128,8 @@ func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
 	m[k] = v
 }
 
-// find returns the record for a name, by its digest or otherwise by its tag. It returns nil if
-// there is none.
+// find returns the record for a name, identified by the name's digest or, if it has none, by its
+// tag. It returns nil if there is none.
 func (c *catalogue) find(ref bourse.ImageRef) *record {
 	if ref.Digest != "" {
 		return c.records[recordName(ref)]

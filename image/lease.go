@@ -78,8 +78,8 @@ func validForRetry(lease leases.Lease, now time.Time) bool {
 	return err == nil && end.Sub(now) >= leaseRest
 }
 
-// dropLease removes the data that a pull has fetched and that belongs to no image: at once if collect is set, or at
-// containerd's next garbage collection.
+// dropLease removes the data that a pull has fetched and that belongs to no image: at once if
+// collect is set, otherwise at containerd's next garbage collection.
 func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, collect bool) error {
 	var opts []leases.DeleteOpt
 	if collect {

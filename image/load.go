@@ -58,8 +58,8 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 	return out, nil
 }
 
-// replace makes the images in list the store's contents. It returns false and does nothing if an
-// image was added or removed since list was read.
+// replace replaces the store's contents with the images in list. It returns false and does nothing
+// if an image was added or removed since list was read.
 func (s *Store) replace(list []images.Image, found []*record, change uint64) bool {
 	listed := map[string]bool{}
 	for _, image := range list {

@@ -53,8 +53,9 @@ func (l *logins) read() {
 	l.byHost, l.err = got.Logins, nil
 }
 
-// asker identifies the credentials used for a registry: an organization's own, or for "", those
-// shared by all organizations, if any. Two askers share no connections, tokens or answers.
+// asker identifies the credentials used for a registry. It is the name of an organization that has
+// its own credentials, or "" for the credentials that all organizations share, if any. Two askers
+// share no connections, tokens or answers.
 type asker string
 
 // asker returns the asker for an organization at a registry: the organization if it has its own
@@ -69,7 +70,7 @@ func (r *registries) asker(org, host string) asker {
 // freshAsker is like asker but reads the organization's file again.
 func (r *registries) freshAsker(org, host string) asker {
 	if l := r.orgs[org]; l != nil {
-		_, _ = l.at(host) // asker uses the credentials that at has read, or its error
+		_, _ = l.at(host) // asker uses the result of this read, even if it is an error
 	}
 	return r.asker(org, host)
 }
@@ -78,7 +79,7 @@ func (r *registries) freshAsker(org, host string) asker {
 func (r *registries) login(who asker, host string) (credentials.Login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {
-			return l.at(host) // possibly no longer any, but never the shared credentials
+			return l.at(host) // these may have been removed, but the shared credentials must not replace them
 		}
 		return credentials.Login{}, nil
 	}

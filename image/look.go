@@ -79,8 +79,8 @@ func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bours
 	return o, needs, nil
 }
 
-// read reads a manifest or a configuration: from containerd if blobs is not nil, from what the
-// registry has sent to this asker before, or from the registry.
+// read reads a manifest or a configuration: from containerd if blobs is not nil, otherwise from the
+// registry's earlier answers to this asker or from the registry itself.
 func (s *Store) read(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	if blobs != nil {
 		raw, err := blobs(ctx, desc)

@@ -46,8 +46,8 @@ func (c *manifestCache) put(k manifestKey, raw []byte) {
 	remember(c.raw, maxCached, k, raw)
 }
 
-// manifestType returns a manifest's media type and indexType that of an index, in a form that
-// containerd accepts. said is the type that the registry has sent, which may be anything or
+// manifestType returns a manifest's media type in a form that containerd accepts. indexType does
+// the same for an index. said is the type that the registry has sent, which may be anything or
 // empty.
 func manifestType(said string) string {
 	if images.IsManifestType(said) {

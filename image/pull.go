@@ -40,7 +40,7 @@ type pull struct {
 	// Guarded by Store.mu.
 	waiters int
 	linger  *time.Timer // set while nobody waits for the pull
-	parts   parts       // the disk space that it takes, as far as known
+	parts   parts       // the disk space that the pull takes, as far as known
 }
 
 // leftover is the data that a failed pull preserves for a retry.

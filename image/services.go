@@ -35,9 +35,9 @@ func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mo
 	return out, err
 }
 
-// ingester is a content store that distinguishes between a blob that another process is writing,
-// for which one has to wait, and an unavailable containerd. containerd's client returns
-// "unavailable" for both.
+// ingester is a content store whose errors show whether another process is writing a blob, so that
+// the caller has to wait, or containerd is unavailable. containerd's client returns "unavailable"
+// for both.
 type ingester struct {
 	content.Store
 	client *containerd.Client

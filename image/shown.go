@@ -9,8 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// An image on a worker is available only to the askers to whom its registry has shown it. The catalogue remembers
-// them with the time. The label labelShown of the image's record preserves this for the next daemon.
+// An image on a worker is available only to the askers to whom its registry has shown it. The
+// catalogue stores these askers and the times. The label labelShown of the image's record preserves
+// them for the next daemon.
 
 const (
 	maxShown      = 8192               // maximum number of pairs of image and asker in memory

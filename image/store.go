@@ -78,9 +78,9 @@ func Open(config Config) (*Store, error) {
 	return s, nil
 }
 
-// SetInUse sets the function that reports whether a machine uses the image with a digest. It is
-// called without any lock before an image is evicted, pruned or removed. If f is nil, which is
-// the default, no image is in use.
+// SetInUse sets the function that reports whether a machine uses the image with the given digest.
+// It is called without any lock before an image is evicted, pruned or removed. If f is nil, which
+// is the default, no image is in use.
 func (s *Store) SetInUse(f func(digest string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ type stalling struct {
 	limit time.Duration
 }
 
-// RoundTrip sends a request. It fails with errStalled if nothing is received for the limit, and so does every read of
-// the response's body.
+// RoundTrip sends a request. It fails with errStalled if nothing is received within the time limit,
+// and so does every read of the response's body.
 func (s *stalling) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	guard := &guard{cancel: cancel}
@@ -66,7 +66,7 @@ type stallingBody struct {
 	limit time.Duration
 }
 
-// Read limits the time that it waits itself, not the time between reads.
+// Read limits only the duration of each read, not the time between reads.
 func (b *stallingBody) Read(p []byte) (int, error) {
 	b.guard.timer.Reset(b.limit)
 	n, err := b.ReadCloser.Read(p)

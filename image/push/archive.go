@@ -26,13 +26,13 @@ type limits struct {
 	entries int   // number of files, directories and links, and of the descriptors to visit
 }
 
-// defaultLimits are far higher than the values of any real image.
+// defaultLimits are far higher than any real image needs.
 var defaultLimits = limits{bytes: 64 << 30, entries: 10_000}
 
 // maxManifest is the maximum size of a manifest or index in bytes. Registries have similar limits.
 const maxManifest = 4 << 20
 
-// unpacked is the contents of an archive, addressed by computed digests.
+// unpacked holds the contents of an archive, addressed by computed digests.
 type unpacked struct {
 	content.Store
 	index ocispec.Descriptor
@@ -156,7 +156,7 @@ type sums struct {
 	bytes   int64
 }
 
-// add adds an entry. It returns an error if that exceeds a bound.
+// add adds an entry. It returns an error if the sums then exceed a bound.
 func (s *sums) add(name string, size int64) error {
 	s.entries++
 	s.bytes += size

@@ -10,7 +10,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// meter is the source of a push. It reports progress as its content is read.
+// meter provides the content of a push, and reports progress as the content is read.
 type meter struct {
 	from   content.Provider
 	sizes  map[digest.Digest]int64
