@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// capture makes dst, an empty file, a copy of the volume's image at one moment. If the host's
+// capture copies the volume's image, as it is at one moment, to dst, an empty file. If the host's
 // file system can share blocks, writers to the volume wait for some milliseconds. Otherwise the
 // image is copied while they write, and they then wait while the image is read once more to find
 // the changes, which takes as long as the host needs to read the volume's data. If the volume is
@@ -136,8 +136,8 @@ func (c *capturing) resize() error {
 	return c.dst.Truncate(c.content.Bytes)
 }
 
-// recopy copies the chunks of the image that have changed to dst. It compares each chunk's
-// checksum with that of the copied chunk.
+// recopy updates dst: it copies the chunks of the image that have changed since they were copied,
+// which it recognizes by their checksums.
 func (c *capturing) recopy(ctx context.Context) error {
 	size := c.content.Bytes
 	return eachChunk(ctx, c.everyChunk(), func(n int, buf []byte) error {

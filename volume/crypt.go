@@ -67,8 +67,9 @@ func (s *Store) mayEncrypt() error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "this host cannot encrypt volumes: it has no dm-crypt, no cryptsetup or no key")
 }
 
-// keyOf returns the key that opens the image of an object at a stage: that of the volume that the
-// key file next to the image names, or otherwise that of the volume itself.
+// keyOf returns the key that opens the image of an object at a stage. If there is a key file next
+// to the image, it is the key of the volume that this file names; otherwise it is the volume's own
+// key.
 func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	owner := bourse.VolumeID(id)
 	switch b, err := os.ReadFile(s.path(id, at, keyOfFile)); {

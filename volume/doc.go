@@ -22,12 +22,13 @@
 //
 // # Why a loop file system
 //
-// The size of a directory can be limited by project quotas or by a separate file system. Quotas need a data directory
-// on xfs or ext4 that was created and mounted for them, make the machines share one journal, and a snapshot would
-// have to walk files that are being written. A file system in a file works on any file system below the data
-// directory, can be frozen, copied and sent as one file, can be encrypted as a whole and has the same bytes on every
-// worker. It costs a second layer of allocation; direct I/O avoids a second page cache. Supporting both would double
-// the code that must be crash-safe.
+// The size of a directory can be limited by project quotas or by a separate file system. Quotas
+// need a data directory on xfs or ext4 that was created and mounted for them. All machines would
+// share one journal, and a snapshot would have to walk files that are being written. A file system
+// in a file works on any file system below the data directory, can be frozen, copied and sent as
+// one file, can be encrypted as a whole and has the same bytes on every worker. It costs a second
+// layer of allocation; direct I/O avoids a second page cache. Supporting both would double the code
+// that must be crash-safe.
 //
 // Images are sparse: the worker's ledger reserves the space, so that creating a volume takes milliseconds, and copies
 // and forks take only the space used. If other programs fill the host's disk, its volumes get write errors, so the
@@ -35,10 +36,10 @@
 //
 // # Loop devices
 //
-// A device is bound with autoclear while the process holds it open, and then the mount holds it, so a crash between
-// the two leaves nothing behind. An image that is still bound (by a mount that was detached while in use, or one in
-// another mount namespace) is mounted again through the same device, because two devices on one image would be two
-// file systems overwriting each other.
+// A device is bound with autoclear. The process holds it open until the mount holds it, so a crash
+// in between leaves nothing behind. An image that is still bound (by a mount that was detached
+// while in use, or one in another mount namespace) is mounted again through the same device,
+// because two devices on one image would be two file systems overwriting each other.
 //
 // # Concurrency
 //

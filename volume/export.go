@@ -142,7 +142,7 @@ func (s *Store) openFork(id string, at stage) (*export, error) {
 	return e, nil
 }
 
-// openStage opens the image of an object at a stage, to be sent as the content at a moment.
+// openStage opens the image of an object at a stage, to be sent. moment identifies its content.
 func (s *Store) openStage(id string, at stage, moment string) (*export, error) {
 	image, c, err := s.openImage(id, at)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Fill creates a volume with the content of its source; the volume must be at least as large as
-// the source. Received data remains after a crash or an error of the source, until Destroy;
+// Fill creates a volume with the content of its source; the volume must be at least as large as the
+// source. After a crash or an error of the source, the received data remains until Destroy, and
 // calling Fill again fetches only the rest. The content is verified before the volume becomes
 // visible. If the volume exists, Fill does nothing.
 //
@@ -126,7 +126,7 @@ func (f *filler) copySnapshot(ctx context.Context, dst, src *os.File, c *content
 	return digestOf(ctx, dst, c)
 }
 
-// finish makes the fetched image an image of its own volume. Each step may be repeated.
+// finish turns the fetched image into the image of the new volume. Each step may be repeated.
 func (f *filler) finish(ctx context.Context) error {
 	path := f.s.path(f.id, ready, imageFile)
 	var err error
@@ -172,8 +172,8 @@ func (f *filler) drop(files ...string) error {
 	return nil
 }
 
-// ownKey replaces the source's key of the image, which receive has stored next to the image, by
-// the volume's own key.
+// ownKey makes the image accept the volume's own key instead of the source's key, which receive has
+// stored next to the image.
 func (f *filler) ownKey(ctx context.Context) error {
 	old, err := os.ReadFile(f.s.path(f.id, ready, sourceKeyFile))
 	if errors.Is(err, os.ErrNotExist) { // the source is on this host, so its key is known

@@ -15,13 +15,13 @@ const (
 	// forkLife is how long the copy of a mounted volume remains after its reader has
 	// disconnected.
 	forkLife = 15 * time.Minute
-	// forkLinger is how long the copy remains after its reader was sent everything, because the
-	// end of the stream may have been lost.
+	// forkLinger is how long the copy remains after the whole stream was sent to its reader,
+	// because the end of the stream may have been lost.
 	forkLinger = 30 * time.Second
 )
 
-// fork copies a mounted volume for a reader, who thus gets the content of one moment. The copy is
-// not removed before the caller calls expireFork, and survives a restart.
+// fork copies a mounted volume for a reader, so that the reader gets the content at one moment. The
+// copy is not removed before the caller calls expireFork, and survives a restart.
 func (s *Store) fork(ctx context.Context, id string) (stage, error) {
 	unlock, err := s.locks.lock(ctx, id+string(forked))
 	if err != nil {

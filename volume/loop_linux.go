@@ -50,8 +50,8 @@ func attachLoop(image string) (*os.File, error) {
 	return nil, fmt.Errorf("no free loop device in %d tries", loopTries)
 }
 
-// isCleared reports whether err means that a device cannot be opened because it has just lost its
-// image or is losing it.
+// isCleared reports whether err means that a device cannot be opened because it has just been
+// detached from its image or is being detached.
 func isCleared(err error) bool {
 	return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist)
 }

@@ -16,8 +16,8 @@ const (
 	unmountPause = 20 * time.Millisecond
 )
 
-// Mount mounts a volume unless it is mounted, and returns its directory. Errors: CodeNotFound for
-// an unknown volume, CodeFailedPrecondition if its image is missing or damaged.
+// Mount mounts a volume unless it is already mounted, and returns its directory. Errors:
+// CodeNotFound for an unknown volume, CodeFailedPrecondition if its image is missing or damaged.
 func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
 	if err := id.Validate(); err != nil {
 		return "", err

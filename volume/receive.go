@@ -66,7 +66,7 @@ func final(err error) bool {
 	}
 }
 
-// diskError marks an error as one of this host's disk and not of the source.
+// diskError marks an error that comes from this host's disk, not from the source.
 type diskError struct{ error }
 
 func (e *diskError) Unwrap() error { return e.error }
@@ -248,7 +248,8 @@ func (in *receiver) save() error {
 	return nil
 }
 
-// position returns where to continue. If no position is recorded, that is the beginning.
+// position returns the position at which to continue. If none is recorded, it returns the
+// beginning.
 func (f *filler) position() (Position, error) {
 	var at Position
 	b, err := os.ReadFile(f.s.path(f.id, filling, progressFile))

@@ -10,9 +10,9 @@ import (
 
 // Recover cleans up the directory after a crash. It must be called before any other operation. It
 // thaws frozen file systems, and removes objects that were being created or removed. It also
-// removes the objects, complete or partly filled, for whose id keep returns false, with their
-// mounts, loop devices and files. The id is that of a volume, a snapshot, or a machine with
-// scratch space. Retained volumes remain mounted. Files with other names are not touched.
+// removes every object, complete or partly filled, for whose id keep returns false, together with
+// the object's mounts, loop devices and files. The id is that of a volume, a snapshot, or a machine
+// with scratch space. Retained volumes remain mounted. Files with other names are not touched.
 func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 	mounts, err := mountsBelow(s.dir)
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep boo
 	}
 }
 
-// dropMounts detaches mounts whose directory is hidden or does not belong to an object to keep,
-// so that no path leads to them.
+// dropMounts detaches every mount below the store's directory that does not belong to an object to
+// keep.
 func (s *Store) dropMounts(keep func(id string) bool) error {
 	mounts, err := mountsBelow(s.dir)
 	for _, m := range mounts {

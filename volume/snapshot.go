@@ -18,7 +18,7 @@ type Info struct {
 
 // Snapshot preserves the content of a volume, mounted or not, at one moment; see capture for how
 // long writers wait. If the snapshot exists, Snapshot only returns its description. It returns
-// CodeInsufficient if the host's disk is full; then nothing remains on the disk.
+// CodeInsufficient if the host's disk is full; in that case nothing remains on the disk.
 func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (Info, error) {
 	if err := errors.Join(id.Validate(), snap.Validate()); err != nil {
 		return Info{}, err

@@ -19,7 +19,7 @@ type Config struct {
 	Dir string       // the store's directory; required; created if missing; no other program may write to it
 	Log *slog.Logger // default: nothing is logged
 
-	// Key returns the key of a volume, which has at least 32 bytes and must always be the same.
+	// Key returns the key of a volume. The key must have at least 32 bytes and must never change.
 	// If Key is nil, encrypted volumes are not supported. See KeyFile.
 	Key func(bourse.VolumeID) ([]byte, error)
 }

@@ -25,16 +25,16 @@ import (
 // Pieces start at multiples of pieceBytes. All have that length except the last one of an image. A stream that
 // continues an earlier one starts with a later piece; its checksum still covers the whole content.
 
-// Position is where a stream starts: an offset in the content that the source had at a moment.
-// The zero value means the beginning of the current content.
+// Position is where a stream starts: an offset in the content that the source had at a certain
+// moment. The zero value means the beginning of the current content.
 type Position struct {
 	Moment string `json:"moment"` // from the header of an earlier stream; "" for the current content
 	Offset int64  `json:"offset"`
 }
 
-// Source opens a stream of a volume's or snapshot's content on another host. If that host no
-// longer has the content of the moment in from, the stream starts at the beginning of another
-// moment's content. The stream is not trusted.
+// Source opens a stream of a volume's or snapshot's content on another host. If that host no longer
+// has the content that from refers to, the stream starts at the beginning of the content at another
+// moment. The stream is not trusted.
 type Source func(ctx context.Context, from Position) (io.ReadCloser, error)
 
 // content describes an image.

@@ -73,8 +73,8 @@ func parseSuperblock(b []byte) (superblock, error) {
 	return sb, nil
 }
 
-// usage returns what statfs would return if the file system was mounted. The kernel then reserves
-// a fiftieth of the blocks, at most 4096, for itself.
+// usage returns the usage that statfs would report if the file system were mounted. The kernel then
+// reserves a fiftieth of the blocks, at most 4096, for itself.
 func (b superblock) usage() bourse.VolumeUsage {
 	kept := b.Reserved + min(b.Blocks/50, 4096)
 	return bourse.VolumeUsage{

@@ -50,8 +50,8 @@ func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string,
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "MKE2FS_CONFIG=/dev/null")
 	cmd.SysProcAttr = killWithParent()
 	// Keep the thread, because Pdeathsig kills the program when the thread that started it ends.
-	// The program must end with this process: it must not write to an image that a restarted
-	// daemon creates again.
+	// The program must end with this process: it must not write to an image that a restarted daemon
+	// recreates.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var output bytes.Buffer
