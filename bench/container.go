@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchContainer measures how long it takes to create and start a container of a cached
-// image through the API, divided by the time of "ctr run -d" with the same image and
-// containerd. The two alternate.
+// benchContainer measures how long it takes to create and start a container of a cached image
+// through the API, divided by the time of "ctr run -d" with the same image and containerd. The two
+// measurements alternate.
 func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 	return withTB(ctx, lab, func(tb testing.TB) error {
 		containerd, registry := containerdtest.New(tb), registrytest.Start(tb, registrytest.Options{})

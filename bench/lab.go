@@ -135,7 +135,7 @@ func (s *Server) begin(ctx context.Context, binary string) error {
 	return fmt.Errorf("%s is not ready after %s", s.Name, time.Since(begin))
 }
 
-// kill ends the process like a crash.
+// kill ends the process abruptly, as a crash would.
 func (s *Server) kill() {
 	_ = s.cmd.Process.Kill() // it may have exited
 	_ = s.cmd.Wait()
@@ -198,7 +198,7 @@ func startedOn(ctx context.Context, w *Server) (map[bourse.MachineID]bourse.Boot
 	caller := direct.NewOver(direct.TCP, nil, proof)
 	defer caller.Close()
 	id := bourse.WorkerID(w.Ready.ID)
-	worker := bourse.Member{ID: id, Role: bourse.RoleWorker, Address: w.Ready.API, Tag: id.Tags()[0]} // a worker has this tag unless another one has it
+	worker := bourse.Member{ID: id, Role: bourse.RoleWorker, Address: w.Ready.API, Tag: id.Tags()[0]} // a worker has the first of these tags unless another worker has it
 	machines, err := fabric.MachineList.Call(ctx, caller, worker, fabric.MachinesQuery{})
 	if err != nil {
 		return nil, fmt.Errorf("machines of %s: %w", w.Name, err)

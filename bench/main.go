@@ -1,8 +1,7 @@
-// Command bench measures what users of Bourse notice. It starts real bin/bourse processes
-// on loopback. In the same run it measures what the figures are compared with: floors, such
-// as the time of one synced write, and peers, such as nginx. Hosts are shared and noisy, so
-// only the ratios are comparable. It prints the figures as one flat JSON object and writes
-// it to -out.
+// Command bench measures what users of Bourse notice. It starts real bin/bourse processes on
+// loopback. In the same run it measures the baselines for comparison: floors, such as the time of
+// one synced write, and peers, such as nginx. Hosts are shared and noisy, so only the ratios are
+// comparable. It prints the figures as one flat JSON object and writes it to -out.
 package main
 
 import (

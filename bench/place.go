@@ -73,9 +73,9 @@ func reap(pid int) {
 	_, _ = syscall.Wait4(pid, nil, 0, nil)
 }
 
-// benchThroughput measures how many machines 16 clients create per second, divided by the
-// rate at which a single process starts the same program, 16 at a time, with a directory
-// and limits for each. The two alternate.
+// benchThroughput measures how many machines 16 clients create per second, divided by the rate at
+// which a single process starts the same program, 16 at a time, with a directory and limits for
+// each. The two measurements alternate.
 func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
@@ -115,8 +115,8 @@ func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// kernel starts sleepers with only the kernel's support for a machine, which is a directory
-// and, on hosts with cgroup v2, limits.
+// kernel starts sleepers without Bourse. Each has only a directory and, on hosts with cgroup v2,
+// limits.
 type kernel struct{ dir, group string }
 
 func newKernel(dir string) (*kernel, error) {

@@ -95,8 +95,8 @@ func (w *web) serve(ctx context.Context) (id bourse.MachineID, at string, err er
 	return m.ID, fmt.Sprintf("127.0.0.1:%d", started[m.ID].Port), err
 }
 
-// benchProxy measures requests from 32 clients through the proxy to one machine, divided by
-// the same with nginx in front of the machine. The two alternate.
+// benchProxy measures requests from 32 clients through the proxy to one machine, divided by the
+// same with nginx in front of the machine. The two measurements alternate.
 func benchProxy(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
@@ -266,8 +266,8 @@ func lose(ctx context.Context, w *Server) error {
 	return nil
 }
 
-// benchFailover kills one of two workers with a machine each at 200 requests per second,
-// and measures the longest time without a response.
+// benchFailover runs a machine on each of two workers, kills one of the workers while clients send
+// 200 requests per second, and measures the longest time without a response.
 func benchFailover(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru", "gru"})
 	if err != nil {
@@ -317,9 +317,9 @@ func benchFailover(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// benchStandby kills the worker of an app's only machine and measures the time until the
-// standby answers. Workers start a standby after 2 s here, instead of the default of 10 s,
-// in which a host may return.
+// benchStandby kills the worker of an app's only machine and measures the time until the standby
+// answers. Workers start a standby after 2 s here. The default is 10 s, which gives a host time to
+// return.
 func benchStandby(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru", "mad"}, "--standby-after", "2s")
 	if err != nil {
