@@ -15,8 +15,8 @@ const DefaultApp = "default"
 
 // AppFlag is a command's --app flag. If the flag is not set, the app comes from BOURSE_APP,
 // then from the working directory's configuration, and is otherwise [DefaultApp]. Parent
-// directories are not searched: otherwise a file that other users can write, such as
-// /tmp/fly.toml, could choose the app of a command that runs in a directory below.
+// directories are not searched, because a file that other users can write, such as
+// /tmp/fly.toml, could then choose the app of a command that runs in a subdirectory.
 type AppFlag struct {
 	shell    *Shell
 	value    *string

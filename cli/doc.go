@@ -1,7 +1,7 @@
-// Package cli contains what all commands share: the environment and global flags of an
-// invocation (Shell), the API's client, tables and text formatting, confirmations, and the
-// mapping from errors to exit statuses. Each noun has a package below this one, with one
-// file for each verb. Package cmd/bourse assembles the commands and calls Main.
+// Package cli contains the code that all commands share: the environment and global flags
+// of an invocation (Shell), the API's client, tables and text formatting, confirmations,
+// and the mapping from errors to exit statuses. Each noun has a package below this one,
+// with one file for each verb. Package cmd/bourse assembles the commands and calls Main.
 //
 // Commands are a singular noun followed by a verb: "bourse machine run". Results go to
 // standard output. Everything else (progress, questions, errors) goes to standard error, so

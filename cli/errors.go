@@ -49,7 +49,7 @@ type ExitStatus int
 // Error implements error.
 func (r ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(r)) }
 
-// statusError is an error with an exit status other than that of its code.
+// statusError is an error whose exit status differs from that of its code.
 type statusError struct {
 	error
 	status int
@@ -227,8 +227,8 @@ func AfterRefusals(refusals []bourse.Refusal) []string {
 	return out
 }
 
-// hintsOf returns the hints for err. If its command added none, they follow from the cause,
-// the code, or the workers' refusals.
+// hintsOf returns the hints for err. If its command added none, they are derived from the
+// cause, the code, or the workers' refusals.
 func (s *Shell) hintsOf(err error) []string {
 	if hints := Hints(err); hints != nil {
 		return hints
@@ -303,8 +303,8 @@ func otherScheme(api string) string {
 	return "https://" + rest
 }
 
-// Interrupted is the outcome of a command that the user interrupted. This one line is
-// printed instead of an error.
+// Interrupted is the outcome of a command that the user interrupted. It is printed as a
+// single line, instead of an error.
 type Interrupted string
 
 // Error implements error.

@@ -118,9 +118,9 @@ func groupedFlags(all *pflag.FlagSet, groups []FlagGroup) string {
 	return strings.Trim(b.String(), "\n")
 }
 
-// Lifetime returns a context for a server, which SIGHUP does not cancel. If lifeLine is
-// set, the context is canceled when standard input is closed, which means that the process
-// that started the server has exited.
+// Lifetime returns a context for a server. SIGHUP does not cancel it. If lifeLine is set,
+// the context is canceled when standard input is closed, which means that the process that
+// started the server has exited.
 func (s *Shell) Lifetime(ctx context.Context, lifeLine bool) (context.Context, context.CancelFunc) {
 	OutliveReaders()
 	// SIGHUP is sent when a terminal is closed, or by an operator who wants configuration
@@ -157,8 +157,8 @@ func (s *Shell) ReadInput(ctx context.Context, read func(io.Reader) ([]byte, err
 }
 
 // OutliveReaders makes a write to a closed pipe return an error instead of killing the
-// process. Servers use it, and commands that must not stop halfway. It catches SIGPIPE
-// instead of ignoring it, because machines would inherit an ignored signal.
+// process. It is for servers and for commands that must not stop halfway. It catches
+// SIGPIPE instead of ignoring it, because machines would inherit an ignored signal.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // CommandLast makes c accept a remote command, which may have its own flags, after its

@@ -28,7 +28,7 @@ func onlyVerbs(c *cobra.Command, args []string) error {
 }
 
 // Meant maps words from other programs to our subcommands. The outer key is the command
-// after which the user typed the word.
+// that the user typed before the word.
 var Meant = map[string]map[string]string{
 	"": {
 		"ps": "machine list", "ls": "machine list", "list": "machine list", "jobs": "machine list",

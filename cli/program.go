@@ -68,7 +68,7 @@ func (s *Shell) typedHelp(c *cobra.Command) {
 
 // Version describes the release and the source commit from which the program was built.
 type Version struct {
-	Release string `json:"version"`          // "" if this is not the build of a release
+	Release string `json:"version"`          // "" if this is not a release build
 	Commit  string `json:"commit,omitempty"` // commit of the source, if known
 }
 

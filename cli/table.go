@@ -178,7 +178,7 @@ func (t *Table) line(row []string, widths []int, colour bool) string {
 }
 
 // PrintList prints list as a table with one row per element, or as JSON if --json is set.
-// If list is empty, it prints the note none instead of a table.
+// If list is empty, it prints the message in none instead of a table.
 func PrintList[T any](s *Shell, list []T, none string, t *Table, row func(*T) []string) error {
 	switch {
 	case s.JSON && list == nil:
@@ -218,8 +218,8 @@ func (t *Table) fit(widths []int, width int) {
 	t.cut(widths, over, MinWidth)
 }
 
-// cut shortens columns by up to over characters in total, but no column to less than least.
-// It returns the number of characters by which it shortened them.
+// cut narrows columns by a total of at most "over" characters, and no column to less than
+// "least". It returns the number of characters by which it has narrowed them.
 func (t *Table) cut(widths []int, over, least int) int {
 	taken := 0
 	for _, column := range t.shrink {
@@ -250,7 +250,8 @@ func Pad(s string, n int, right bool) string {
 	return s + blank
 }
 
-// Facts prints aligned lines of a name and a value. Lines with an empty value are omitted.
+// Facts prints names and values in two aligned columns. It omits names whose value is
+// empty.
 type Facts struct{ rows [][2]string }
 
 // Add adds a line, unless its value is empty.

@@ -214,8 +214,8 @@ func PullBar(name string, i *bourse.Image) Bar {
 	return Bar{Name: name, Status: i.Pull.Status, Done: i.Pull.Bytes, Total: i.Pull.Total}
 }
 
-// Bounded returns at most the first most elements of list. If there are more, it adds an
-// "and N more" line.
+// Bounded returns the first elements of list, up to the limit most. If there are more, it
+// adds an "and N more" line.
 func Bounded(list []string, most int) []string {
 	if len(list) <= most {
 		return list

@@ -1,5 +1,5 @@
-// Package app implements the commands about apps and access to them: "bourse app", "status",
-// "secrets", "token" and "credentials". Each verb has its own file.
+// Package app implements the commands for apps and for access to them: "bourse app",
+// "status", "secrets", "token" and "credentials". Each verb has its own file.
 package app
 
 import (

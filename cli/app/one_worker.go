@@ -60,7 +60,7 @@ func oneWorker(ctx context.Context, s *cli.Shell, app bourse.AppName, g *GroupSt
 		}
 	}
 	running := func(m *machinesapi.Machine) bool { return m.State == bourse.StateStarted }
-	slices.SortStableFunc(all, func(a, b *machinesapi.Machine) int { // the first one stays: prefer a stopped one
+	slices.SortStableFunc(all, func(a, b *machinesapi.Machine) int { // the first machine stays, preferably a stopped one
 		return cmp.Compare(btoi(running(a)), btoi(running(b)))
 	})
 	for i, m := range all {

@@ -73,7 +73,7 @@ type drain struct {
 	kept  []left // volumes on the worker whose machines this drain has destroyed
 }
 
-// drainPlan is what --plan --json prints.
+// drainPlan is the output of --plan --json.
 type drainPlan struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Plans  []deploy.Plan   `json:"plans"` // one per app
@@ -146,8 +146,8 @@ func stateOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (*deploy.Sta
 	return &deploy.State{App: app, Machines: machines, Volumes: volumes}, err
 }
 
-// here returns the app's machines that are on the worker, except for those in but and for
-// destroyed ones.
+// here returns the ids of the app's machines that are on the worker. It omits destroyed
+// machines and those in the set "but".
 func (d *drain) here(state *deploy.State, but map[bourse.MachineID]bool) (ids []bourse.MachineID) {
 	for i := range state.Machines {
 		if m := &state.Machines[i]; m.Worker == d.worker && !but[m.ID] && m.State != bourse.StateDestroyed && m.State != bourse.StateDestroying {
@@ -238,8 +238,8 @@ func leftOf(app bourse.AppName, list []deploy.Stay) (out []left) {
 	return out
 }
 
-// carry plans the moves again, now that the worker accepts no more orders, executes them,
-// and prints a report.
+// carry plans the moves again, because the worker may have accepted orders until it was
+// cordoned. It then executes them and prints a report.
 func (d *drain) carry(ctx context.Context) error {
 	all, err := d.moves(ctx)
 	if err != nil {

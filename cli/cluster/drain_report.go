@@ -75,9 +75,9 @@ func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 }
 
 // volumes returns the volumes that remain on the worker and that no machine uses. A drain
-// does not move them. The list comes from the view, corrected for what this drain has
-// changed since the view was updated. It includes volumes of machines that the drain has
-// destroyed.
+// does not move them. The list comes from the view, corrected for the changes that this
+// drain has made since the view was updated. It includes volumes of machines that the drain
+// has destroyed.
 func (d *drain) volumes(ctx context.Context) []left {
 	d.mu.Lock()
 	out := slices.Clone(d.kept)

@@ -88,7 +88,7 @@ func differenceTable(h *machinesapi.ViewHealth) *cli.Table {
 		for i := range h.Members {
 			m := &h.Members[i]
 			if m.State != machinesapi.ViewOK && m.State != machinesapi.ViewDiffers {
-				continue // a member that lacks changes has a different checksum anyway
+				continue // if a member lacks changes, its checksum differs anyway
 			}
 			for _, v := range m.Tables {
 				if v.Name != name {

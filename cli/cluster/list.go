@@ -70,7 +70,7 @@ func statusOf(w *machinesapi.Worker, now time.Time) string {
 	return string(w.Status)
 }
 
-// since formats the time since which a worker has been absent.
+// since formats the time at which a worker became absent.
 func since(w *machinesapi.Worker, now time.Time) string {
 	if w.Earlier {
 		return "since before " + cli.Clock(w.Since, now)

@@ -37,8 +37,8 @@ func (b *buildFlags) given() bool {
 	return b.dockerfile != "" || b.target != "" || b.pushTo != "" || len(b.args) > 0
 }
 
-// over returns the configuration's build section with the flags' values, which take
-// precedence. in may be nil.
+// over applies the flags to a configuration's build section, which may be nil, and returns
+// the resulting section.
 func (b *buildFlags) over(in *config.Build) (config.Build, error) {
 	out := config.Build{}
 	if in != nil {
@@ -65,16 +65,16 @@ func (b *buildFlags) over(in *config.Build) (config.Build, error) {
 }
 
 // buildsAs returns the name under which the image is pushed, and whether an image has to be
-// built. It does if --push-to is set, if the configuration names a Dockerfile, or if there
-// is a Dockerfile in dir and the configuration names no image.
+// built. This is the case if --push-to is set, if the configuration names a Dockerfile, or
+// if there is a Dockerfile in dir and the configuration names no image.
 func (b *buildFlags) buildsAs(c *config.Build, dir string) (name string, wanted bool) {
 	_, there := build.Dockerfile(dir, c.Dockerfile)
 	return cmp.Or(b.pushTo, c.Image), b.pushTo != "" || c.Dockerfile != "" || there && c.Image == ""
 }
 
 // built returns the image to deploy. This is the given image, an image that it builds and
-// pushes, or "" if the configuration names the image. If only a plan is wanted, nothing is
-// built; later then reports whether the image would be.
+// pushes, or "" if the configuration names the image. If only a plan is wanted, built does
+// not build anything; later then reports whether an image would be built.
 func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config, image string) (name string, later bool, err error) {
 	b, err := f.build.over(c.Build)
 	if err != nil {

@@ -141,8 +141,8 @@ const (
 // message is printed.
 const errChanges = cli.ExitStatus(planChanges)
 
-// planExit returns the error of a command with --plan, with the exit status that it should
-// have.
+// planExit adds the exit status planErrors to an error of a command with --plan. It does
+// not change errChanges or the error of a canceled command.
 func planExit(err error) error {
 	if err == nil || errors.Is(err, errChanges) {
 		return err
@@ -169,7 +169,7 @@ func (t *target) bindConfig(c *cobra.Command) {
 	c.Flags().StringVarP(&t.config, "config", "c", "", "configuration `file` (default: fly.toml or another one in this directory)")
 }
 
-// name returns the app that the flags or the configuration name.
+// name returns the app's name from the flags or the configuration.
 func (t *target) name() (bourse.AppName, error) {
 	if t.app != "" {
 		return bourse.AppName(t.app), bourse.AppName(t.app).Validate()

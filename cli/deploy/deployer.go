@@ -24,7 +24,7 @@ type deployer struct {
 	target *target
 	planFlags
 	keep  bool     // do not undo a plan that fails
-	again []string // commands that continue an interrupted plan; nil means those of a deploy, see resumes
+	again []string // commands that continue an interrupted plan; nil means the default, see resumes
 }
 
 func newDeployer(s *cli.Shell, t *target, f *planFlags) *deployer {
@@ -123,7 +123,7 @@ func refused(p *deploy.Plan) error {
 	return bourse.Errorf(bourse.CodeInvalid, "%s", strings.Join(cli.Bounded(p.Refused, maxLines), "\n"))
 }
 
-// nothing reports that the app is up to date.
+// nothing, called if a plan has no steps, reports that the app is up to date.
 func (d *deployer) nothing(p *deploy.Plan) error {
 	d.warn(p)
 	if d.shell.JSON {

@@ -103,7 +103,7 @@ Registries on loopback are accessed over plain HTTP, all others over HTTPS.`,
 	return c
 }
 
-// showPush calls do and shows the progress that do reports. It returns do's result.
+// showPush runs a push, shows the progress that it reports, and returns its result.
 func showPush(ctx context.Context, s *cli.Shell, name string, do func(context.Context, func(push.Progress)) (string, error)) (string, error) {
 	bars := cli.Bars{To: s.Err}
 	stop := cli.Spin(s.Err, "reading")
@@ -115,7 +115,7 @@ func showPush(ctx context.Context, s *cli.Shell, name string, do func(context.Co
 		bars.Set(cli.Bar{Name: name, Status: "pushing", Done: p.Sent, Total: p.Total})
 	})
 	stop()
-	_, noTLS := errors.AsType[tls.RecordHeaderError](err) // a plain HTTP reply that net/http does not recognize
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err) // the registry replied over plain HTTP in a form that net/http does not recognize
 	if noTLS || errors.Is(err, http.ErrSchemeMismatch) {
 		return image, cli.Hint(err, "the same with --insecure: the registry speaks plain HTTP")
 	}

@@ -48,8 +48,8 @@ func (d *deployer) resume(ctx context.Context) error {
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// Continue even if the plan has no steps: a request of the killed client may still take
-	// effect, and carry makes the plan again.
+	// Continue even if the plan has no steps: a request that the killed client sent may
+	// still take effect, and carry makes the plan again.
 	result, err := d.carry(ctx, &p, plan, "release "+vName(r)+" of "+string(app), run.Options{Release: r.ID, Resumed: true})
 	begun := slices.ContainsFunc(result.Steps, func(o run.Outcome) bool { return o.State != "" })
 	if stays := d.keep || ctx.Err() != nil; err == nil || stays || !begun || errors.Is(err, run.ErrOvertaken) {
@@ -58,7 +58,7 @@ func (d *deployer) resume(ctx context.Context) error {
 	return errors.Join(err, d.undoWhole(ctx, app, r))
 }
 
-// undoWhole undoes all of a release that failed after it was resumed. The run itself has
+// undoWhole undoes an entire release that failed after it was resumed. The run itself has
 // undone only its own changes, not those made before the interruption.
 func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release.Release) error {
 	d.shell.Note("undoing the earlier changes of release " + vName(r) + ", too")

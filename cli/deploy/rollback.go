@@ -82,9 +82,9 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 	return d.make(ctx, w, have, "")
 }
 
-// former returns the release to roll back to: the one that named identifies or, if named is
-// "", the second newest complete one. It returns nil if the newest release failed, because
-// a failed release has already been undone.
+// former returns the release to roll back to. This is the release that named identifies or,
+// if named is "", the second newest complete release. former returns nil if the newest
+// release failed, because a failed release has already been undone.
 func former(list []release.Release, named string) (*release.Release, error) {
 	if named != "" {
 		for i := range list {
@@ -126,8 +126,8 @@ func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) er
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// Continue even if the plan has no steps: a request of the killed client may still take
-	// effect, and carry makes the plan again.
+	// Continue even if the plan has no steps: a request that the killed client sent may
+	// still take effect, and carry makes the plan again.
 	if _, err := d.carry(ctx, &p, plan, "rollback of release "+vName(r)+" of "+string(have.App), run.Options{}); err != nil {
 		return err
 	}

@@ -283,8 +283,8 @@ func groupsThere(have *there) []string {
 	return slices.Compact(out)
 }
 
-// countsOf parses the desired numbers of machines. Each argument is GROUP=N, or N for the
-// given group or the app's only one.
+// countsOf parses the desired numbers of machines. Each argument is GROUP=N or just N,
+// which applies to the given group or to the app's only group.
 func countsOf(have *there, group string, regions []bourse.Region, args []string) (map[string][]deploy.Count, error) {
 	groups := groupsThere(have)
 	out := map[string][]deploy.Count{}

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// there is the current state of an app.
+// there holds an app's current state.
 type there struct {
 	deploy.State
 	missing  bool              // the app does not exist
@@ -78,8 +78,8 @@ func (t *there) mustBe() error {
 }
 
 // digests resolves the images of an app, so that the plan notices an image that was pushed
-// again under the same name. If the registry does not answer, the image is left out, and
-// workers resolve it later.
+// again under the same name. If the registry does not answer, the result omits the image,
+// and workers resolve it later.
 func digests(ctx context.Context, s *cli.Shell, app *deploy.App) (map[string]string, error) {
 	defer cli.Spin(s.Err, "resolving images")()
 	client := s.Client()

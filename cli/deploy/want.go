@@ -124,8 +124,8 @@ type kept struct {
 // package deploy/run adds a note.
 const maxKept = 56 << 10
 
-// metadata returns the metadata to store with a release. It returns an empty object if the
-// desired state is too large; the release's definition is used instead.
+// metadata returns the metadata to store with a release. If the desired state is too large,
+// it returns an empty object, and wantOf uses the release's definition instead.
 func (w *want) metadata() (json.RawMessage, error) {
 	raw, err := json.Marshal(kept{&w.App})
 	if err != nil || len(raw) > maxKept {

@@ -43,7 +43,7 @@ func attached(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
 	l := &logs{shell: s, app: app, follow: true, print: logPrinter(s, false)}
 	give := func(x machinesapi.LogLine) error {
-		l.want.After = x.Position // no race: it is read only after followOne, which calls give, has returned
+		l.want.After = x.Position // no data race: l.want is read only after followOne, which calls give, has returned
 		return l.print(logLine{LogLine: x})
 	}
 	following, stop := context.WithCancel(ctx)

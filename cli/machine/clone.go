@@ -40,7 +40,7 @@ with another volume or with "none".`,
 				req.Config.Image = from.ImageRef.String()
 			}
 			for _, key := range []string{deploy.KeyReplaces, deploy.KeyCopies, deploy.KeyPaused, deploy.KeyCanary} {
-				delete(req.Config.Metadata, key) // otherwise plans would take the clone for a replacement
+				delete(req.Config.Metadata, key) // otherwise plans would treat the clone as a replacement
 			}
 			if err := cloneMounts(c, s, app, volume, &from, &req); err != nil {
 				return err

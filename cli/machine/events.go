@@ -116,9 +116,10 @@ func (e *events) all(ctx context.Context, words []string) error {
 // eventReaders is the maximum number of machines that are queried at the same time.
 const eventReaders = 8
 
-// news returns events that were not returned before, sorted by time, and the workers that
-// did not answer. If only is not empty, it returns only events of these machines. If all is
-// set, it queries every machine; otherwise it queries only machines that have a new event.
+// news returns the events that it has not returned before, sorted by time, and the workers
+// that did not answer. If only is not empty, it returns only events of these machines. If
+// all is set, it queries every machine; otherwise it queries only machines that have a new
+// event.
 func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (out []machineEvent, silent []bourse.WorkerID, err error) {
 	client, app := e.shell.Client(), bourse.AppName(e.app)
 	machines, silent, err := client.Machines(ctx, app, machinesapi.ListMachines{Deleted: true})

@@ -133,14 +133,14 @@ func execForJSON(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.Mach
 	return exitStatus(&exit)
 }
 
-// Exit statuses with which shells report a command that could not be run.
+// Exit statuses that shells use for a command that could not be run.
 const (
 	notExecutable = 126
 	noProgram     = 127
 )
 
-// withShellStatus sets the exit status that a shell would use if the command could not be
-// run. The reason is known only from the message of the worker's driver.
+// withShellStatus adds the exit status that a shell would use if the command could not be
+// run. Only the message of the worker's driver tells why it could not.
 func withShellStatus(err error) error {
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		return err

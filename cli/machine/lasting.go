@@ -11,13 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// startedFor is how long a machine must stay started after a wait for it. A program that
-// cannot run usually exits at once.
+// startedFor is how long a machine must stay started before a command reports that it has
+// started. A program that cannot run usually exits at once.
 const startedFor = time.Second
 
-// confirmStarted waits for startedFor and returns the machine's state. before is the
-// machine when it was found started. confirmStarted fails if the program has exited since
-// then, unless the machine is in one of the wanted states and will not be restarted.
+// confirmStarted waits for startedFor and returns the machine's state. before describes the
+// machine at the time when it was found started. confirmStarted fails if the program has
+// exited since then, unless the machine is in one of the wanted states and will not be
+// restarted.
 func confirmStarted(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
 	timer := time.NewTimer(startedFor)
 	defer timer.Stop()

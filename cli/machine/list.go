@@ -153,8 +153,8 @@ func machineRow(s *cli.Shell, m *machinesapi.Machine) []string {
 	}
 }
 
-// hostDoubt describes the state of a machine's host if it does not answer, because the
-// machine's data may then be outdated. It returns "" if the host answers.
+// hostDoubt describes the state of a machine's host if the host does not answer, because
+// the machine's data may then be outdated. It returns "" if the host answers.
 func hostDoubt(s *cli.Shell, m *machinesapi.Machine) string {
 	if m.HostStatus == "" || m.HostStatus == machinesapi.HostOK {
 		return ""

@@ -25,11 +25,11 @@ type source struct {
 	machinesapi.Summary
 	want machinesapi.LogQuery
 	next chan machinesapi.LogLine // lines that exist when the command starts
-	err  error                    // reason for the end of the lines; set before next is closed
+	err  error                    // error that ended the reading of lines; set before next is closed
 }
 
-// all shows the output of the named machines, or of all machines of the app if there are no
-// names. Existing lines are merged by time. With -f, it then prints new lines as they
+// all shows the output of the named machines, or of all machines of the app if words is
+// empty. Existing lines are merged by time. With -f, it then prints new lines as they
 // arrive.
 func (l *logs) all(ctx context.Context, words []string) error {
 	list, err := l.named(ctx, words)
@@ -53,7 +53,7 @@ func (l *logs) all(ctx context.Context, words []string) error {
 	return l.live(ctx, list, width, len(words) == 0)
 }
 
-// named returns the named machines, or all machines of the app if there are no names.
+// named returns the named machines, or all machines of the app if words is empty.
 func (l *logs) named(ctx context.Context, words []string) ([]*source, error) {
 	list, err := listMachines(ctx, l.shell, l.app)
 	if err != nil {

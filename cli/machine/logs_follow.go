@@ -32,8 +32,9 @@ func (l *logs) one(ctx context.Context, id bourse.MachineID) error {
 	return l.followOne(ctx, id, l.want, give)
 }
 
-// followOne passes each line of an existing machine to give exactly once. If the connection
-// breaks, it reconnects. It returns once ctx is done or the machine is destroyed.
+// followOne calls give exactly once for each line of an existing machine's output. If the
+// connection breaks, it reconnects. It returns once ctx is done or the machine is
+// destroyed.
 func (l *logs) followOne(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, give func(machinesapi.LogLine) error) error {
 	var backoff cli.Backoff
 	var failed error // error that give returned

@@ -122,8 +122,8 @@ func each(ctx context.Context, s *cli.Shell, app string, words []string, do func
 // maxWait limits the timeout of a single request to wait for a machine's state.
 const maxWait = time.Minute
 
-// wait blocks until the machine is in one of the given states. It fails after the time
-// limit patience.
+// wait blocks until the machine is in one of the given states. It fails if this takes
+// longer than patience.
 func wait(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, states []string, patience time.Duration) (machinesapi.WaitReply, error) {
 	defer cli.Spin(s.Err, "waiting for machine "+string(id)+" to be "+strings.Join(states, " or "))()
 	end := s.Now().Add(patience)

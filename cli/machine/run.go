@@ -94,7 +94,7 @@ func runMachine(ctx context.Context, s *cli.Shell, f *runFlags, args []string) e
 	if f.attach {
 		req.Config.AutoDestroy = false // attached destroys the machine instead
 		if req.Config.Restart == nil {
-			req.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} // end when the program does
+			req.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} // the machine ends when its program does
 		}
 	}
 	m, err := create(ctx, s, f.App, req, order)

@@ -29,8 +29,8 @@ type Spare struct {
 	Region bourse.Region    `json:"region"`
 	Worker bourse.WorkerID  `json:"worker"`
 	State  bourse.State     `json:"state"`
-	// For lists the machines that the spare stands by for. Their loss starts it. If the
-	// list is empty, the spare is started by a request or a user.
+	// For lists the machines for which the spare is a standby. The spare is started if one
+	// of them is lost. If the list is empty, only a request or a user starts the spare.
 	For []Twin `json:"for,omitempty"`
 }
 

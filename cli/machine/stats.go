@@ -77,8 +77,7 @@ func showStats(ctx context.Context, s *cli.Shell, app string, words []string) er
 	})
 }
 
-// started returns the named machines, or all running machines of the app if there are no
-// names.
+// started returns the named machines, or all running machines of the app if words is empty.
 func started(ctx context.Context, s *cli.Shell, app string, words []string) ([]machineUsage, error) {
 	out := []machineUsage{}
 	for _, word := range words {

@@ -18,7 +18,7 @@ func servicesOf(c *bourse.Config) []workload.Service {
 	return slices.DeleteFunc(workload.Services(c), func(s workload.Service) bool { return len(s.Ports) == 0 })
 }
 
-// servedPorts describes which external ports lead to which internal ports.
+// servedPorts describes the mapping from external to internal ports.
 func servedPorts(list []workload.Service) string {
 	var parts []string
 	for _, s := range list {

@@ -57,7 +57,7 @@ func part(parts []bourse.ScorePart, name string) string {
 	return "-"
 }
 
-// RefusalTable returns a table with the wanted and free amounts of each refusal.
+// RefusalTable returns a table of refusals, with the wanted and the available amounts.
 func RefusalTable(refusals []bourse.Refusal) *cli.Table {
 	var list []bourse.Refusal
 	for _, r := range refusals {
@@ -71,7 +71,7 @@ func RefusalTable(refusals []bourse.Refusal) *cli.Table {
 	t := cli.NewTable(head...).Narrow(len(head) - 1)
 	for _, r := range list {
 		row := []string{cmp.Or(string(r.Worker), "-"), cmp.Or(string(r.Region), "-"), reason(r)}
-		if r.Reason == bourse.RefusedResource { // the amounts in the other columns say the same as the detail
+		if r.Reason == bourse.RefusedResource { // the other columns already contain the amounts
 			row = append(row, cli.Amount(r.Resource, r.Wanted), cli.Amount(r.Resource, r.Free), "")
 		} else {
 			row = append(row, "-", "-", r.Detail)

@@ -35,7 +35,7 @@ func Explain(s *cli.Shell, err error, app string, order bourse.OrderID) error {
 		}
 	}
 	switch bourse.CodeOf(err) {
-	case bourse.CodeNotFound: // the app does not exist; a missing image would be in a refusal
+	case bourse.CodeNotFound: // the app does not exist; a missing image would be reported in a refusal
 		return cli.Hint(err, "bourse app create "+app)
 	case bourse.CodeTimeout:
 		return cli.Hint(err, "bourse order show "+string(order), "the same command with --order-id "+string(order)+", which returns the machine if it exists")

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Flags are the flags that "machine run" and "quote" share. Their names are those of flyctl
-// where it has such flags.
+// Flags are the flags that "machine run" and "quote" share. Flags that flyctl also has use
+// the same names.
 type Flags struct {
 	App, Region, name         string
 	size                      Size
@@ -26,7 +26,7 @@ type Flags struct {
 	stopSignal                string
 	stopTimeout               string
 	rm, SkipLaunch            bool
-	Standbys                  []string // machines for which the new machine stands by; if there are any, it is not launched
+	Standbys                  []string // machines for which the new machine is a standby; a standby is not launched
 	race                      int
 	deadline                  time.Duration
 	reservation               string
@@ -77,7 +77,8 @@ func (f *Flags) Bind(s *cli.Shell, c *cobra.Command) {
 	cli.CompleteFixed(c, "vm-cpu-kind", string(bourse.CPUShared), string(bourse.CPUPerformance))
 }
 
-// Remove reports whether the machine is destroyed once its command has ended for good.
+// Remove reports whether the machine is to be destroyed once its command has exited and
+// will not be restarted.
 func (f *Flags) Remove() bool { return f.rm }
 
 // Request builds the API request from the flags and arguments. args contains the image,

@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// board tracks the progress of a plan. It changes only with events, and depends neither on
-// a clock nor on a screen.
+// board tracks the progress of a plan. It is changed only by events, and is independent of
+// clocks and screens.
 type board struct {
 	label    string // name of the app if several plans are shown; otherwise ""
 	plan     *deploy.Plan
 	began    time.Time // time of the first event; zero before that
 	subjects []subject
-	of       []int       // index of the subject of each step
+	of       []int       // for each step, the index of its subject
 	steps    []run.Event // last event of each step
 	first    []time.Time // time of each step's first event
 	failed   bool        // a step has failed or the run was interrupted, so no further step begins
@@ -30,8 +30,8 @@ func newBoard(label string, p *deploy.Plan) *board {
 	return b
 }
 
-// apply applies an event. It returns the subject of the event's step, or nil if there is
-// none or nothing has changed.
+// apply applies an event. It returns the subject of the event's step. It returns nil if the
+// step has no subject or the event changes nothing.
 func (b *board) apply(e run.Event) *subject {
 	if b.began.IsZero() {
 		b.began = e.At
@@ -84,7 +84,7 @@ const (
 	undoingWord = "undoing"
 	undoneWord  = "undone"
 	leftWord    = "left"      // the change could not be undone
-	spareWord   = "untouched" // none of its steps had begun when another one failed
+	spareWord   = "untouched" // none of its steps had begun when another step failed
 
 	replacedWord = "replaced"
 	movedWord    = "moved"
@@ -100,7 +100,7 @@ func (b *board) status(s *subject) status {
 	return out
 }
 
-// told returns a subject's progress as the events describe it.
+// told returns a subject's progress according to the events received so far.
 func (b *board) told(s *subject) status {
 	out := status{state: "", word: waitingWord}
 	done := 0
@@ -126,7 +126,7 @@ func (b *board) told(s *subject) status {
 			out.word = waitingWord
 		case run.Running:
 			out.word = wordsOf(b.plan.Steps[e.Step].Do).now
-		default: // undone, or left as it was
+		default: // the change was undone, or could not be undone
 			out.word, out.ended = leftWord, e.At
 			if state == run.Undone {
 				e.Text = cmp.Or(e.Text, wordsOf(b.plan.Steps[e.Step].Do).undone)

@@ -24,7 +24,7 @@ type Carrier struct {
 	Shell   *cli.Shell
 	API     run.API
 	Title   string      // describes the plan, for example "release v4 of shop"
-	Options run.Options // Events and Abandon must not be set
+	Options run.Options // Events and Abandon must be unset
 	Resume  []string    // commands that continue or undo an interrupted plan
 	Done    string      // describes the outcome; "" means a summary of the plan's changes
 	// Signals delivers interrupts; nil means the signals of this process. The first
@@ -33,8 +33,7 @@ type Carrier struct {
 }
 
 // Carry executes a plan. A returned error tells the user what to do next; after an
-// interrupt, it is a [cli.Interrupted]. The last line of output is the result if --json is
-// set.
+// interrupt, it is a [cli.Interrupted]. With --json, the last line of output is the result.
 func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error) {
 	cli.OutliveReaders() // execute the whole plan even if nobody reads the progress
 	show := Show(c.Shell, c.Title, p)

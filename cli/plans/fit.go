@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Fit reports whether workers would accept machines that a plan creates. It results from a
-// quote for one of these machines, which have the same group, region and size. A quote
-// reserves nothing.
+// Fit reports whether workers would accept a set of machines that a plan creates. The
+// machines have the same group, region and size. A Fit is based on a quote for one of them,
+// which reserves nothing.
 type Fit struct {
 	Group  string        `json:"group,omitempty"`
 	Region bourse.Region `json:"region,omitempty"`
@@ -29,7 +29,7 @@ type Fit struct {
 	Err string `json:"error,omitempty"`
 
 	config *bourse.Config
-	cause  error // the error of which Err is the message
+	cause  error // the error whose message is Err
 }
 
 // Quotes is a source of quotes. *machinesapi.Client implements it.
@@ -150,8 +150,8 @@ func (f *Fit) reasons() (out []string) {
 
 const maxRefusals = 5
 
-// Short returns the first of fits that no worker would accept. It returns nil if all
-// machines fit.
+// Short returns the first element of fits whose machines no worker would accept. It returns
+// nil if all machines fit.
 func Short(fits []Fit) *Fit {
 	for i := range fits {
 		if !fits[i].Fit() {
@@ -161,7 +161,7 @@ func Short(fits []Fit) *Fit {
 	return nil
 }
 
-// ShortError returns an error if no worker would accept some of the machines, and nil
+// ShortError returns an error if there are machines that no worker would accept, and nil
 // otherwise. The error omits the refusals, because the user has seen them.
 func ShortError(fits []Fit) error {
 	if f := Short(fits); f != nil {

@@ -1,7 +1,7 @@
 // Package plans prints plans of package deploy, and shows their progress while package
 // deploy/run executes them. For each machine, a line shows the action in progress, how long
-// it has taken, and what it is waiting for. All commands that change several machines in
-// order use this package.
+// it has taken, and what it is waiting for. All commands that execute a plan use this
+// package.
 package plans
 
 import (
@@ -139,8 +139,8 @@ type words struct {
 	undone string // after the action was undone
 }
 
-// actions lists all actions. An action that says more about what happens to a machine comes
-// later.
+// actions lists all actions, from the least to the most informative about what happens to a
+// machine.
 var actions = []words{
 	{deploy.AwaitReady{}, "checking", "ready", ""},
 	{deploy.AwaitProxies{}, "updating routes", "routes updated", ""},

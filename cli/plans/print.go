@@ -32,7 +32,7 @@ func Print(s *cli.Shell, p *deploy.Plan, fits []Fit) error {
 // a terminal.
 const whole = 1 << 20
 
-// Summary describes in one line what a plan has done, for example "2 updated, 1 created".
+// Summary describes a plan's changes in one line, for example "2 updated, 1 created".
 func Summary(p *deploy.Plan) string {
 	sum := p.Summary()
 	var parts []string

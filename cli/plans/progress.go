@@ -165,10 +165,11 @@ func (p *Progress) wipe(b *strings.Builder) {
 	p.lines = 0
 }
 
-// Line is a line of output with --json. One of its fields is set, unless stated otherwise.
+// Line is a line of output with --json. Exactly one of its fields is set, not counting Fits
+// and VolumesLeft.
 type Line struct {
 	Plan   *deploy.Plan `json:"plan,omitempty"`
-	Fits   []Fit        `json:"fits,omitempty"` // only if Plan is set
+	Fits   []Fit        `json:"fits,omitempty"` // set only if Plan is
 	Event  *run.Event   `json:"event,omitempty"`
 	Result *run.Result  `json:"result,omitempty"`
 	// VolumesLeft lists volumes that remain after their machines were destroyed. It is set

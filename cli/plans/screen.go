@@ -15,7 +15,7 @@ import (
 // boards holds the plans that are shown on one screen.
 type boards struct {
 	title string
-	total int // total number of machines if more plans will be added; 0 means the number in the added plans
+	total int // total number of machines, including those of plans that will be added; 0 means the number in the added plans
 	many  bool
 	list  []*board
 }

@@ -36,7 +36,7 @@ type rowPrinter interface {
 	begin(columns []string) error
 	row(r changedRow) error
 	flush() error // print pending rows; more may follow
-	end() error   // the answer is complete
+	end() error   // the answer is complete, so finish the output
 }
 
 // newRowPrinter returns the printer for a query that is not watched.

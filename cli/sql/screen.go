@@ -172,7 +172,7 @@ func (s *screen) lines() []string {
 		}
 		g.measure(texts[i], numbers)
 	}
-	fitted, _ := g.fit(width) // lines that do not fit are cut below
+	fitted, _ := g.fit(width) // lines that are still too wide are cut below
 	out := []string{fitted.line(g.columns)}
 	for _, row := range texts {
 		out = append(out, fitted.line(row))

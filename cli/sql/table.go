@@ -165,7 +165,7 @@ func (g *grid) fit(width int) (fitted grid, ok bool) {
 	return fitted, true
 }
 
-// sumWidths returns the width of a line if no column may be wider than most.
+// sumWidths returns a line's width if each column is limited to the width most.
 func sumWidths(widths []int, most int) int {
 	sum := max(0, len(widths)-1) * len(cli.ColumnGap)
 	for _, n := range widths {

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// schemaPatience limits the time for fetching the schema when an error needs it for a hint.
+// schemaPatience is the time limit for fetching the schema to add a hint to an error.
 const schemaPatience = time.Second
 
 // tableInfo describes a table of the view.

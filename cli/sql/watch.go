@@ -13,7 +13,7 @@ import (
 type watchSink interface {
 	begin(columns []string) error
 	row(r changedRow) error
-	settled(change uint64) error // all rows up to this change have been passed
+	settled(change uint64) error // all rows and changes up to this change have been delivered
 	restart() error              // discard earlier output; columns and rows follow again
 	lost(why string)             // the connection was lost
 	back(fresh bool)             // the connection is restored; if fresh is set, all rows follow again
@@ -83,7 +83,7 @@ func (w *watch) follow(sub *machinesapi.Subscription, resumed bool) error {
 			if err == nil {
 				err = w.sink.settled(c.ID)
 			}
-		case resumed: // the initial rows have been shown before
+		case resumed: // the initial rows have already been shown
 		case line.Columns != nil:
 			err = w.sink.begin(line.Columns)
 		case line.Row != nil:
