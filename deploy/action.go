@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Action describes what a step does. The types in this file implement it. String returns
-// the action's name, such as "make machine".
+// Action describes the effect of a step. The types in this file implement it. String
+// returns the action's name, such as "make machine".
 type Action interface {
 	String() string
 }

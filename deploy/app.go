@@ -27,7 +27,7 @@ type Group struct {
 	// volume of the mount.
 	Config bourse.Config `json:"config"`
 	// Counts are the desired numbers of machines in each region. If it is nil, existing
-	// machines stay; if there are none, the default number is created.
+	// machines stay, and a group without machines gets the default number.
 	Counts []Count `json:"counts,omitempty"`
 	// Spare raises the default number from one machine to two. If the group has services,
 	// the second machine serves, too; otherwise it is a standby of the first.
@@ -74,7 +74,7 @@ type Strategy string
 
 // The strategies of a deploy.
 const (
-	Rolling   Strategy = "rolling"   // a few machines at a time, each of which must be ready before the next
+	Rolling   Strategy = "rolling"   // a few machines at a time; each must be ready before the next is changed
 	Immediate Strategy = "immediate" // all machines at once, without waiting
 	Canary    Strategy = "canary"    // like Rolling, but first tests the new config with an additional machine
 	BlueGreen Strategy = "bluegreen" // a new machine for each; once all are ready, they serve and the old ones are destroyed

@@ -97,9 +97,9 @@ func (b *builder) warnVolumes(m *machine) {
 	}
 }
 
-// roll changes count machines of a group, at most n at a time, and the first one alone. It
-// calls change to add the steps for machine i, which must wait for the steps in after.
-// change returns the steps that a later machine must wait for.
+// roll adds the steps that change count machines of a group, at most n at a time. The first
+// machine is changed alone. For machine i, roll calls change to add steps that wait for the
+// steps in after. change returns the steps that a later machine must wait for.
 func roll(count, n int, begin []int, change func(i int, after []int) []int) {
 	ended := make([][]int, count)
 	for i := range count {
@@ -143,9 +143,9 @@ func (b *builder) finish() {
 	}
 }
 
-// depth returns how many replacements lead from m to a machine that replaces no other. A
-// replacement must be destroyed before the machine that it replaces, because it would
-// otherwise count as an additional machine.
+// depth returns the length of the chain of replacements from m to a machine that replaces
+// no other. A replacement must be destroyed before the machine that it replaces, because it
+// would otherwise count as an additional machine.
 func (b *builder) depth(m *machine) int {
 	for n := range len(b.survey.machines) {
 		next := b.survey.machines[m.replaces()]
@@ -158,8 +158,8 @@ func (b *builder) depth(m *machine) int {
 }
 
 // withdraw cordons the retired machines, and returns the steps after which they may be
-// stopped. First it marks each machine as paused. If the plan is interrupted, a later plan
-// can thereby recognize a machine that has to serve again.
+// stopped. Before that, it marks each machine as paused. If the plan is interrupted, the
+// mark tells a later plan that the machine has to serve again.
 func (b *builder) withdraw(before []int) []int {
 	var marks []Step
 	var running []retire
@@ -195,8 +195,9 @@ func pause(m *machine, mark bool, why string) Step {
 	}, why)
 }
 
-// few is the number of steps up to which each of them may wait for each of as many others.
-// Above it, fewer dependencies are used.
+// few is the largest number of steps that several other steps may all wait for directly. If
+// there are more, a single step in between waits for them, so that fewer dependencies are
+// needed.
 const few = 8
 
 // destroy returns the step that destroys a machine.

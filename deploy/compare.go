@@ -135,9 +135,9 @@ func pruned(v any) any {
 // empty reports whether raw JSON contains only empty values.
 func empty(raw json.RawMessage) bool { return len(raw) == 0 || spelled(raw) == "" }
 
-// differences describes the differences between two configs for people. It omits the values
-// of environment variables, which may be secrets. digest and has are the digests of the
-// desired and the machine's image, or "" if unknown.
+// differences describes the differences between two configs, to be shown to users. It omits
+// the values of environment variables, which may be secrets. The arguments digest and has
+// are the digests of the desired image and of the machine's image; "" means unknown.
 func (c *comparer) differences(have, want *bourse.Config, digest, has string) []string {
 	a, b := c.members(have), c.members(want)
 	var out []string

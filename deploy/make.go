@@ -20,9 +20,9 @@ type Options struct {
 	Digests map[string]string
 }
 
-// Make returns a plan that changes an app to its desired state. It continues from the state
-// that an interrupted plan has left. The plan has no steps if the app is already in its
-// desired state.
+// Make returns a plan that changes an app to its desired state. If an earlier plan was
+// interrupted, Make continues from the state in which that plan left the app. The plan has
+// no steps if the app is already in its desired state.
 func Make(app App, have State, opts Options) Plan {
 	s := look(&have, false)
 	b := newBuilder(string(app.Strategy), app.Name, s, opts, app.Wait)
@@ -77,7 +77,7 @@ func (b *builder) sensible(app *App) bool {
 const MaxCount = 10_000
 
 // retireGone retires the machines of groups that the app no longer has, and temporary
-// machines that earlier plans have left.
+// machines that earlier plans have left behind.
 func (b *builder) retireGone(app *App) {
 	for _, name := range slices.Sorted(maps.Keys(b.survey.units)) {
 		if slices.ContainsFunc(app.Groups, func(g Group) bool { return g.Name == name }) {
@@ -175,7 +175,7 @@ func (b *builder) rolling(w *work, begin []int, wait bool) {
 	}
 }
 
-// canary creates an additional machine that tries the group's new config without receiving
+// canary creates an additional machine that tests the group's new config without receiving
 // requests. It returns the steps after which the group's machines may be changed.
 func (b *builder) canary(w *work) []int {
 	warm := w.warm()

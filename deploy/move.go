@@ -19,7 +19,7 @@ type MoveOptions struct {
 	// Downtime permits moving a machine with a volume even if too few other machines of its
 	// group serve while the volume is copied.
 	Downtime bool
-	Why      string // reason for people, such as "worker a is drained"
+	Why      string // reason to show to users, such as "worker a is drained"
 }
 
 const defaultLanes = 8
@@ -28,7 +28,7 @@ const defaultLanes = 8
 type Moves struct {
 	Plan  Plan               // plan that moves the machines in Go
 	Go    []bourse.MachineID // machines that the plan moves
-	Later []bourse.MachineID // machines with volumes, which are left to a later plan
+	Later []bourse.MachineID // machines with volumes, which a later plan has to move
 	Stay  []Stay
 }
 
@@ -39,9 +39,9 @@ type Stay struct {
 	Why     string
 }
 
-// PlanMoves plans the moves of those of an app's machines that can be moved. The plan moves
-// all machines without volumes. If there are none, it moves the machines with volumes, one
-// at a time.
+// PlanMoves plans the moves of the given machines, leaving out those that cannot be moved.
+// The plan moves all machines without volumes. If there are none, it moves the machines
+// with volumes, one at a time.
 func PlanMoves(state *State, ids []bourse.MachineID, opts MoveOptions) Moves {
 	var out Moves
 	var pinned []bourse.MachineID
@@ -189,7 +189,7 @@ type move struct {
 	from   *machine
 	to     *machine   // replacement, if an unfinished plan has created one
 	stale  []*machine // unusable replacements that unfinished plans have created
-	spares []*machine // standbys, which are not moved themselves, of from or of its replacements
+	spares []*machine // standbys of from, or of its replacements, that are not moved themselves
 	twins  []*move    // moves of the machines for which from stands by
 	beside []*move    // other moves with the same standby, which is updated only once
 	made   Step       // identifies the replacement by Machine or MadeBy
@@ -220,8 +220,8 @@ func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
 	})
 }
 
-// pairSpares makes sure that each standby is changed only once. A standby that is moved as
-// well is replaced after the machines for which it stands by.
+// pairSpares makes sure that each standby is changed only once. If a standby is moved
+// itself, it is replaced after the machines for which it stands by.
 func (b *mover) pairSpares(moves []*move) {
 	changed := map[*machine]*move{}
 	for _, mv := range moves {
@@ -284,8 +284,8 @@ func (b *mover) movable(u *unit) *move {
 	return nil
 }
 
-// usable reports whether n can be used as the replacement of m. An unfinished plan has
-// created n.
+// usable reports whether n, which an unfinished plan has created, can be used as the
+// replacement of m.
 func (b *mover) usable(m, n *machine) bool {
 	return !n.lost() && n.Worker != m.Worker && n.State != bourse.StateFailed && b.alike(m, n) &&
 		(len(m.config.Mounts) == 0 || m.copiedTo(n))
@@ -489,8 +489,8 @@ func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 	return ends
 }
 
-// discard destroys the machine and then its volumes, and also replacements that unfinished
-// plans have left.
+// discard destroys the machine and then its volumes. It also destroys replacements that
+// unfinished plans have left behind.
 func (b *mover) discard(mv *move, after []int) {
 	var stale, cordons []int
 	for _, m := range mv.stale {

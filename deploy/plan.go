@@ -1,7 +1,7 @@
 // Package deploy plans how to change an app to its desired state. Planning is a pure
 // function of the desired [App] and the current [State]. The result is a [Plan], which
 // consists of steps and the dependencies between them. Strategies, spares, moves and
-// rollbacks differ only in the plans that they result in; package deploy/run executes all
+// rollbacks differ only in the plans that they produce; package deploy/run executes all
 // plans in the same way.
 //
 // The progress of an interrupted plan is recorded in the metadata of the machines that it
@@ -35,7 +35,7 @@ type Plan struct {
 	Seen     map[bourse.MachineID]Seen `json:"seen,omitempty"`
 	Steps    []Step                    `json:"steps"`
 	Reserve  bool                      `json:"reserve,omitempty"`  // capacity for all steps must be reserved before the first step
-	Warnings []string                  `json:"warnings,omitempty"` // for example that a machine is left unchanged, and the reason
+	Warnings []string                  `json:"warnings,omitempty"` // for example about a machine that is left unchanged, with the reason
 	Refused  []string                  `json:"refused,omitempty"`  // reasons why the plan cannot be executed; usually empty
 }
 
@@ -52,13 +52,13 @@ type Step struct {
 	// no machine.
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	MadeBy  *int             `json:"made_by,omitempty"`
-	Name    string           `json:"name,omitempty"` // name of Machine, for people
+	Name    string           `json:"name,omitempty"` // name of Machine, for display
 
-	Why string `json:"why"` // reason for people, such as "image changed from a to b"
+	Why string `json:"why"` // reason to show to users, such as "image changed from a to b"
 }
 
-// Seen describes a machine when the plan was made. Once the machine has changed, the plan
-// is no longer valid.
+// Seen describes a machine at the time when the plan was made. Once the machine has
+// changed, the plan is no longer valid.
 type Seen struct {
 	Instance bourse.InstanceID `json:"instance"`
 	Name     string            `json:"name,omitempty"`
@@ -73,7 +73,7 @@ const (
 	KeyGroup    = "fly_process_group"
 	KeyRelease  = "fly_release_id"
 	KeyVersion  = "fly_release_version"
-	KeyCanary   = "fly_canary"            // "true" if the machine only tries a release and is then destroyed
+	KeyCanary   = "fly_canary"            // "true" if the machine only tests a release and is then destroyed
 	KeyReplaces = bourse.MetadataReplaces // machine that this one replaces; while both exist, they count as one
 	KeyCopies   = "bourse_copies"         // last start of the replaced machine before its volume was forked for this one
 	KeyPaused   = "bourse_paused"         // "true" if an unfinished plan is about to remove the machine, and may have cordoned and stopped it
@@ -107,7 +107,7 @@ func (p *Plan) VolumesLeft(done func(step int) bool) []bourse.VolumeID {
 // Undoable returns the steps to undo after a failure, in the order in which to undo them.
 // begun contains, for each step of the plan, whether it has begun. Steps that have not
 // begun must never begin later. If an existing machine or volume may have been destroyed,
-// the steps that led to this are not undone, so that its replacement stays.
+// its replacement has to stay, so the steps that led to the destruction are not undone.
 func (p *Plan) Undoable(begun []bool) []int {
 	keep := make([]bool, len(p.Steps))
 	var out []int

@@ -11,8 +11,8 @@ import (
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// Pace contains the pace of plans that are not made from an [App]. The fields have the same
-// meaning as in App.
+// Pace controls how fast a plan changes machines if it is not made from an [App]. The
+// fields have the same meaning as in App.
 type Pace struct {
 	MaxUnavailable float64
 	Wait           bourse.Duration
@@ -77,7 +77,8 @@ func (b *builder) template(name string, counts []Count) *Group {
 }
 
 // counts compares the number of a group's machines with the desired number. It does not
-// compare configs. It continues from the state that an interrupted plan has left.
+// compare configs. If an earlier plan was interrupted, counts continues from the state in
+// which that plan left the machines.
 func (b *builder) counts(app *App, g *Group) *work {
 	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, heirs: map[bourse.MachineID]bourse.MachineID{}}
 	for _, h := range b.counted(app, w, b.survey.units[g.Name]) {

@@ -86,9 +86,9 @@ func (m *machine) replaces() bourse.MachineID {
 // lastStart returns a text that identifies the machine's latest start.
 func (m *machine) lastStart() string { return fmt.Sprintf("%s/%d", m.InstanceID, m.Starts) }
 
-// copiedTo reports whether n mounts a fork of m's volume that contains everything that m
-// has written. This is the case if m is stopped and has not been started since it was
-// stopped for the fork.
+// copiedTo reports whether n mounts a fork of m's volume that contains all of m's data.
+// This is the case if m is stopped and has not been started since it was stopped for the
+// fork.
 func (m *machine) copiedTo(n *machine) bool {
 	return m.State == bourse.StateStopped && n.config.Metadata[KeyCopies] == m.lastStart()
 }
@@ -216,7 +216,7 @@ func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
 	return nil
 }
 
-// seen returns the descriptions of all machines in the survey for a plan.
+// seen returns the descriptions of the survey's machines that a plan stores.
 func seen(s *survey) map[bourse.MachineID]Seen {
 	if len(s.machines) == 0 {
 		return nil

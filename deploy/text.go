@@ -14,14 +14,14 @@ import (
 type Summary struct {
 	Create  int // new machines, except canaries and machines that run release commands
 	Update  int // machines that are updated in place
-	Replace int // machines that a new one replaces; counted neither in Create nor in Destroy
+	Replace int // machines that are replaced by new ones; counted neither in Create nor in Destroy
 	Restart int
 	Destroy int
 	Finish  int // machines in their desired state, except for the last steps of an interrupted plan
 	Refused int // number of reasons for a refusal, not of machines
 }
 
-// change describes what a plan does to one machine.
+// change describes a plan's change to one machine.
 type change struct {
 	group  string
 	region bourse.Region
@@ -47,7 +47,7 @@ var kindWords = map[kind]string{
 	command: "run", canary: "try", create: "create", update: "update", replace: "replace", restart: "restart", finish: "finish", destroyed: "destroy",
 }
 
-// changes returns what the plan does to each machine, sorted by group, region and kind.
+// changes returns the plan's changes to each machine, sorted by group, region and kind.
 func (p *Plan) changes() []change {
 	var out []change
 	listed := map[bourse.MachineID]bool{"": true}
@@ -217,7 +217,8 @@ const (
 	maxLines = 20 // warnings or refusals
 )
 
-// bounded returns the first most items of list, followed by the number of other items.
+// bounded returns the first items of list, up to the limit most, followed by the number of
+// other items.
 func bounded(list []string, most int) []string {
 	if len(list) <= most {
 		return list

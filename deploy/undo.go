@@ -10,9 +10,9 @@ import (
 
 // Undo returns a plan that reverts an unfinished release. Machines that the release updated
 // return to their newest version from another release. Machines that it created are
-// destroyed. Machines that it was about to destroy serve again. Machines that it has
-// destroyed are not recreated; instead, their replacements get the former config of another
-// machine in the group. have must contain the machines' versions.
+// destroyed. Machines that it was about to destroy are put back into service. Machines that
+// it has destroyed are not recreated; instead, their replacements get the former config of
+// another machine in the group. The state must contain the machines' versions.
 func Undo(have State, id release.ID, pace Pace) Plan {
 	s := look(&have, false)
 	b := newBuilder("undo", have.App, s, Options{}, pace.Wait)

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// work is the work to be done for one group.
+// work contains the changes to make to one group.
 type work struct {
 	group  *Group
 	limit  float64
@@ -23,7 +23,7 @@ type work struct {
 	first  bourse.MachineID                      // a kept machine that is not a standby; "" if there is none
 }
 
-// job is the work to be done for an existing machine.
+// job contains the changes to make to an existing machine.
 type job struct {
 	machine  *machine
 	config   *bourse.Config // desired config
@@ -31,7 +31,7 @@ type job struct {
 	update   bool // update the machine to config
 	start    bool
 	stopped  bool // do not start the machine
-	uncordon bool // uncordon the machine once everything is ready
+	uncordon bool // uncordon the machine once all machines are ready
 	smoke    bool
 	work     *work
 }
@@ -79,7 +79,7 @@ func order(a, b bool) int {
 	return 1
 }
 
-// work compares a group with its existing machines, and returns what has to be done.
+// work compares a group with its existing machines, and returns the changes to make.
 func (b *builder) work(app *App, g *Group) *work {
 	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, heirs: map[bourse.MachineID]bourse.MachineID{}}
 	units := b.survey.units[g.Name]
@@ -112,8 +112,8 @@ type holder struct {
 // are.
 func (h *holder) standby(g *Group) bool { return h.machine.standby() && !serving(&g.Config) }
 
-// hold chooses which machine of a unit to keep: a replacement that is in its desired state
-// or already serves, and otherwise the replaced machine.
+// hold chooses which machine of a unit to keep. This is a replacement that is in its
+// desired state or already serves or, if there is none, the replaced machine.
 func (b *builder) hold(u *unit, g *Group) *holder {
 	for _, m := range u.next {
 		if !m.lost() && m.State != bourse.StateFailed && !b.mountDiffers(m, g) && b.differs(m, b.wanted(m, g)) == "" {
@@ -264,7 +264,8 @@ func scaled(to int, g *Group, in bourse.Region, from int) string {
 	return fmt.Sprintf("group %s%s is scaled from %d to %d", g.Name, where, from, to)
 }
 
-// judge adds the job for a machine that is kept, if there is anything to do.
+// judge adds the job for a machine that is kept, if the machine has to change. If the
+// machine needs another volume, judge replaces it instead.
 func (b *builder) judge(w *work, h *holder) {
 	m, g := h.machine, w.group
 	if m.lost() {
@@ -307,7 +308,7 @@ func (b *builder) judge(w *work, h *holder) {
 	w.jobs = append(w.jobs, j)
 }
 
-// resumes reports whether an earlier plan has already changed m to the plan's release.
+// resumes reports whether an earlier plan for the same release has already changed m.
 func (b *builder) resumes(m *machine) bool {
 	return b.opts.Release != "" && m.release() == b.opts.Release
 }
@@ -385,8 +386,8 @@ func mountWhy(m *machine, g *Group) string {
 }
 
 // standbys returns the machines that a standby should stand by for. These are the kept
-// machines of the units for which it stood by before or, if there are none, any kept
-// machine.
+// machines of the units that it stood by for before. If there are none, the standby stands
+// by for any kept machine. If no machine is kept, its list stays the same.
 func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	if len(c.Standbys) == 0 {
 		return nil
@@ -406,9 +407,9 @@ func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	return out
 }
 
-// standsByForAnother returns the reason why a standby must be updated, which is that a
-// machine for which it stands by is replaced, or that none of them stays. Otherwise it
-// returns "".
+// standsByForAnother returns the reason why a standby must be given other machines to stand
+// by for: one of its machines is replaced, or none of them stays. It returns "" if there is
+// no such reason.
 func (w *work) standsByForAnother(c *bourse.Config) string {
 	for i := range w.places {
 		if id := w.places[i].former; slices.Contains(c.Standbys, id) {

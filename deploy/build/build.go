@@ -112,7 +112,7 @@ func Build(ctx context.Context, r Request, out io.Writer) (image string, err err
 
 const tempPrefix = "bourse-build-"
 
-// Check checks everything that requires no builder, which is the files and the image's
+// Check checks the parts of a request that require no builder: the files and the image's
 // name. Build calls it first.
 func (r Request) Check() error {
 	if err := r.check("Dockerfile", cmp.Or(r.Dockerfile, "Dockerfile"), "name an image that is built already (--image), or another file"); err != nil {

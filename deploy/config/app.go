@@ -114,7 +114,8 @@ func (m *maker) buildImage() string {
 	return m.Build.Image
 }
 
-// checkHost requires a command for each group, because image host has no default command.
+// checkHost requires a command for each group, because the image "host" has no default
+// command.
 func (m *maker) checkHost() {
 	if c := m.bare(); len(c.Init.Command()) > 0 || len(c.Processes) > 0 {
 		return
@@ -173,7 +174,7 @@ func (m *maker) command() *deploy.Command {
 	}
 	config := m.bare()
 	config.Init.Cmd, config.Init.Exec = words, nil
-	config.Kept = bourse.Kept{Rest: config.Rest} // the command serves nothing and runs once
+	config.Kept = bourse.Kept{Rest: config.Rest} // the command runs only once and has no services
 	config.Schedule, config.Standbys, config.DNS = "", nil, nil
 	if config.ImageKind() == bourse.RegistryImage {
 		config.DNS = &bourse.DNS{SkipRegistration: true}

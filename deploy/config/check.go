@@ -33,7 +33,8 @@ func (c *checker) valid(path string, err error) {
 	}
 }
 
-// check checks values and combinations of fields that are invalid whatever the options are.
+// check reports values, and combinations of fields, that are invalid regardless of the
+// options.
 func (c *Config) check() Problems {
 	k := checker{Config: c}
 	if c.AppName != "" {
@@ -83,7 +84,7 @@ func (c *checker) checkDeploy() {
 }
 
 func validMaxUnavailable(m float64) error {
-	if !(m > 0) || m > 1e6 || m >= 1 && m != math.Trunc(m) { // written so that NaN is invalid
+	if !(m > 0) || m > 1e6 || m >= 1 && m != math.Trunc(m) { // written so that it rejects NaN
 		return bourse.Errorf(bourse.CodeInvalid, "%v: use a share below 1 such as 0.33, or a whole number of machines", m)
 	}
 	return nil

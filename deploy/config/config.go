@@ -1,7 +1,7 @@
 // Package config parses the configuration of an app and converts it to a [deploy.App], from
-// which plans are made. The file is fly.toml or bourse.toml, or the same in JSON or YAML.
-// Every value keeps its position, so that an error can name its line and column. Errors
-// also describe which values are valid.
+// which plans are made. The file is fly.toml or bourse.toml, or its equivalent in JSON or
+// YAML. Every value keeps its position, so that an error can name its line and column.
+// Errors also describe which values are valid.
 //
 // One table ([Fields]) describes every field, and why some have no effect. A field without
 // effect causes a [Warning]. docs/config.md is generated from the same table.
@@ -95,8 +95,8 @@ func Parse(name string, text []byte) (*Config, error) {
 // warnings, which depend on the image.
 func (c *Config) Warnings() []Warning { return slices.Clone(c.warnings) }
 
-// JSON returns the configuration in the format of fly.json, in which releases store it as
-// their definition. Parsing the JSON results in an equal configuration.
+// JSON returns the configuration in the format of fly.json. Releases store it as their
+// definition. Parsing the JSON results in an equal configuration.
 func (c *Config) JSON() (json.RawMessage, error) { return json.Marshal(&c.Definition) }
 
 // File returns the name of the file from which the configuration was parsed.

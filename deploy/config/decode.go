@@ -175,7 +175,7 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 	}
 }
 
-// amount checks that a size is in the range of the tag in.
+// amount checks that a size is in the range given by the field's tag "in".
 func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 	low, high, ok := strings.Cut(in, "..")
 	if !ok || v.Kind() != reflect.Int64 {
@@ -193,7 +193,7 @@ func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 }
 
 // duration decodes a duration. It is a string with a unit, or a number if the field has the
-// tag bare.
+// tag "bare".
 func (d *decoder) duration(n *yaml.Node, w where, into *bourse.Duration, tag reflect.StructTag) {
 	low, high, _ := strings.Cut(tag.Get("in"), "..")
 	least, _ := time.ParseDuration(low)
@@ -356,7 +356,7 @@ func oneOf(words []string) string {
 	return strings.Join(words, "")
 }
 
-// near returns a suggestion for a misspelled word, or "" if none of words is similar.
+// near returns a suggestion for a misspelled word, or "" if it is similar to none of words.
 func near(word string, words []string) string {
 	if len(word) > 64 {
 		return ""

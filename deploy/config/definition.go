@@ -213,7 +213,7 @@ type Experimental struct {
 	Attached       *Attached `json:"attached,omitempty"`
 }
 
-// Attached describes what other apps provide for this one.
+// Attached describes resources that other apps provide to this one.
 type Attached struct {
 	Secrets *AttachedSecrets `json:"secrets,omitempty"`
 }

@@ -17,7 +17,7 @@ const (
 type Field struct {
 	Path      string // for example services.ports.port; * stands for an arbitrary name
 	Treatment Treatment
-	Text      string   // what the field does, or why it has no effect
+	Text      string   // effect of the field, or the reason why it has none
 	To        string   // member of machines' configs that the field becomes, if any
 	Ours      bool     // only bourse.toml may contain it
 	Idle      []string // values that request nothing; nil means that only empty values do
@@ -50,7 +50,8 @@ func done(path, text string) Field { return Field{Path: path, Treatment: Done, T
 
 func into(path, to, text string) Field { return Field{Path: path, Treatment: Done, Text: text, To: to} }
 
-// asAPI returns the description of a field that [bourse.Fields] describes.
+// asAPI returns the description of a field that becomes a member of machines' configs,
+// which [bourse.Fields] describes.
 func asAPI(path, to string) Field { return Field{Path: path, Treatment: AsAPI, To: to} }
 
 func not(path, why string, idle ...string) Field {

@@ -295,7 +295,8 @@ func (m *maker) machineConfig() (c bourse.Config) {
 	return c
 }
 
-// withRest adds members that Config has no fields for to an object in c.
+// withRest adds members to an object in c. The members are ones for which bourse.Config has
+// no fields.
 func withRest(c bourse.Config, object string, members map[string]any) bourse.Config {
 	rest := map[string]any{}
 	if len(c.Rest) > 0 {

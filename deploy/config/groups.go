@@ -13,7 +13,7 @@ func (c *Config) GroupNames() []string {
 	return slices.Sorted(maps.Keys(c.Processes))
 }
 
-// DefaultGroup returns the process group to which sections apply that name no group.
+// DefaultGroup returns the process group to which a section applies if it names no group.
 func (c *Config) DefaultGroup() string {
 	if groups := c.GroupNames(); !slices.Contains(groups, DefaultGroup) {
 		return groups[0]

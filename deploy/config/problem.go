@@ -12,7 +12,7 @@ import (
 )
 
 // Position is a position in a file. Line and Column count from 1; Column is in characters.
-// If both are 0, the position is the whole file.
+// If both are 0, the Position stands for the whole file.
 type Position struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
@@ -27,7 +27,8 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Warning reports a field that has no effect, or another effect than in other clients.
+// Warning reports a field that has no effect, or has a different effect than in other
+// clients.
 type Warning struct {
 	Position
 	Field   string `json:"field"` // for example services[0].internal_port
@@ -115,7 +116,8 @@ func (d *decoder) said(field string) bool {
 	}
 }
 
-// asked reports whether n, the field's value, requests something.
+// asked reports whether the field's value n requests something, which means that it is
+// neither empty nor listed in f.Idle.
 func (f *Field) asked(n *yaml.Node) bool {
 	if len(f.Idle) > 0 {
 		return !slices.Contains(f.Idle, n.Value)

@@ -33,7 +33,7 @@ func (m *maker) review(c *bourse.Config, from paths) {
 	if err == nil {
 		err = whole.Normalize()
 	}
-	if err != nil && (whole.Image != bourse.ImageHost || len(whole.Init.Command()) > 0) { // otherwise checkHost reports it
+	if err != nil && (whole.Image != bourse.ImageHost || len(whole.Init.Command()) > 0) { // checkHost reports a missing command
 		m.refused(err, from)
 	}
 	for _, w := range warnings {
@@ -44,7 +44,7 @@ func (m *maker) review(c *bourse.Config, from paths) {
 // configMember matches the name of a config's member at the beginning of the API's errors.
 var configMember = regexp.MustCompile(`^invalid (config[][A-Za-z0-9_.]*(?:"[^"]*")?)(:? )`)
 
-// plainly removes that name from an error of the API.
+// plainly removes the member's name from the beginning of an API error message.
 func plainly(message string) string {
 	found := configMember.FindStringSubmatch(message)
 	switch {
@@ -73,8 +73,8 @@ func (m *maker) fieldOf(from paths, member string) string {
 	return "" // the member comes from the command line
 }
 
-// refused adds an error of the API as a problem. An error that several groups have in
-// common is added only once.
+// refused adds an API error as a problem. If several groups cause the same error, it is
+// added only once.
 func (m *maker) refused(err error, from paths) {
 	path, message := "", bourse.MessageOf(err)
 	if found := configMember.FindStringSubmatch(message); found != nil {

@@ -46,7 +46,8 @@ func (v *VM) guest() (bourse.Guest, error) {
 	return g, g.Validate()
 }
 
-// rest returns settings that the API's JSON contains but bourse.Guest has no fields for.
+// rest returns the settings for which the API's JSON has members but bourse.Guest has no
+// fields.
 func (v *VM) rest() map[string]any {
 	out := map[string]any{}
 	if len(v.KernelArgs) > 0 {

@@ -26,7 +26,7 @@ func (t *Texts) read(n *yaml.Node) string {
 	if *t == nil {
 		*t = Texts{}
 	}
-	if kindOf(n) == list { // a list of tables, of which later ones override earlier ones
+	if kindOf(n) == list { // a list of tables; later tables override earlier ones
 		for _, item := range n.Content {
 			if kindOf(item) != table {
 				return "a table of texts"
@@ -208,7 +208,7 @@ func mebibytes(written string, bare int64) (int64, bool) {
 	}
 	f, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	mib := f * float64(unit)
-	if err != nil || !(mib >= 0 && mib <= 1<<40) || mib != float64(int64(mib)) { // written so that NaN is invalid
+	if err != nil || !(mib >= 0 && mib <= 1<<40) || mib != float64(int64(mib)) { // written so that it rejects NaN
 		return 0, false
 	}
 	return int64(mib), true

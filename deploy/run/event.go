@@ -33,10 +33,10 @@ type Event struct {
 // State is the state of a step or of the run.
 type State string
 
-// The states of a step. The run itself is first waiting, running or undoing, and finally
-// done, failed, undone or left.
+// The states of a step. The run itself is waiting, running or undoing until it ends. It is
+// then done, failed, undone or left.
 const (
-	Waiting State = "waiting" // the step is delayed by a lease, an unavailable server or a failing check, as Text says
+	Waiting State = "waiting" // the step is delayed by a lease, an unavailable server or a failing check; Text gives the reason
 	Running State = "running" // the step has begun, or continues after Waiting
 	Output  State = "output"  // the step is still running, and its machine wrote Line
 	Done    State = "done"
@@ -76,7 +76,7 @@ type Leftover struct {
 	Step    int              `json:"step"`
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	Volume  bourse.VolumeID  `json:"volume,omitempty"`
-	What    string           `json:"what"` // what was not undone, and why
+	What    string           `json:"what"` // the change that was not undone, and the reason
 	Next    string           `json:"next"` // command that helps
 }
 

@@ -43,7 +43,7 @@ type leaseAPI interface {
 type lease struct {
 	machine bourse.MachineID
 	first   chan struct{}   // closed after the first attempt to take the lease
-	settled chan struct{}   // closed once the lease is held or will never be
+	settled chan struct{}   // closed once the lease is held or can no longer be acquired
 	again   bool            // the lease was lost before and is taken again to undo a step
 	valid   context.Context //nolint:containedctx // ends when the lease is lost
 	lose    context.CancelCauseFunc
@@ -104,8 +104,8 @@ func (l *leases) covers(ids []bourse.MachineID) bool {
 	return true
 }
 
-// begin starts to take a lease, unless this has already been started. If again is set, it
-// takes a lost lease again.
+// begin starts to take a lease, unless an earlier call has already done so. If again is
+// set, it takes a lost lease again.
 func (l *leases) begin(ctx context.Context, id bourse.MachineID, step int, again bool) *lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,9 +156,9 @@ func (l *leases) request(ctx context.Context, id bourse.MachineID, nonce string)
 	return l.api.Acquire(ctx, id, machinesapi.LeaseRequest{TTL: int64(l.opts.LeaseTTL / time.Second), Description: l.opts.Owner}, nonce)
 }
 
-// acquire requests a lease until it is held. If another client holds the lease or the
-// worker does not answer, it waits. Only if the worker does not answer may the steps of
-// other machines begin in the meantime.
+// acquire requests a lease repeatedly until it is held. It waits if another client holds
+// the lease or if the worker does not answer. The steps of other machines may begin in the
+// meantime only if the worker does not answer.
 func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 	began := time.Now()
 	told := false
@@ -335,9 +335,9 @@ func (l *leases) list() []*lease {
 	return out
 }
 
-// extend extends a lease, or finds out that it is lost. The new expiry is computed from
-// this process's monotonic clock before the request. Therefore no clock that is set can
-// make a lease appear longer than it is.
+// extend extends a lease, or finds out that it is lost. The new expiry is computed before
+// the request, from this process's monotonic clock. A lease can therefore not appear to
+// last longer than it does, even if the system clock is changed.
 func (l *leases) extend(ctx context.Context, one *lease) {
 	ttl := l.opts.LeaseTTL
 	asked := time.Now()

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Intervals at which a machine is read while the run waits for it. lookWithNews applies if
-// changes in the view are received, because some of them may be lost.
+// Intervals at which a machine is read while the run waits for it. lookWithNews applies
+// while changes of the view are received. It is needed because some of them may be lost.
 const (
 	lookWithNews    = time.Second
 	lookWithoutNews = 200 * time.Millisecond
@@ -108,18 +108,18 @@ func (n *news) row(id bourse.MachineID) (row Row, there, known bool) {
 	return row, there, n.live
 }
 
-// never reports whether there will be no news because the API has refused it.
+// never() reports whether the API has refused to provide news, so that none will arrive.
 func (n *news) never() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.denied
 }
 
-// until calls look, and calls it again whenever there is news of the machine, until look
-// returns true or an error, or ctx is done.
+// until polls a machine with look: it calls look at once, and again whenever there is news
+// of the machine, until look returns true or an error, or until ctx is done.
 func (n *news) until(ctx context.Context, id bourse.MachineID, look func() (bool, error)) error {
 	for {
-		news, most := n.next(id) // must precede the call of look
+		news, most := n.next(id) // must precede look, so that no news is missed
 		if done, err := look(); done || err != nil {
 			return err
 		}

@@ -28,8 +28,8 @@ type Options struct {
 	// leases are not held yet. If Replan is nil, the run fails with conflict if a machine
 	// was changed after the plan was made.
 	Replan func(context.Context) (deploy.Plan, error)
-	// Events receives the events of the run, one at a time and in order. It must not block
-	// on the run.
+	// Events receives the events of the run, one at a time and in order. It must not wait
+	// for the run.
 	Events func(Event)
 	// Abandon ends the run at once when it is closed: requests in progress are canceled and
 	// nothing more is undone.
@@ -40,7 +40,7 @@ type Options struct {
 	Wait      time.Duration // time limit for a machine to become ready, to stop, or to run its command; default 5 min
 	Watch     time.Duration // minimum time for which a ready machine is watched before the run ends or destroys what the machine replaces; default 0
 	LeaseWait time.Duration // time limit for waiting for other clients' leases; default 1 min, negative: do not wait
-	LeaseTTL  time.Duration // duration of the run's leases in whole seconds, extended each third of it; default 15 s
+	LeaseTTL  time.Duration // duration of the run's leases, in whole seconds; each is extended after a third of it; default 15 s
 	Silence   time.Duration // time for which requests without an answer are repeated; default 1 min
 }
 

@@ -49,7 +49,7 @@ type expected struct {
 	smoke   bool    // an early exit counts as a failure
 
 	seen  bool      // the machine has been found started
-	since time.Time // start of the time for which it has run without interruption
+	since time.Time // time since which it has run without interruption
 }
 
 // ready reports whether a machine is ready, which means that it has started and its checks

@@ -120,11 +120,11 @@ type try struct {
 	limit   time.Duration    // time limit for one attempt
 }
 
-// repeat repeats a request that gets no answer, until none has arrived for the time
-// r.silence. A request that fails with errBusy counts as answered, and is repeated for at
-// most t.limit. The argument unknown of f reports whether the outcome of an earlier attempt
-// is unknown. In that case f must find out the outcome first, or send a request that takes
-// effect only once.
+// repeat sends a request, and repeats it if it gets no answer. It gives up once no answer
+// has arrived for r.silence. A request that fails with errBusy counts as answered, and is
+// repeated for at most t.limit. The argument unknown of f reports whether the outcome of an
+// earlier attempt is unknown. In that case f must find out the outcome first, or send a
+// request that takes effect only once.
 func (r *requests) repeat(ctx context.Context, t try, f func(ctx context.Context, unknown bool) error) error {
 	var since, refused time.Time
 	unknown, told := false, false

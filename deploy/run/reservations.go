@@ -33,7 +33,7 @@ type reservations struct {
 // reserved identifies the capacity that is held for a step's machine.
 type reserved struct {
 	hold  bourse.ReservationID // the step's own hold
-	whole bourse.ReservationID // the whole reservation, any hold of which may be used
+	whole bourse.ReservationID // the whole reservation; any of its holds may be used
 }
 
 // of returns the id of the capacity reserved for a step's machine, or "" if there is none.
@@ -83,9 +83,10 @@ type batch struct {
 	orderOf []int // for each element of steps, the index of its order
 }
 
-// batches groups the machines that a plan creates into reservations of at most most
-// machines each. Equal orders are combined. It omits machines with a volume, which are
-// bound to the volume's worker, and stopped machines, which need no capacity.
+// batches groups the machines that a plan creates into reservations. most is the maximum
+// number of machines in a reservation. Equal orders are combined. batches omits machines
+// with a volume, which are bound to the volume's worker, and stopped machines, which need
+// no capacity.
 func batches(p *deploy.Plan, most int) []batch {
 	var out []batch
 	equal := map[string]int{} // indexes of the last batch's orders, by their JSON

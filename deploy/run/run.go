@@ -1,15 +1,15 @@
-// Package run executes plans. It works with steps and the dependencies between them, and
-// knows nothing about strategies, releases or terminals.
+// Package run executes plans. It works with steps and the dependencies between them, and is
+// independent of strategies and terminals.
 //
 // [Run] holds the leases of all machines that its plan changes, and begins no change to a
 // machine whose lease it has lost. It waits until machines have started and their checks
 // pass, and until proxies know about changes. Requests that get no answer are repeated for
-// a limited time, in such a way that they take effect only once. Refused requests are not
-// repeated.
+// a limited time, but take effect only once. Refused requests are not repeated.
 //
 // When a step fails or the context is done, no further step begins, and the steps in
-// progress finish. All changes are then undone in reverse order: each step is undone after
-// the steps that depend on it. The last output of a failed machine is read before that.
+// progress finish. Before anything is undone, the last output of a failed machine is read.
+// All changes are then undone in reverse order: each step is undone after the steps that
+// depend on it.
 //
 // Run starts one goroutine for each step in progress and for each watched machine, and a
 // few for leases, reservations and news from the view. All of them have ended when it
@@ -57,11 +57,11 @@ func canRun(p *deploy.Plan) error {
 	return nil
 }
 
-// errStopped is the cause with which waiting operations are canceled once no further step
-// may begin.
+// errStopped is the cancellation cause of waiting operations once no further step may
+// begin.
 var errStopped = errors.New("the run was stopped")
 
-// errAbandoned is the cause with which all operations are canceled if the run is abandoned.
+// errAbandoned is the cancellation cause of all operations if the run is abandoned.
 var errAbandoned = &bourse.Error{Code: bourse.CodeCanceled, Message: "the run was abandoned"}
 
 // executor executes a plan.
@@ -157,7 +157,8 @@ func (x *executor) forward(ctx context.Context) error {
 	return nil
 }
 
-// prepare does everything that must precede the first step.
+// prepare takes the leases, makes the plan again, and reserves capacity. It must succeed
+// before the first step begins.
 func (x *executor) prepare(ctx context.Context) error {
 	if err := x.takeLeases(ctx); err != nil {
 		return err

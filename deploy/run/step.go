@@ -159,10 +159,10 @@ func (o operation) updateMachine(ctx context.Context, m target, do deploy.Update
 	return o.newVersion(ctx, m, before, true, machinesapi.UpdateMachine{Config: &config, SkipLaunch: do.Stopped})
 }
 
-// newVersion updates a machine whose current version is before. If the answer is lost, it
-// repeats the request. At most one of these requests takes effect, because each of them
-// requires the version before. only is set if no other request of this run can have created
-// a version that is found after a repeated request.
+// newVersion updates a machine. before is the machine's current version. If the answer is
+// lost, newVersion repeats the request. At most one of these requests takes effect, because
+// each of them requires the current version to be before. only is set if no other request
+// of this run can have created a version that is found after a repeated request.
 func (o operation) newVersion(ctx context.Context, m target, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
 	in.CurrentVersion = before
 	return o.repeat(ctx, m.id, o.opts.Wait+quick, func(ctx context.Context, unknown bool) error {
@@ -187,7 +187,7 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 			return unread
 		case now.State == bourse.StateReplacing, unknown && !now.State.Settled() && now.State != bourse.StateRestarting:
 			return busy(m.id)
-		case now.InstanceID == before && conflict: // an update is waiting for its image, or the lease is lost, as extending it will show
+		case now.InstanceID == before && conflict: // an update is waiting for its image, or the lease is lost, which its next extension detects
 			return busy(m.id)
 		case now.InstanceID == before, !unknown && !conflict:
 			return err

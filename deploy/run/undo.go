@@ -47,7 +47,7 @@ func (u undo) all() {
 	})
 }
 
-// undone returns the machines of the given steps that have been undone.
+// undone returns the machines of the given steps, omitting steps that have not been undone.
 func (u undo) undone(steps []int) (out []bourse.MachineID) {
 	seen := map[bourse.MachineID]bool{"": true}
 	for _, i := range steps {
@@ -87,7 +87,7 @@ func (u undo) one(i int, after []int) {
 	}
 	u.journal.change(i, func(p *progress) { p.state = Undone })
 	e := Event{Step: i, State: Undone, Took: took}
-	if now := u.journal.get(i); now.text != p.text { // undoing the step has produced a text
+	if now := u.journal.get(i); now.text != p.text { // undoing the step has set a new text
 		e.Text = now.text
 	}
 	u.emit(e)

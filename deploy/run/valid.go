@@ -62,7 +62,7 @@ func (x *executor) checkSeen(ctx context.Context) error {
 		known := m.Known()
 		paused := known != nil && known.Metadata[deploy.KeyPaused] != ""
 		switch {
-		case bourse.CodeOf(err) == bourse.CodeUnavailable: // the machine's steps will find out
+		case bourse.CodeOf(err) == bourse.CodeUnavailable: // the machine's own steps handle this
 		case bourse.CodeOf(err) == bourse.CodeNotFound:
 			return errGone(id)
 		case err != nil:

@@ -87,7 +87,7 @@ func (w *watches) watched(ctx context.Context, chosen func(step int) bool) error
 	return rest(ctx, left)
 }
 
-// begins ends the watches that make no sense once step i has begun.
+// begins, called before step i begins, ends the watches that the step makes useless.
 func (w *watches) begins(i int) {
 	s := &w.plan.Steps[i]
 	switch s.Do.(type) {
