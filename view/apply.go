@@ -18,8 +18,8 @@ const (
 	Taken    Outcome = iota + 1 // the transaction will soon be in the file
 	Known                       // the transaction is already in the file or queued
 	Gap                         // earlier transactions are missing: pull the ones after Head
-	Ahead                       // the transaction is from this server's own site, but this server doesn't know it: call Renew
-	Unproven                    // the data for checking the signature is missing: pull the transactions after Head
+	Ahead                       // the transaction claims to be from this server's own site but is unknown here: call Renew
+	Unproven                    // the birth certificate for checking the signature is missing: pull the transactions after Head
 )
 
 // Verdict is the result of applying another site's transaction.
@@ -28,8 +28,8 @@ type Verdict struct {
 	Position wire.Position // the transaction's position
 }
 
-// Apply queues an encoded transaction from another site, if that site has signed it. It never
-// blocks, does not wait for the file, and does not retain the slice.
+// Apply checks that an encoded transaction from another site is signed by that site, and queues it.
+// It never blocks, does not wait for the file, and does not retain the slice.
 //
 // Errors: CodeInvalid if the transaction is malformed, CodeForbidden if its site has not signed it, CodeUnavailable
 // if Run has returned.
@@ -49,7 +49,8 @@ func (v *View) Apply(encoded []byte) (Verdict, error) {
 	return v.take(tx, nil)
 }
 
-// known returns the outcome for a transaction that need not be decoded, or 0 if it must be.
+// known checks a transaction's position. It returns a non-zero outcome if the transaction
+// need not be decoded, or 0 if it must be.
 func (v *View) known(p wire.Position) (Outcome, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -60,7 +61,7 @@ func (v *View) known(p wire.Position) (Outcome, error) {
 	case v.ahead(p):
 		return 0, wire.CheckEpoch(p.Stream, v.config.Now())
 	case v.intake.has(p, h.seq):
-		v.poke() // the queue may have room for the transaction only now
+		v.poke() // there may be room for the transaction in the queue by now
 		return Known, nil
 	case ok:
 		return 0, nil
@@ -71,15 +72,16 @@ func (v *View) known(p wire.Position) (Outcome, error) {
 	return 0, p.Site.Validate()
 }
 
-// ahead reports whether p is a position in this server's own site that the server's current
-// stream has not reached. The caller holds the lock.
+// ahead reports whether p is a position of this server's own site that lies beyond the end
+// of the server's current stream. The caller holds the lock.
 func (v *View) ahead(p wire.Position) bool {
 	self := v.state.self
 	return p.Site == self.Site && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > v.state.heads[self].seq)
 }
 
-// take checks a transaction's signature and queues it. If a later transaction has already proved the author, proven
-// is that author; otherwise it is nil.
+// take checks a transaction's signature and queues the transaction. If a later transaction has
+// already proved who wrote it, proven is that author and the signature is not checked; otherwise
+// proven is nil.
 func (v *View) take(tx *wire.Sealed, proven *wire.Author) (Verdict, error) {
 	by := proven
 	if by == nil {

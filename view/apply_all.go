@@ -16,7 +16,7 @@ type Applied struct {
 // the last one's signature, because each transaction contains the hash of the one before it.
 func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	out := make([]Applied, len(encoded))
-	txs := make([]*wire.Sealed, len(encoded)) // nil if a transaction needs no further processing
+	txs := make([]*wire.Sealed, len(encoded)) // an entry is nil if its transaction needs no further processing
 	births := map[wire.Stream]*wire.Author{}
 	for i, b := range encoded {
 		txs[i], out[i].Err = wire.OpenTx(b)

@@ -100,7 +100,8 @@ func (v *View) Secrets(ctx context.Context, app string) ([]seal.Secret, error) {
 	return Ask(ctx, v, inventory.Secrets(app))
 }
 
-// SecretMarks returns each broker's latest version of an app's secrets.
+// SecretMarks returns the version of each broker's latest change to an app's
+// secrets.
 func (v *View) SecretMarks(ctx context.Context, app string) (seal.Marks, error) {
 	return Ask(ctx, v, inventory.SecretMarks(app))
 }

@@ -29,7 +29,7 @@ type batch struct {
 	effects
 }
 
-// overlay contains the batch's changes to the state.
+// overlay contains the batch's changes to the in-memory state.
 type overlay struct {
 	self   wire.Stream
 	clock  wire.Clock
@@ -46,7 +46,7 @@ type overlay struct {
 	written    bool        // the file has changed in a way that the other fields don't record
 }
 
-// effects collects what to report after the commit.
+// effects collects the events to report after the commit.
 type effects struct {
 	touched    map[string]bool      // tables that changed, for watchers
 	gaps       map[wire.Stream]bool // streams with a skipped transaction
@@ -57,14 +57,14 @@ type effects struct {
 	forged     int  // number of shared rows that their alleged sites have not signed
 }
 
-// recent is a transaction to add to the ring. If frame is nil, the stream was restored from a
-// snapshot instead.
+// recent is an entry to add to the ring: a transaction or, if frame is nil, the fact that the
+// stream was restored from a snapshot.
 type recent struct {
 	wire.Position
 	frame []byte
 }
 
-// announcement is a transaction that this server has written and others have to receive.
+// announcement is a transaction of this server that the other members have to receive.
 type announcement struct {
 	tx      *wire.Transaction
 	encoded []byte

@@ -11,11 +11,11 @@ import (
 )
 
 // retention is how long deleted shared rows, canceled orders and removed workers are retained.
-// Open replaces a file that was last updated longer ago than that.
+// Open replaces a file that has not been updated for about that long.
 const retention = 7 * 24 * time.Hour
 
-// apply applies the next transaction of a stream. It ignores a transaction that is already applied, and one that
-// follows a gap.
+// apply applies the next transaction of a stream. It ignores transactions that have already been
+// applied and transactions that follow a gap.
 func (b *batch) apply(in *incoming) error {
 	switch h := b.head(in.Stream); {
 	case in.Seq < h.seq+1 || b.ours(in.Stream):
@@ -23,7 +23,7 @@ func (b *batch) apply(in *incoming) error {
 	case b.superseded(in.Stream):
 		b.gaps[in.Stream] = true
 		return nil
-	case in.Seq > h.seq+1 || h.by != nil && !h.by.Same(in.by): // the first birth certificate to arrive counts
+	case in.Seq > h.seq+1 || h.by != nil && !h.by.Same(in.by): // a stream's first birth certificate to arrive is the valid one
 		b.gaps[in.Stream] = true
 		return nil
 	}
@@ -58,8 +58,8 @@ func (b *batch) skip(in *incoming, reason error) error {
 	return b.refuse(refusal{Stamp: st, reason: fmt.Errorf("whole transaction: %w", reason)})
 }
 
-// ours reports whether s is the stream that this server writes now. Streams of its earlier
-// epochs are treated like those of another site.
+// ours reports whether s is the stream that this server writes now. This server's streams
+// of earlier epochs are treated like another site's streams.
 func (b *batch) ours(s wire.Stream) bool { return s.Site == b.self.Site && s.Epoch >= b.self.Epoch }
 
 // advance moves a stream's head. The first transaction of a new epoch deletes the site's owned rows of earlier
@@ -83,7 +83,7 @@ func (b *batch) advance(st wire.Stamp, by *wire.Author) error {
 	return nil
 }
 
-// deleteOwned deletes all owned rows of a site. It reads a limited number of rows at a time.
+// deleteOwned deletes all owned rows of a site. It reads and deletes them in chunks.
 func (b *batch) deleteOwned(site bourse.WorkerID) error {
 	const part = 512
 	for {
@@ -178,7 +178,8 @@ func (b *batch) takeShared(st wire.Stamp, e *schema.Entry) error {
 	return err
 }
 
-// mergeIn stores a version of a shared row if it is greater than the stored one, and reports whether it was.
+// mergeIn stores a version of a shared row if it is greater than the stored version, and reports
+// whether it was.
 func (b *batch) mergeIn(r wire.Version) (bool, error) {
 	r.Hash = b.hasher.Of(r)
 	old, ok, err := b.tables.Find(b.conn, r.Table, true, r.Site, r.Key)

@@ -8,7 +8,7 @@ import (
 // maxBody limits the encoded rows of a transaction that this server writes, leaving space in MaxTx for the head.
 const maxBody = wire.MaxTx - 1024
 
-// writing collects the rows of the next transaction.
+// writing collects rows for the next transaction.
 type writing struct {
 	tx    *wire.Transaction
 	rows  [][]byte
@@ -50,7 +50,7 @@ func (b *batch) publish(rows []schema.Entry) (wire.Position, error) {
 	return b.close(&w)
 }
 
-// encode encodes a row, and signs it if it is shared.
+// encode encodes said, and signs it if the row is shared.
 func (b *batch) encode(said wire.Row, e *schema.Entry) ([]byte, error) {
 	w, err := wire.BodyOf(said)
 	if err != nil {
@@ -136,7 +136,7 @@ func (b *batch) version(st wire.Stamp, e *schema.Entry) wire.Version {
 	return wire.Version{Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock, Columns: e.Change, Proof: e.Proof}
 }
 
-// write stores a change of this server's row in the file.
+// write applies a change to one of this server's rows in the file.
 func (b *batch) write(st wire.Stamp, e *schema.Entry, old *wire.Version) error {
 	switch {
 	case e.Shared:

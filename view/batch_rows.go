@@ -34,8 +34,8 @@ func (b *batch) remove(old wire.Version) error {
 	return nil
 }
 
-// account adds a row to the sums if n is 1, and removes it if n is -1. Exclusive or both adds a
-// hash and removes it.
+// account adds a row to the sums if n is 1, and removes it if n is -1. The checksums need no
+// such distinction, because XOR both adds and removes a hash.
 func (b *batch) account(r wire.Version, n int64) {
 	k := sumKey{r.Table, r.Shared}
 	s := b.sum(k)
@@ -45,7 +45,8 @@ func (b *batch) account(r wire.Version, n int64) {
 	}
 	b.sums[k] = s
 	if !r.Shared {
-		// Rows of older epochs have been deleted, so all owned rows belong to the newest.
+		// Rows of older epochs have been deleted, so all owned rows belong to the newest
+		// epoch.
 		of := wire.Stream{Site: r.Site, Epoch: b.newestOf(r.Site)}
 		h := b.head(of)
 		h.hash ^= r.Hash

@@ -103,7 +103,8 @@ func (v *View) BelieveApps(ctx context.Context, reported []bourse.App) ([]bourse
 	return out, nil
 }
 
-// changes reports whether merging a reported app would change the view.
+// changes reports whether merging the reported app would change have, the
+// view's record of it.
 func changes(have *bourse.App, reported bourse.App) bool {
 	merged := have.Merge(reported)
 	return merged.ID != have.ID || (merged.DeletedAt == nil) != (have.DeletedAt == nil)

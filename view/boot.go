@@ -6,8 +6,8 @@ import (
 )
 
 // bootID identifies the host's current boot. It returns "" if the kernel does not provide an ID.
-// In that case, this server detects a host crash only when gossip contains later transactions of
-// its own stream.
+// Without an ID, this server detects a host crash only if gossip contains transactions of its
+// own stream that it has lost.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

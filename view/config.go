@@ -15,8 +15,8 @@ type Config struct {
 	Site    bourse.WorkerID // this server's ID; required
 	Keys    wire.Keys       // default: a wire.Key in a file next to Path
 	Role    bourse.Role     // this server's role; default RoleBroker
-	// Certified means that Keys are certificates. In that case another site's machine or volume belongs to an app
-	// only if a broker has signed its placement.
+	// Certified means that Keys are certificates. In that case, another site's machine or volume
+	// belongs to an app only if a broker has signed its placement.
 	Certified bool
 	Now       func() time.Time // default time.Now
 	Log       *slog.Logger     // default: discards all records

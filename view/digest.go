@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Head is the position of the last transaction that this server has of a stream.
+// Head describes the last transaction of a stream that this server has.
 type Head struct {
 	wire.Position
 	Hash uint64 `json:"hash"` // hash of the stream's owned rows
@@ -28,7 +28,7 @@ func (v *View) Digest() Digest {
 	return Digest{v.state.sorted(v.config.Now()), v.state.sharedHash()}
 }
 
-// Head returns the sequence number of the last applied transaction of a stream, or 0 if there is none.
+// Head returns the sequence number of a stream's last applied transaction, or 0 if there is none.
 func (v *View) Head(s wire.Stream) uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -44,8 +44,8 @@ func (v *View) Self() wire.Position {
 
 // Since returns the encoded transactions of a stream after p, in order. It returns about
 // maxBytes of them, but at least one. If p is the latest position, it returns no transactions
-// and true. It returns false if the ring does not contain the transactions anymore, in which
-// case the caller needs a snapshot.
+// and true. It returns false if the ring does not contain the transactions anymore; the
+// caller then needs a snapshot.
 func (v *View) Since(p wire.Position, maxBytes int) (encoded [][]byte, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

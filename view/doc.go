@@ -1,8 +1,9 @@
-// Package view is this server's copy of the data that all servers of the cluster publish, in a SQLite file. It is a
-// hint: the authoritative data is in each worker's store. Every server has its own view, does not need another
-// server's, and may delete it at any time. This package does not use the network. Package view/replication transfers
-// transactions and snapshots, view/query answers SQL queries, view/wire defines the data that sites publish, view/schema
-// contains the file's tables, and view/inventory reads the cluster's contents.
+// Package view maintains this server's copy of the data that all servers of the cluster publish.
+// The copy is a SQLite file. It is only a hint: the authoritative data is in each worker's store.
+// Every server has its own view, does not need another server's, and may delete it at any time.
+// This package does not use the network. Package view/replication transfers transactions and
+// snapshots, view/query answers SQL queries, view/wire defines the data that sites publish,
+// view/schema contains the file's tables, and view/inventory reads the cluster's contents.
 //
 // # Guarantees
 //
@@ -40,9 +41,10 @@
 //
 // # Goroutines and locks
 //
-// The package starts no goroutines. Run, in its caller's goroutine, is the writer. Only the writer changes the file and
-// View.state, and it calls the function that OnPublish has set. All others add work to View.jobs or View.intake and
-// wake the writer. The writer commits in batches. If a batch fails, it searches for the part that failed.
+// The package starts no goroutines. Run, in its caller's goroutine, is the writer. Only the writer
+// changes the file and View.state, and it calls the function set with OnPublish. All other
+// goroutines add work to View.jobs or View.intake and wake the writer. The writer commits in
+// batches. If a batch fails, it searches for the part that failed.
 //
 // View.mu guards the data that is shared with the writer. It is never held across I/O or a callback. pool.mu guards the
 // readers' connections; no other lock is taken while holding it. An in-memory view has a single connection, which

@@ -8,7 +8,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// failure classifies a failed batch by how to handle it.
+// failure is the class of a failed batch, which determines how the writer
+// handles it.
 type failure int
 
 const (
@@ -39,7 +40,7 @@ func recovered(f func() error) (err error) {
 	return f()
 }
 
-// failureOf classifies an error of SQLite or of applying a batch.
+// failureOf classifies an error from SQLite or from applying a batch.
 func failureOf(err error) failure {
 	if errors.Is(err, errKilled) {
 		return failKilled

@@ -45,7 +45,8 @@ type Quarantined struct {
 	Since  time.Time     `json:"since"`
 }
 
-// TableHealth contains a table's size and checksum, which are equal on members with equal rows.
+// TableHealth contains a table's size and checksum, which are equal on all members that have
+// the same rows.
 type TableHealth struct {
 	Table    string `json:"table"`
 	Rows     int    `json:"rows"`
@@ -55,7 +56,7 @@ type TableHealth struct {
 // StreamHealth describes the progress of a stream.
 type StreamHealth struct {
 	Head
-	Lag  time.Duration `json:"lag"`           // age of the site's last transaction, by both servers' clocks
+	Lag  time.Duration `json:"lag"`           // time since the site's last transaction, by the two servers' clocks
 	Gaps int           `json:"gaps,omitzero"` // transactions that wait for earlier ones
 }
 

@@ -38,7 +38,8 @@ func (v *View) submit(ctx context.Context, alone bool, do func(*batch) error) er
 
 func errEnded() error { return bourse.Errorf(bourse.CodeUnavailable, "the view has been closed") }
 
-// errRefused converts the error of a failed job for its caller.
+// errRefused converts a failed job's error into the error that its caller
+// receives.
 func errRefused(err error) error {
 	if code := bourse.CodeOf(err); code != bourse.CodeInternal {
 		return err

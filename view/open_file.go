@@ -12,11 +12,11 @@ import (
 )
 
 // maxUnused limits how long a file may go unused. After that time, the other members may have
-// removed tombstones that this file has not received.
+// removed tombstones that never reached this file.
 const maxUnused = retention - 24*time.Hour
 
-// openFile opens the configured file, creating it if it does not exist. It moves an unusable file aside first. A new
-// file's epoch is greater than after.
+// openFile opens the configured file, creating it if it does not exist. It moves an unusable file
+// aside first. If it creates a file, the file's epoch is greater than after.
 func (w *writer) openFile(after uint64) error {
 	f, st, err := w.tryFile(after)
 	if bad, ok := errors.AsType[*schema.Unusable](err); ok {
@@ -47,7 +47,7 @@ func (w *writer) tryFile(after uint64) (*schema.File, *state, error) {
 		f.Info, err = os.Stat(f.Path)
 	}
 	if err != nil {
-		_ = f.Close() // only the first error matters
+		_ = f.Close() // only the error in err matters
 		switch failureOf(err) {
 		case failDamaged, failBadRow:
 			err = &schema.Unusable{Cause: err}

@@ -9,7 +9,7 @@ import (
 )
 
 // placed reports whether a broker's signed placement confirms the app that a machine's or
-// volume's row names. It does not check this server's own rows, which only other members check.
+// volume's row names. This server's own rows are not checked here, only by other members.
 func (b *batch) placed(r *wire.Version) bool {
 	if b.verifier.Placements == nil || r.Site == b.self.Site {
 		return true

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// presenceStep limits how old the heard_at of a reachable site may become in the file. Keeping
-// it more accurate is not worth the additional writes.
+// presenceStep limits how much the heard_at of a reachable site may lag in the file. More
+// accuracy is not worth the additional writes.
 const presenceStep = 15 * time.Second
 
 // presence records whether a site is reachable.
@@ -56,8 +56,8 @@ func (w *writer) dropPresence() {
 	})
 }
 
-// takePresence returns the presence of each site for which the file has to be updated. Only the
-// writer calls it.
+// takePresence returns the presence of each site whose entry in the file is out of date. Only
+// the writer calls it.
 func (w *writer) takePresence() map[bourse.WorkerID]presence {
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
@@ -84,8 +84,8 @@ func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 	return nil
 }
 
-// presenceWritten records that the file contains the presence of some sites. The caller holds
-// the view's lock.
+// presenceWritten records that the presence in due has been written to the file. The caller
+// holds the view's lock.
 func (w *writer) presenceWritten(due map[bourse.WorkerID]presence) {
 	for site, told := range due {
 		p := w.v.sites.seen[site]

@@ -38,8 +38,9 @@ func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, er
 	return at, nil
 }
 
-// errNewLife reserves the first transaction of a new epoch for Republish. That transaction makes others delete this
-// server's old rows, so it must not contain only a few of the new ones.
+// errNewLife is returned by Publish in a new epoch until Republish has written its first
+// transaction. That transaction makes others delete this server's old rows, so it must not contain
+// only a few of the new ones.
 var errNewLife = bourse.Errorf(bourse.CodeUnavailable, "this server's rows were lost and must be published again")
 
 // Republish is like Publish, but also deletes this server's rows in the given owned tables that
@@ -103,22 +104,24 @@ func (v *View) entries(rows []wire.Row) ([]schema.Entry, error) {
 // order. The function must not block or modify its arguments. Call OnPublish before Run.
 func (v *View) OnPublish(hear func(tx *wire.Transaction, encoded []byte)) { v.writer.onPublish = hear }
 
-// Lost returns a channel that is closed when this server's rows have been lost because the file was replaced or a new
-// epoch has begun. Then call Republish, and call Lost again.
+// Lost returns a channel that is closed when this server's rows have been lost because the file was
+// replaced or a new epoch has begun. The caller then calls Republish, and calls Lost again for a
+// new channel.
 func (v *View) Lost() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.lost
 }
 
-// Renew starts a new epoch greater than that of seen. It is called when others have later transactions of this
-// server's stream than the server itself, and does nothing if the current epoch is already greater. It returns
-// CodeInvalid if seen belongs to another site or no greater epoch is possible.
+// Renew starts a new epoch greater than seen's epoch, unless the current epoch is already greater.
+// Call it if other members have transactions of this server's own stream that the server itself
+// doesn't have. It returns CodeInvalid if seen belongs to another site or no greater epoch is
+// possible.
 func (v *View) Renew(ctx context.Context, seen wire.Stream) error {
 	if seen.Site != v.config.Site || seen.Epoch >= wire.MaxEpoch-1 {
 		return bourse.Errorf(bourse.CodeInvalid, "renew: no epoch of this site can follow epoch %d of %s", seen.Epoch, bourse.Quoted(string(seen.Site)))
 	}
-	if err := wire.CheckEpoch(seen, v.config.Now()); err != nil { // others would reject a stream after this one, too
+	if err := wire.CheckEpoch(seen, v.config.Now()); err != nil { // other members would also reject any later stream of this server
 		return fmt.Errorf("renew: %w", err)
 	}
 	err := v.submit(ctx, false, func(b *batch) error {

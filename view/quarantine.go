@@ -34,7 +34,7 @@ func refusalOf(e *schema.Entry, st wire.Stamp, reason error) refusal {
 	return r
 }
 
-// refuse puts a row into quarantine.
+// refuse puts a rejected row into quarantine.
 func (b *batch) refuse(r refusal) error {
 	var raw, retry any
 	if len(r.raw) <= maxKeptRow {
@@ -93,7 +93,7 @@ type quarantined struct {
 	raw []byte
 }
 
-// retryQuarantined retries quarantined rows whose retry time has come, a limited number per call.
+// retryQuarantined retries a limited number of the quarantined rows that are due.
 func (b *batch) retryQuarantined() error {
 	const most = 256
 	var due []quarantined

@@ -15,7 +15,7 @@ type incoming struct {
 	bad     []refusal
 	encoded []byte
 	by      *wire.Author
-	ticket  uint64 // increases with the order in which transactions are queued
+	ticket  uint64 // position in the order of queueing
 }
 
 // refusal is a row that cannot be applied.
@@ -30,9 +30,9 @@ type refusal struct {
 // Limits on transactions that wait for earlier ones. Transactions that arrive out of order are rarely more than a few
 // positions early, and anti-entropy delivers the dropped ones.
 const (
-	maxAhead        = 128      // maximum distance from the last transaction in the file
+	maxAhead        = 128      // how far a transaction may be ahead of its stream's last transaction in the file
 	maxWaitingBytes = 16 << 20 // limit for all streams together
-	overhead        = 128      // memory for a queue entry in addition to its encoding
+	overhead        = 128      // estimated memory for a queue entry in addition to its encoding
 )
 
 // intake holds transactions that Apply has accepted but that are not in the file yet. It is guarded by the view's
@@ -47,16 +47,17 @@ type intake struct {
 	max     int
 	dropped uint64
 
-	tails   map[wire.Stream]uint64 // last queued position of each stream, if it is beyond the file's
+	tails   map[wire.Stream]uint64 // each stream's last queued position, if that is after its last position in the file
 	waiting map[wire.Stream]map[uint64]*incoming
 	ahead   int                          // bytes in waiting
 	authors map[wire.Stream]*wire.Author // authors of streams that are not in the file yet
 
-	issued, done uint64 // the last ticket issued; the last one up to which all have left the queue
+	issued, done uint64 // the last ticket issued; the ticket up to which all transactions have left the queue
 	flushes      []flush
 }
 
-// flush is a caller of Flush that waits for a ticket.
+// flush is a pending call of Flush. It ends once all tickets up to ticket have
+// left the queue.
 type flush struct {
 	ticket uint64
 	done   chan struct{}
@@ -66,8 +67,8 @@ func newIntake(maxBytes int) intake {
 	return intake{max: maxBytes, tails: map[wire.Stream]uint64{}, waiting: map[wire.Stream]map[uint64]*incoming{}, authors: map[wire.Stream]*wire.Author{}}
 }
 
-// admit queues a transaction or lets it wait for earlier ones. applied is the last position of its stream that is in
-// the file.
+// admit queues a transaction or lets it wait for earlier ones. The last transaction of the same
+// stream in the file has the sequence number applied.
 func (q *intake) admit(in *incoming, applied uint64) Outcome {
 	if q.has(in.Position, applied) {
 		return Known
@@ -115,8 +116,9 @@ func (q *intake) wait(in *incoming, tail uint64) {
 	q.ahead += size
 }
 
-// follow queues the transactions that waited for the current tail of a stream, while there is
-// space. They must not displace their predecessors from the queue.
+// follow queues the waiting transactions that directly follow a stream's queued ones, as long
+// as there is space. It stops there because they must not displace their predecessors from
+// the queue.
 func (q *intake) follow(s wire.Stream) {
 	for {
 		next := q.waiting[s][q.tails[s]+1]
@@ -149,7 +151,7 @@ func (q *intake) push(in *incoming) {
 		oldest := q.pop()
 		q.dropped++
 		if tail, ok := q.tails[oldest.Stream]; ok {
-			q.tails[oldest.Stream] = min(tail, oldest.Seq-1) // so that it is accepted when it arrives again
+			q.tails[oldest.Stream] = min(tail, oldest.Seq-1) // so that the dropped transaction is accepted when it arrives again
 		}
 	}
 }
@@ -181,7 +183,8 @@ func (q *intake) requeue(items []*incoming) {
 	q.items = append(items, q.items...)
 }
 
-// settle updates the queue after a stream was applied up to the sequence number applied.
+// settle updates the queue after the stream's transactions up to sequence number applied
+// have been written to the file.
 func (q *intake) settle(s wire.Stream, applied uint64) {
 	if q.tails[s] <= applied {
 		delete(q.tails, s)
@@ -213,7 +216,7 @@ func (q *intake) finish() {
 	q.flushes = kept
 }
 
-// reset empties the queue after the file was lost.
+// reset empties the queue after the file has been lost.
 func (q *intake) reset() {
 	q.items, q.bytes, q.ahead = nil, 0, 0
 	clear(q.tails)

@@ -37,14 +37,16 @@ func epochOf(said wire.Columns) uint64 {
 	return uint64(min(max(n, 0), wire.MaxEpoch-1))
 }
 
-// NewestEpoch returns the newest epoch of a site's owned rows, in milliseconds of the Unix epoch, or 0 if it has none.
+// NewestEpoch returns the newest epoch in which a site has published owned rows, in milliseconds
+// since the Unix epoch, or 0 if there is none.
 func (v *View) NewestEpoch(site bourse.WorkerID) uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.state.newest[site]
 }
 
-// readRemoved raises the newest epochs of removed servers accordingly.
+// readRemoved raises the newest epoch of each removed server above the epochs
+// that its removal covers.
 func (st *state) readRemoved(c *sqlite.Conn) error {
 	return schema.Query(c, "SELECT key, until FROM removed_rows", func(s *sqlite.Stmt) error {
 		site, until := bourse.WorkerID(s.ColumnText(0)), uint64(min(max(s.ColumnInt64(1), 0), wire.MaxEpoch-1))

@@ -20,8 +20,8 @@ import (
 // The caller must make sure that the snapshot comes from the site itself or from a member that may provide snapshots,
 // because owned rows are not signed individually.
 //
-// Errors: CodeInvalid if the snapshot is malformed or truncated, or contains another stream or
-// this server's own; CodeForbidden if its author is not the site that it names.
+// Errors: CodeInvalid if the snapshot is malformed or truncated, or is a snapshot of another stream
+// or of this server's own stream; CodeForbidden if its author is not the site that it names.
 func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
 	err := v.receiveSnapshot(ctx, r, func(h wire.SnapshotHead) error {
 		p, err := wire.TxHead{Site: h.Site, Epoch: h.Epoch, Seq: h.Seq, At: h.At}.Position()
@@ -56,8 +56,8 @@ func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// receiveSnapshot receives a complete snapshot whose head wanted has accepted, and has the
-// writer apply it with take.
+// receiveSnapshot receives a complete snapshot and makes the writer apply it by calling
+// take. Before it reads the rows, wanted checks the snapshot's head.
 func (v *View) receiveSnapshot(ctx context.Context, r io.Reader, wanted func(wire.SnapshotHead) error, take func(*batch, *wire.Spool) error) (err error) {
 	sp, err := wire.Receive(ctx, v.config.Path, r, wanted)
 	if err != nil {
@@ -67,7 +67,8 @@ func (v *View) receiveSnapshot(ctx context.Context, r io.Reader, wanted func(wir
 	return errors.Join(err, sp.Close())
 }
 
-// restore replaces the rows of a stream.
+// restore replaces a stream's owned rows with those of a snapshot and merges
+// its shared rows.
 func (b *batch) restore(sp *wire.Spool) error {
 	p := wire.Position{Stream: wire.Stream{Site: bourse.WorkerID(sp.Head.Site), Epoch: sp.Head.Epoch}, Seq: sp.Head.Seq}
 	by := &wire.Author{Stream: p.Stream, Birth: sp.Head.Birth}

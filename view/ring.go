@@ -11,7 +11,7 @@ import (
 type ring struct {
 	max, bytes int
 	streams    map[wire.Stream]*segment
-	order      []wire.Stream // each transaction's stream, oldest first; may include dropped transactions
+	order      []wire.Stream // the stream of each transaction, oldest transaction first; may include transactions that have been dropped
 }
 
 // segment holds the recent transactions of a stream, without gaps.
@@ -55,7 +55,8 @@ func (r *ring) shift(of wire.Stream) {
 	}
 }
 
-// drop drops a stream's transactions after a snapshot replaced the stream.
+// drop drops a stream's transactions after the stream has been restored from a
+// snapshot.
 func (r *ring) drop(of wire.Stream) {
 	if s := r.streams[of]; s != nil {
 		for _, f := range s.frames {

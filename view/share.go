@@ -82,7 +82,8 @@ func (b *batch) makeRoom(s wire.Stream) error {
 	return nil
 }
 
-// evict removes up to some streams of unreachable sites. It first removes those without rows.
+// evict removes at most the given number of streams of unreachable sites, those without rows
+// first.
 func (b *batch) evict(some int) error {
 	alive, err := b.alive()
 	if err != nil {
@@ -136,15 +137,15 @@ func (b *batch) removeStream(s wire.Stream) error {
 	return nil
 }
 
-// expired reports whether a stream has expired: it has no rows and has not been written to for
-// long. Streams expire on all members at about the same time. Members ignore an expired stream
-// in digests, even if they still have it.
+// expired reports whether a stream has expired, that is, it has no rows and has not been
+// written to for streamRetention. Streams expire on all members at about the same time.
+// Members ignore an expired stream in digests, even if they still have it.
 func (h head) expired(now time.Time) bool {
 	return h.rows == 0 && h.hash == 0 && h.at < now.Add(-streamRetention).UnixNano()
 }
 
-// removeExpiredStreams removes expired streams, and sites without streams. It retains the streams of reachable members, which
-// can then continue without a snapshot.
+// removeExpiredStreams removes expired streams, and sites without streams. It retains the streams
+// of reachable members so that they can continue without a snapshot.
 func (b *batch) removeExpiredStreams() error {
 	alive, err := b.alive()
 	if err != nil {

@@ -35,8 +35,9 @@ func (v *View) SharedSnapshot(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// sendSnapshot writes from one state of the file. In an in-memory view, where readers block the
-// writer, it buffers the output so that a slow recipient does not block the writer.
+// sendSnapshot calls write with a connection that reads one consistent state of the file. In an
+// in-memory view, where readers block the writer, it buffers the output so that a slow
+// recipient does not block the writer.
 func (v *View) sendSnapshot(ctx context.Context, w io.Writer, write func(*sqlite.Conn, io.Writer) error) error {
 	if v.config.Path != "" {
 		return v.Read(ctx, func(c *sqlite.Conn) error { return write(c, w) })

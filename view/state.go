@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// head describes how far a stream has been applied.
+// head describes how far this server has applied a stream.
 type head struct {
 	seq   uint64
 	hash  uint64 // hash of its owned rows
@@ -20,7 +20,8 @@ type head struct {
 	bytes int64        // approximate size of the owned rows
 }
 
-// sumKey identifies a checksum.
+// sumKey identifies a checksum: each table has one for its owned rows and one
+// for its shared rows.
 type sumKey struct {
 	table  string
 	shared bool

@@ -10,7 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxTidy limits how many rows one call of tidy deletes. The next call deletes more.
+// maxTidy limits how many rows of each kind one call of tidy processes. The next
+// call continues.
 const maxTidy = 4096
 
 // tidy is called periodically. It removes expired tombstones and streams, retries quarantined rows and placements,

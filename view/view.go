@@ -20,7 +20,7 @@ type View struct {
 	config   Config
 	tables   schema.Tables // from the schema; never changed
 	verifier wire.Verifier
-	author   *wire.Author // this server; its role determines which rows it may write
+	author   *wire.Author // identifies this server; its role determines which rows the server may write
 	writer   writer       // used by the writer's goroutine only
 	pool     schema.Pool  // for readers; has its own lock
 
@@ -43,7 +43,7 @@ type View struct {
 // faults are the current problems with the file.
 type faults struct {
 	writing error // why the last write failed; nil if it succeeded
-	reading error // error that a reader reported, which the writer has to check
+	reading error // error reported by a reader; the writer has to check the file
 }
 
 // Open opens the view's file, creating it if it does not exist. It moves a file aside and
@@ -80,8 +80,8 @@ func Open(cfg Config) (*View, error) {
 	}
 	err := v.writer.openFile(0)
 	if err != nil && v.config.Role == bourse.RoleWorker && schema.NoRoom(err) {
-		// The worker can restore the contents from its store and from other members. The file stays, with its lock
-		// and key, for the next start.
+		// The worker can restore the contents from its store and from other members. The file, its
+		// lock and its key are left for the next start.
 		v.config.Log.Error("disk full: the view stays in memory until the next start", slog.String("path", cfg.Path), slog.Any("err", err))
 		v.config.Path = ""
 		err = v.writer.openFile(0)
@@ -92,7 +92,8 @@ func Open(cfg Config) (*View, error) {
 	return v, nil
 }
 
-// openKeys loads or creates the key of a site without a certificate, and reads this site's role.
+// openKeys loads or creates the key of a site that has no certificate, and determines this
+// site's role.
 func (v *View) openKeys() error {
 	v.verifier = wire.Verifier{Keys: v.config.Keys, Cluster: v.config.Cluster}
 	if v.verifier.Keys == nil {

@@ -33,7 +33,7 @@ type writer struct {
 	onPublish func(*wire.Transaction, []byte)
 	hasher    wire.Hasher
 	commits   uint64
-	retry     <-chan time.Time // receives when other sites' transactions may be written again; nil unless a write has failed
+	retry     <-chan time.Time // fires when other sites' transactions may be written again; nil unless a write has failed
 }
 
 // backOff delays the next write.

@@ -26,17 +26,18 @@ const maxSeen = 1 << 14
 type absentees struct {
 	source Source
 	known  chan struct{} // closed once the directory knows all workers
-	limit  time.Duration // absence after which a worker counts as lost; 0 means bourse.LostAfter
+	limit  time.Duration // a worker that has been absent for longer than this counts as lost; 0 means bourse.LostAfter
 
 	mu    sync.Mutex
-	since time.Time // when known was closed; workers absent then may have been absent for longer
+	since time.Time // when known was closed; workers that were absent then may have been absent for longer
 	seen  map[bourse.WorkerID]*seen
 }
 
-// seen is a worker that was a member during this process.
+// seen is a worker that has been a member at some time since this process
+// started.
 type seen struct {
 	member bourse.Member
-	gone   time.Time // when the worker was first missing; zero if it is a member
+	gone   time.Time // when the worker was first found missing; zero if it is a member now
 }
 
 func (a *absentees) init() {
@@ -57,7 +58,8 @@ func (a *absentees) settle(now time.Time) {
 	}
 }
 
-// of returns the absent workers, sorted by id, given the workers that are members.
+// of returns the absent workers, sorted by id. The workers in here are the current
+// members.
 func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.Absence {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,9 +104,9 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 	return out
 }
 
-// lastHeard returns the start of the absence of a worker that was never a member during this
-// process. It is the time when this process first knew all workers or, if later, the time when
-// the worker was last heard from.
+// lastHeard returns the time when the absence of a worker that this process has never seen as
+// a member began. That is the time when the worker was last heard from or, if later, the time
+// when this process first knew all workers.
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	if a.since.IsZero() {
 		return now

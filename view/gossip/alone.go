@@ -12,10 +12,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// If a server finds no other member, it is in no cluster: a worker gets no orders, and a broker
-// cannot place any. It continues to call other servers and logs a warning at growing intervals.
+// If a server finds no other member, it is not part of a cluster: a worker receives no orders,
+// and a broker cannot place any. It continues to call other servers and logs a warning at
+// growing intervals.
 const (
-	aloneAfter    = 2 * time.Second // long enough for all servers of a cluster to start at the same time
+	aloneAfter    = 2 * time.Second // long enough for all servers of a cluster that start at the same time
 	minAlonePause = 10 * time.Second
 	maxAlonePause = 5 * time.Minute
 )
@@ -48,7 +49,8 @@ const (
 	maxReason  = 200 // bytes per reason
 )
 
-// logAlone warns that this server is in no cluster, with the known reasons.
+// logAlone warns that this server is not part of a cluster, and why if that is
+// known.
 func (m *Members) logAlone(why []string, again time.Duration) {
 	m.mu.Lock()
 	for _, d := range m.doubtful {
@@ -67,7 +69,8 @@ func (m *Members) logAlone(why []string, again time.Duration) {
 		slog.String("gossip", m.gossip), slog.Duration("again_in", again))
 }
 
-// notCalled returns the reason why a server that calls nobody is alone.
+// notCalled returns the reason why a server is alone if it has no addresses to
+// call.
 func (m *Members) notCalled() string {
 	switch {
 	case m.config.Find != nil:
@@ -81,8 +84,8 @@ func (m *Members) notCalled() string {
 // maxIgnored is the maximum number of remembered addresses of ignored members.
 const maxIgnored = 64
 
-// noteIgnored records why the server at an address was not accepted as a member. The caller must
-// not hold the lock.
+// noteIgnored records why the server at the given address was not accepted as a member. The
+// caller must not hold the lock.
 func (m *Members) noteIgnored(address string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,11 +101,11 @@ func (m *Members) ignoredAt(address string) error {
 	return m.ignored[address]
 }
 
-// reachedFrom returns an error if a member on another host cannot reach this server, given the
-// member's host. If this server called such a member anyway, the member would list this server
-// repeatedly, for some seconds each time.
+// reachedFrom returns an error if members on the given host cannot reach this server. If this
+// server called such a member anyway, it would repeatedly appear in that member's list for a
+// few seconds.
 func (m *Members) reachedFrom(host string) error {
-	ip, _ := netip.ParseAddr(host) // if host is not an IP address, the result is unknown
+	ip, _ := netip.ParseAddr(host) // if host is not an IP address, it is assumed to be able to reach this server
 	own := m.config.Bind.Addr().Unmap()
 	if m.config.Advertise.IsValid() || !own.IsLoopback() || !ip.IsValid() || ip.Unmap().IsLoopback() || isOurs(ip.Unmap()) {
 		return nil
@@ -119,8 +122,8 @@ func isOurs(ip netip.Addr) bool {
 	})
 }
 
-// reasonOf returns a short reason why a call reached no member. memberlist preserves only the
-// texts of the underlying errors.
+// reasonOf returns a short reason why a call did not reach a member. memberlist preserves
+// only the texts of the underlying errors.
 func reasonOf(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ part, reason string }{

@@ -36,7 +36,7 @@ var (
 const sumSize = 5
 
 // checkPacket returns an error if a packet is invalid. A packet contains one or several
-// messages, optionally after a checksum.
+// messages, which may be preceded by a checksum.
 func checkPacket(m []byte) error {
 	if len(m) > sumSize && m[0] == typeSum {
 		m = m[sumSize:]
@@ -75,7 +75,7 @@ func checkMessage(m []byte) error {
 		return errForm
 	}
 	switch m[0] {
-	case typeUser: // Rumors.Receive validates the message
+	case typeUser: // Rumors.Receive validates these messages
 		return nil
 	case typePing, typeIndirectPing, typeAck, typeSuspect, typeAlive, typeDead, typeNack:
 		return checkValues(m[1:], 1)

@@ -15,33 +15,33 @@ import (
 
 // Config configures a member.
 type Config struct {
-	Self      bourse.Member  // this server; required except for Tag; Address is that of its API; Free is not sent
+	Self      bourse.Member  // this server; all fields except Tag are required; Address is its API's address; Free is not sent
 	Bind      netip.AddrPort // gossip address, TCP and UDP; port 0 means any free port; required unless Transport is set
-	Advertise netip.AddrPort // address for others, if it differs from Bind
-	Join      []string       // members to call, host:port; empty: wait for others to call
+	Advertise netip.AddrPort // gossip address for other members, if it differs from Bind
+	Join      []string       // addresses of members to call, host:port; if empty, wait for others to call
 	// Find returns the addresses of further members to call, host:port, if any. It is called repeatedly, and must
 	// limit its own duration.
 	Find      func(ctx context.Context) []string
-	ClusterID string       // uses the alphabet of app names; default "bourse". Gossip of other clusters is ignored
+	ClusterID string       // uses the alphabet of app names; default "bourse". Other clusters' gossip is ignored
 	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil: use a publicly known key
-	MoreKeys  [][]byte     // further keys accepted from others; see SetKeys
-	Proofs    Proofs       // proofs of members' metadata; nil: none required
+	MoreKeys  [][]byte     // further keys that other members may use; see SetKeys
+	Proofs    Proofs       // verifies members' metadata; nil: no proof required
 	Timing    Timing       //
 	Log       *slog.Logger // default: discards all records
-	// OnLost is called, from one goroutine at a time, for each member that has left or was lost, with the time at
-	// which this member learned of it. It may block.
+	// OnLost is called, from one goroutine at a time, for each member that has left or was lost.
+	// The argument at is the time when this server learned of it. It may block.
 	OnLost    func(member bourse.Member, at time.Time)
-	Rumors    Rumors               // default: no rumors
+	Rumors    Rumors               // receives and supplies rumors; default: no rumors
 	Transport memberlist.Transport // default: TCP and UDP sockets
 }
 
-// Rumors carries additional messages in the packets of the membership, which go to random members. Its methods are
-// called from many goroutines and must not block.
+// Rumors exchanges additional messages with random members, in the packets of the membership. Its
+// methods are called from many goroutines and must not block.
 type Rumors interface {
 	// Receive handles a message from another member. It must not retain message.
 	Receive(message []byte)
-	// Next returns messages for one packet to any member. If overhead is added to the length of
-	// each message, their total length is at most limit.
+	// Next returns messages for one packet, whichever member receives it. Their total length,
+	// including overhead bytes for each message, is at most limit.
 	Next(overhead, limit int) [][]byte
 }
 
@@ -97,7 +97,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// keys returns all keys; the first one encrypts. It returns nil if there is none.
+// keys returns all keys, or nil if there are none. The first key encrypts.
 func (c *Config) keys() [][]byte {
 	if len(c.Key) == 0 {
 		return nil
@@ -112,7 +112,7 @@ func (c *Config) label() string { return "bourse/" + c.ClusterID }
 func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate, log gossipLog) *memberlist.Config {
 	g := memberlist.DefaultLANConfig()
 	g.Name = name
-	g.Transport = transport // encrypts messages, too
+	g.Transport = transport // the transport encrypts messages, so memberlist has no keys
 	g.UDPBufferSize = Room(c.label())
 	g.BindAddr, g.BindPort = hostPort(c.Bind)
 	g.AdvertiseAddr, g.AdvertisePort = hostPort(c.Advertise)

@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// conn is a memberlist stream: one message in each direction. Each message is written by one call of Write. It must
-// be used by one goroutine at a time, as memberlist does.
+// conn is a memberlist stream: one message in each direction. Each message is written by one call
+// of Write. Only one goroutine at a time may use it, as memberlist does.
 type conn struct {
 	net.Conn
 	t      *Transport
@@ -19,11 +19,12 @@ type conn struct {
 	sent   bool
 	opened bool
 	plain  bytes.Reader // unread rest of the received message
-	err    error        // reason why no message was received
+	err    error        // why no message was received; nil if one was
 	held   int64        // bytes reserved in the transport's room
 }
 
-// frame is the size of the header of a sealed message on a stream: its type and length.
+// frame is the size in bytes of a sealed message's header on a stream: the message's
+// type and length.
 const frame = 5
 
 // Write sends a message.
@@ -108,8 +109,8 @@ func (c *conn) open() ([]byte, error) {
 
 var errRoom = errors.New("too many long messages at once")
 
-// read reads size bytes. It allocates memory as they arrive, so that a peer cannot make it allocate much more than
-// the peer sends.
+// read reads size bytes. It allocates memory as the data arrives, so that a peer cannot make it
+// allocate much more than the peer sends.
 func (c *conn) read(size int) ([]byte, error) {
 	out := make([]byte, 0, min(size, short))
 	for len(out) < size {

@@ -36,7 +36,7 @@ func (d *delegate) NodeMeta(limit int) []byte {
 func (m *Members) meta(now time.Time) ([]byte, error) {
 	m.mu.Lock()
 	b := encodeMeta(m.config.ClusterID, m.self.member, m.self.pending)
-	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // memberlist may deliver metadata out of order
+	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // later metadata must have a greater time, because memberlist may deliver it out of order
 	since := m.self.since
 	m.mu.Unlock()
 	if m.config.Proofs == nil {
@@ -45,7 +45,7 @@ func (m *Members) meta(now time.Time) ([]byte, error) {
 	return signMeta(b, m.name, m.gossip, since, m.config.Proofs.Sign)
 }
 
-// NotifyAlive refuses invalid members before they are added.
+// NotifyAlive rejects invalid members before they are added.
 func (d *delegate) NotifyAlive(peer *memberlist.Node) error {
 	err := d.m.admit(peer, time.Now())
 	if err != nil {
@@ -94,7 +94,7 @@ func (*delegate) MergeRemoteState([]byte, bool) {}
 func (m *Members) put(peer *memberlist.Node) {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {
-		return // NotifyAlive has refused this member
+		return // NotifyAlive has already rejected this member
 	}
 	n.setPeer(peer)
 	m.mu.Lock()
@@ -104,8 +104,8 @@ func (m *Members) put(peer *memberlist.Node) {
 	m.enter(n)
 }
 
-// enter adds a member to the list. A proven member is replaced only by proven metadata that is not older. The lock is
-// held.
+// enter adds a member to the list. A proven member is replaced only by proven metadata that is not
+// older. The caller holds the lock.
 func (m *Members) enter(n node) {
 	known := m.nodes[n.name]
 	if known.proven && (!n.proven || n.since < known.since) {
@@ -146,8 +146,8 @@ func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 	m.notify()
 }
 
-// livesOn reports whether the list contains another boot of n's server for which is returns
-// true.
+// livesOn reports whether the list contains another boot of n's server that satisfies the
+// given condition.
 func (m *Members) livesOn(n node, is func(node) bool) bool {
 	for _, other := range m.nodes {
 		if other.member.ID == n.member.ID && is(other) {
@@ -157,7 +157,8 @@ func (m *Members) livesOn(n node, is func(node) bool) bool {
 	return false
 }
 
-// notify wakes Run and everything that waits for a change. The lock is held.
+// notify wakes Run and everything that waits for a change. The caller holds the
+// lock.
 func (m *Members) notify() {
 	close(m.changed)
 	m.changed = make(chan struct{})

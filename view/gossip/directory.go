@@ -14,17 +14,16 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Directory provides a broker and its exchange with the workers of the cluster, from the
-// membership, and their free capacity, from the view. If the view is empty, only the free
-// capacity is unknown. Its methods are safe for concurrent use, and readers share a cached
-// result.
+// Directory lists the cluster's workers for a broker and its exchange. The workers come from the
+// membership, their free capacity from the view. If the view is empty, only the free capacity is
+// unknown. Its methods are safe for concurrent use, and readers share a cached result.
 //
-// A server that is in several groups, one per network of its cluster, has one directory for all of them. For a worker
-// in several groups, the first group counts.
+// A server that is in several groups, one per network of its cluster, has one directory for all of
+// them. If a worker is in several groups, the directory uses its entry from the first one.
 type Directory struct {
 	groups  []*Members
 	view    *view.View
-	unread  func(err error) // logs, at a limited rate, that the view cannot be read
+	unread  func(err error) // logs that the view cannot be read, at a limited rate
 	hints   atomic.Pointer[hints]
 	current atomic.Pointer[directory]
 	absent  absentees
@@ -59,10 +58,11 @@ func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	return d
 }
 
-// hintsEvery is the minimum time between two reads of the view, because free capacity changes constantly.
+// hintsEvery is the minimum time between two reads of the view, which is limited because free
+// capacity changes constantly.
 const hintsEvery = 100 * time.Millisecond
 
-// hintsTimeout is the time limit of a read.
+// hintsTimeout is the time limit for one read of the view.
 const hintsTimeout = 5 * time.Second
 
 // Run keeps the free capacity up to date until ctx ends.
@@ -71,7 +71,7 @@ func (d *Directory) Run(ctx context.Context) error {
 	defer watcher.Stop()
 	known := d.absent.source.Known()
 	for {
-		all := isClosed(known) // checked before the view is read
+		all := isClosed(known) // read before the view, so that the view is complete if all is true
 		d.refresh(ctx)
 		if all && ctx.Err() == nil {
 			d.absent.settle(time.Now())
@@ -123,11 +123,11 @@ func (d *Directory) refresh(ctx context.Context) {
 	byID := make(map[bourse.WorkerID]inventory.WorkerHint, len(list))
 	for _, h := range list {
 		if h.Free.Validate() != nil {
-			h.Free = nil // invalid, so it was not published by a worker
+			h.Free = nil // drop an invalid value, which no correct worker publishes
 		}
 		byID[h.ID] = h
 	}
-	if !d.absent.source.InSync() { // the view's file is new and contains less than the old hints
+	if !d.absent.source.InSync() { // the view's file is new and still lacks data that the old hints contain
 		for id, h := range d.hints.Load().byID {
 			if _, ok := byID[id]; !ok {
 				byID[id] = h
@@ -145,12 +145,13 @@ func (d *Directory) refresh(ctx context.Context) {
 }
 
 // Regions returns every region with a worker, sorted, including regions whose workers are all
-// absent: an order for such a region is valid, although it is refused. The caller owns the
-// slice.
+// absent. An order for such a region is valid, although it will be refused. The caller owns
+// the slice.
 func (d *Directory) Regions() []bourse.Region { return slices.Clone(d.get().regions) }
 
-// Candidates returns the workers of a region that accept orders, with their free capacity if it is known. The caller
-// owns the slice. The amounts in it, and in the results below, are shared and must not be changed.
+// Candidates returns the workers of a region that accept orders, with their free capacity if it is
+// known. The caller owns the slice. The amounts in it are shared and must not be changed. The same
+// applies to the methods below.
 func (d *Directory) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(d.get().byRegion[region])
 }
@@ -158,8 +159,8 @@ func (d *Directory) Candidates(region bourse.Region) []bourse.Member {
 // Workers returns every worker, sorted by id, including those that do not accept orders. The caller owns the slice.
 func (d *Directory) Workers() []bourse.Member { return slices.Clone(d.get().workers) }
 
-// All returns every worker at one moment: the members, and the absent workers of the cluster, both sorted by id. The
-// slices are shared and must not be changed.
+// All returns a consistent list of all workers: the members and the cluster's absent workers, each
+// sorted by id. The slices are shared and must not be changed.
 func (d *Directory) All() (here []bourse.Member, away []bourse.Absence) {
 	now := d.get()
 	return now.workers, now.absent
@@ -175,7 +176,8 @@ func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return bourse.Member{}, false
 }
 
-// get combines the current members and hints, unless the cached result is current.
+// get returns the cached result if it is current. Otherwise it combines the
+// current members and hints.
 func (d *Directory) get() *directory {
 	h, c := d.hints.Load(), d.current.Load()
 	if c != nil && c.hints == h && d.unchanged(c.snapshots) {
@@ -229,8 +231,8 @@ func join(groups []*snapshot, h *hints) *directory {
 	return d
 }
 
-// added returns a member with the view's data. A worker is leaving if either the member or the
-// view says so.
+// added returns the member m supplemented with the view's data. The worker is leaving if
+// either m or the view says so.
 func (h *hints) added(m bourse.Member) bourse.Member {
 	hint, ok := h.byID[m.ID]
 	if !ok {

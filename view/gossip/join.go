@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// Delays between calls to members that do not answer.
+// Delays between rounds of calls while this server is alone.
 const (
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 5 * time.Second
 )
 
-// goneFor is how long a former member is still called, because the cause may have been a network
-// failure. In each round, goneCalls former members are called.
+// goneFor is how long the server continues to call a former member, because it may have been
+// lost through a network failure. Each round calls goneCalls former members.
 const (
 	goneFor   = time.Hour
 	goneCalls = 3
 )
 
-// join calls the configured members until another member is in the list, and from then on only
-// the missing ones. It closes joined after the first round.
+// join calls the members that are missing from the list, in rounds, until ctx ends. It closes
+// joined after the first round.
 func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	backoff := minBackoff
 	alone := solitude{since: time.Now()}
@@ -68,15 +68,15 @@ func (m *Members) callAll(ctx context.Context) (why []string) {
 	}
 	for _, address := range gone {
 		if !slices.Contains(given, address) {
-			_ = m.call(ctx, address) // the member's absence has been logged before
+			_ = m.call(ctx, address) // that the member is missing has already been logged
 		}
 	}
 	return why
 }
 
-// noteCall logs an address that does not answer, and not again until it has answered. It logs
-// neither former members nor, while the server is alone, any address, because logAlone reports
-// those.
+// noteCall logs a configured address that does not answer, once until the address answers
+// again. It does not log former members. While the server is alone, it logs nothing, because
+// logAlone reports the addresses.
 func (m *Members) noteCall(address string, err error, went bool) {
 	switch {
 	case err == nil:
@@ -90,7 +90,7 @@ func (m *Members) noteCall(address string, err error, went bool) {
 	}
 }
 
-// toJoin returns those addresses that belong to no member in the list.
+// toJoin returns the addresses that belong to no member in the list.
 func (m *Members) toJoin(addresses []string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,11 +116,12 @@ func (m *Members) goneMembers(now time.Time) []string {
 	return out
 }
 
-// call exchanges lists with the member at an address. It returns an error if there is no member.
+// call exchanges member lists with the member at the given address. It returns an error if no
+// member answers there.
 func (m *Members) call(ctx context.Context, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return err // Validate has checked the address before
+		return err // cannot happen, because Validate has checked the address
 	}
 	// Resolve names here, because memberlist does so without a deadline.
 	limited, cancel := context.WithTimeout(ctx, streamTimeout)

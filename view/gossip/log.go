@@ -24,7 +24,7 @@ func (g gossipLog) Write(p []byte) (int, error) {
 	level, text, _ := strings.Cut(strings.TrimSpace(string(line)), "] ")
 	text = strings.TrimPrefix(text, "memberlist: ")
 	if strings.HasPrefix(text, "ignoring alive message for") || strings.HasPrefix(text, "Got ping for unexpected node") {
-		return len(p), nil // already logged by this package, or caused by a server that restarted at its old address
+		return len(p), nil // already logged by this package, or caused by a server that has restarted at its old address
 	}
 	// memberlist's warnings are mostly about a member that is being lost.
 	to := slog.LevelDebug
@@ -34,7 +34,7 @@ func (g gossipLog) Write(p []byte) (int, error) {
 	case "WARN":
 		to = slog.LevelInfo
 	}
-	if g.quiet.Due(strings.Map(dropDigits, text)) { // ignore ports and counters
+	if g.quiet.Due(strings.Map(dropDigits, text)) { // messages that differ only in ports and counters count as the same
 		g.log.Log(context.Background(), to, "gossip", "text", text)
 	}
 	return len(p), nil

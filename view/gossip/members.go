@@ -27,7 +27,7 @@ type Members struct {
 	ready   chan struct{}   // closed by Run, see Ready
 	noticed chan struct{}   // holds one value if there is work for watch
 	changes chan struct{}   // holds one value if there is a change to publish
-	unsure  chan struct{}   // holds one value if a key has to be fetched
+	unsure  chan struct{}   // holds one value if there is a key to fetch
 	work    sync.WaitGroup  // goroutines that fetch keys
 	silent  map[string]bool // configured addresses that were logged as not answering; used only by join's goroutine
 
@@ -62,7 +62,7 @@ func Open(c Config) (*Members, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	boot := string(bourse.NewInstanceID()) // a ULID: later boots have greater ones
+	boot := string(bourse.NewInstanceID()) // a ULID, so a later boot has a greater one
 	m := &Members{
 		config:  c,
 		name:    nodeName(c.Self.ID, boot),
@@ -96,7 +96,7 @@ func Open(c Config) (*Members, error) {
 		return m, nil
 	}
 	if _, err = m.meta(time.Now()); err == nil {
-		err = list.UpdateNode(publishTimeout) // sign again with the address, which is known now
+		err = list.UpdateNode(publishTimeout) // sign the metadata again, with the address, which was not known before
 	}
 	if err != nil {
 		return nil, errors.Join(err, list.Shutdown())
@@ -111,8 +111,8 @@ func (m *Members) Close() error { return m.list.Shutdown() }
 func (m *Members) Addr() string { return m.gossip }
 
 // Ready returns a channel that is closed once Run has called the configured members, whether or
-// not they answered, and has found that this member's id is free. Until then, other members do
-// not list this member.
+// not they answered, and this member has found that its id is free. Until then, other members
+// do not list this member.
 func (m *Members) Ready() <-chan struct{} { return m.ready }
 
 // Changed returns a channel that is closed at the next change of the list. Call it before reading the list; otherwise
@@ -159,12 +159,12 @@ func (m *Members) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(m.snapshot().byRegion[region])
 }
 
-// TagInUse reports whether another worker has this tag. At its first start, a worker calls it after Ready, before it
-// takes a tag with SetTag.
+// TagInUse reports whether another worker has this tag. At its first start, a worker calls it after
+// Ready, before it sets a tag with SetTag.
 func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, n := range m.nodes { // not the snapshot, because pending members count
+	for _, n := range m.nodes { // checks all nodes instead of the snapshot, because pending members count
 		if n.proven && n.member.ID != m.self.member.ID && n.member.Role == bourse.RoleWorker && n.member.Tag == tag {
 			return true
 		}

@@ -31,7 +31,7 @@ type claims struct {
 	Region  bourse.Region    `cbor:"3,keyasint,omitempty"` // empty if the server is in no region
 	Address string           `cbor:"4,keyasint"`           // host:port of the API
 	Tag     bourse.WorkerTag `cbor:"5,keyasint,omitempty"`
-	Pending bool             `cbor:"6,keyasint,omitempty"` // joined, but not yet sure that its id is free
+	Pending bool             `cbor:"6,keyasint,omitempty"` // the server has joined, but does not know yet whether its id is free
 	Leaving bool             `cbor:"7,keyasint,omitempty"`
 }
 
@@ -94,8 +94,8 @@ func statement(name, gossip string, signed []byte) []byte {
 	return append(b, signed...)
 }
 
-// decodeNode decodes a member's metadata. It returns CodeInvalid for metadata that no server of this cluster and
-// release could send.
+// decodeNode decodes a member's metadata. It returns CodeInvalid if no server of this cluster and
+// release could have sent the metadata.
 func decodeNode(cluster, name string, meta []byte) (node, error) {
 	id, boot, _ := strings.Cut(name, "@")
 	n := node{name: name, boot: boot}
@@ -127,12 +127,13 @@ func decodeNode(cluster, name string, meta []byte) (node, error) {
 	return n, validateMember(&n.member)
 }
 
-// validateMember returns CodeInvalid for an impossible member.
+// validateMember returns CodeInvalid if m contains values that no server can
+// have.
 func validateMember(m *bourse.Member) error {
 	if err := m.ID.Validate(); err != nil {
 		return err
 	}
-	if bourse.WorkerID(m.Role).Validate() != nil || m.Role == bourse.RoleScraper { // ids have the same alphabet; unknown roles are accepted
+	if bourse.WorkerID(m.Role).Validate() != nil || m.Role == bourse.RoleScraper { // ids use the same alphabet; unknown roles are accepted
 		return bourse.Errorf(bourse.CodeInvalid, "invalid role %s", bourse.Quoted(string(m.Role)))
 	}
 	if m.Role == bourse.RoleWorker || m.Region != "" {

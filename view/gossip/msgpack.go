@@ -5,10 +5,12 @@ import "encoding/binary"
 // memberlist sends the original MessagePack format, without the bin and ext types. Its decoder
 // also accepts those newer types, so the functions below handle them, too.
 
-// maxDepth is the maximum nesting of values. Members send at most a map of lists.
+// maxDepth is the maximum nesting depth of values. Members send at most a map of
+// lists.
 const maxDepth = 4
 
-// skipMap returns the data after a map. It returns false unless b starts with a complete map.
+// skipMap returns the data after the map at the start of b. It returns false unless b starts
+// with a complete map.
 func skipMap(b []byte) (rest []byte, ok bool) {
 	if len(b) == 0 || b[0]>>4 != 0x8 && b[0] != 0xde && b[0] != 0xdf {
 		return nil, false
@@ -16,7 +18,8 @@ func skipMap(b []byte) (rest []byte, ok bool) {
 	return skip(b, maxDepth)
 }
 
-// skip returns the data after a value. It returns false unless all lengths declared by the value are within b.
+// skip returns the data after the value at the start of b. It returns false unless all lengths that
+// the value declares are within b.
 func skip(b []byte, depth int) (rest []byte, ok bool) {
 	if len(b) == 0 || depth == 0 {
 		return nil, false
@@ -47,7 +50,7 @@ func skip(b []byte, depth int) (rest []byte, ok bool) {
 	return skipSized(kind, b, depth)
 }
 
-// skipSized skips a value whose length follows its kind.
+// skipSized skips a value whose kind is followed by a length.
 func skipSized(kind byte, b []byte, depth int) ([]byte, bool) {
 	size := 4
 	switch kind {

@@ -13,17 +13,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Proofs lets members prove their metadata, if servers have certificates. A member is listed
-// only once its signature has been verified; the group's encryption key alone does not make a
-// server a member.
+// Proofs lets members prove that their metadata is genuine, if servers have certificates. A
+// member is listed only once its signature has been verified; the group's encryption key
+// alone does not make a server a member.
 type Proofs interface {
 	// Sign signs this server's metadata.
 	Sign(statement []byte) ([]byte, error)
-	// Key returns the public key of the server at m's address. The server has proven on the connection that it has
-	// m's id and role.
+	// Key returns the public key of the server at m's address. The implementation must make the
+	// server prove m's id and role on the connection.
 	Key(ctx context.Context, m bourse.Member) (Key, error)
-	// Names returns the gossip names of the server at m's address, which has proven its id and
-	// role in the same way.
+	// Names returns the gossip names of the server at m's address. The server must prove its
+	// id and role as for Key.
 	Names(ctx context.Context, m bourse.Member) ([]string, error)
 }
 
@@ -38,8 +38,8 @@ type Key interface {
 // the distant future would take precedence over all later ones.
 const ahead = time.Hour
 
-// maxDoubtful is the maximum number of members whose keys have to be fetched. If impostors
-// exceed it, they can delay real members, but nothing else.
+// maxDoubtful is the maximum number of members whose keys have to be fetched. Impostors
+// that fill it up can only delay real members.
 const maxDoubtful = 4096
 
 // identity is the identity that a certificate proves.
@@ -61,7 +61,7 @@ type doubtful struct {
 	tries int
 	next  time.Time // earliest time of the next attempt
 	busy  bool
-	wrong error // why the proof is invalid, if the key is known
+	wrong error // why the proof is invalid; nil if it has not been checked with the server's key
 }
 
 // verdict is the result of checking a member's proof.
@@ -73,7 +73,7 @@ const (
 	unproven         // the proof is invalid, whatever the key
 )
 
-// judge checks n's proof. The lock is held.
+// judge checks n's proof. The caller holds the lock.
 func (m *Members) judge(n *node) (verdict, error) {
 	if m.config.Proofs == nil || n.name == m.name {
 		return proven, nil
@@ -93,8 +93,8 @@ func (m *Members) judge(n *node) (verdict, error) {
 	return proven, nil
 }
 
-// admit decides whether memberlist may add or update a member, and returns an error otherwise. A member that is not
-// proven yet is admitted, but not listed.
+// admit decides whether memberlist may add or update a member, and returns an error otherwise. It
+// admits a member that is not proven yet, but that member is not listed.
 func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {
@@ -123,13 +123,14 @@ func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 		m.refused++
 		return err
 	}
-	if known.proven { // the proven metadata counts until the new one has been checked
+	if known.proven { // the proven metadata remains valid until the new metadata has been checked
 		return err
 	}
 	return nil
 }
 
-// timely returns CodeInvalid if the metadata's boot or creation time is too far in the future.
+// timely returns CodeInvalid if the node's boot or its metadata was created too far in the
+// future.
 func (n *node) timely(now time.Time) error {
 	limit := uint64(now.Add(ahead).UnixMilli())
 	boot, err := ulid.ParseStrict(n.boot)
@@ -139,7 +140,7 @@ func (n *node) timely(now time.Time) error {
 	return nil
 }
 
-// setPeer stores memberlist's data about a member.
+// setPeer stores memberlist's data about the member in n.
 func (n *node) setPeer(peer *memberlist.Node) {
 	n.gossip = joinHostPort(peer)
 	copied := *peer // memberlist continues to change its own copy
@@ -151,7 +152,7 @@ func (n *node) same(other *node) bool {
 	return n.gossip == other.gossip && bytes.Equal(n.peer.Meta, other.peer.Meta)
 }
 
-// doubt schedules the fetch of a member's key. The lock is held.
+// doubt schedules the fetch of a member's key. The caller holds the lock.
 func (m *Members) doubt(n *node, now time.Time) error {
 	d := m.doubtful[n.name]
 	switch {
@@ -211,8 +212,8 @@ func (m *Members) prove(ctx context.Context) {
 	}
 }
 
-// nextDoubtful returns the member to fetch a key for, preferring members with the fewest
-// attempts. It returns nil if no member is due.
+// nextDoubtful returns the member whose key to fetch next, preferring members with the
+// fewest attempts. It returns nil if no member is due.
 func (m *Members) nextDoubtful(now time.Time) *doubtful {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -233,7 +234,8 @@ func (m *Members) nextDoubtful(now time.Time) *doubtful {
 	return next
 }
 
-// fetch fetches one key and checks the members with that identity.
+// fetch fetches the key of one member's server and checks all members with that
+// identity.
 func (m *Members) fetch(ctx context.Context, d *doubtful) {
 	limited, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
@@ -260,7 +262,7 @@ func (m *Members) fetch(ctx context.Context, d *doubtful) {
 }
 
 // settleDoubts checks the members with this id again, after the server's key was fetched. The
-// lock is held.
+// caller holds the lock.
 func (m *Members) settleDoubts(id bourse.WorkerID) {
 	for name, n := range m.nodes {
 		if n.member.ID != id || n.proven {
@@ -277,7 +279,7 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 			continue
 		}
 		switch v, err := m.judge(&d.node); {
-		case v == proven: // memberlist may have been prevented from adding the member
+		case v == proven: // add the member, because memberlist may not have been allowed to
 			delete(m.doubtful, name)
 			d.node.proven = true
 			m.enter(d.node)
@@ -288,8 +290,8 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 	}
 }
 
-// Recheck takes the servers with an ID off the list until one of them proves its identity
-// again. Without Proofs, it does nothing.
+// Recheck removes the servers with the given ID from the list until one of them proves
+// its identity again. Without Proofs, it does nothing.
 func (m *Members) Recheck(id bourse.WorkerID) {
 	if m.config.Proofs == nil || id == m.config.Self.ID {
 		return
@@ -312,7 +314,7 @@ func (m *Members) Recheck(id bourse.WorkerID) {
 	m.notify()
 }
 
-// awaitProofs waits, for a limited time, until the keys of all known members have been requested.
+// awaitProofs waits, for a limited time, until a fetch of each missing key has been attempted.
 func (m *Members) awaitProofs(ctx context.Context) {
 	if m.config.Proofs == nil {
 		return

@@ -21,7 +21,7 @@ func (m *Members) SetLeaving(leaving bool) {
 	}
 }
 
-// SetTag sets the tag that this worker has chosen at its first start; see TagInUse.
+// SetTag sets the tag that this worker chose at its first start; see TagInUse.
 func (m *Members) SetTag(tag bourse.WorkerTag) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // Rumors are sent in the packets of the membership, and in separate packets, because updates of the membership fill
 // its packets for up to a minute while many members come or go.
 const (
-	sendTo    = 10 // maximum number of random members to send to per Timing.Gossip
+	sendTo    = 10 // maximum number of random members to send to in each Timing.Gossip interval
 	sendTries = 10 // attempts to find a random member other than this one
 	around    = 6  // bytes that memberlist adds to a message: a type and a checksum
 )

@@ -15,11 +15,13 @@ import (
 // leaveTimeout is how long a member that is stopping tries to notify the other members.
 const leaveTimeout = time.Second
 
-// pings is the number of pings that a rival is sent, because packets may be lost.
+// pings is the number of pings sent to a rival. One would not be enough, because
+// packets may be lost.
 const pings = 3
 
-// doubt is how long a rival may be in the list without answering. A dead rival disappears from
-// the list sooner, so one that is still listed is running, but cannot be pinged.
+// doubt is how long a rival may be in the list without answering pings. A dead rival
+// disappears from the list sooner, so a rival that is still listed after this time must be
+// running.
 const doubt = 10 * time.Second
 
 // Run joins the group and keeps this member in it until ctx ends; then it notifies the others and returns within a
@@ -68,7 +70,7 @@ func (m *Members) settle(ctx context.Context) error {
 
 // watch reports losses, and checks for rivals whenever the list changes.
 func (m *Members) watch(ctx context.Context) error {
-	doubted := map[string]time.Time{} // when rivals were first seen, by name
+	doubted := map[string]time.Time{} // when rivals were first seen not to answer, by name
 	again := time.NewTicker(doubt)
 	defer again.Stop()
 	for {
@@ -108,9 +110,9 @@ func (m *Members) takeLost() []loss {
 }
 
 // checkRivals returns CodeAlreadyExists if a running member that was there first has our id or,
-// with fresh set, our tag. A member that was killed recently may still be in the list without
-// answering; it counts as doubtful until it is removed. If members prove their identity, a rival
-// that does not answer is ignored.
+// if fresh is true, our tag. A recently killed member may still be in the list, but does not
+// answer. checkRivals records in doubted when it first saw such a member. If members prove their
+// identity, a rival that does not answer is ignored.
 func (m *Members) checkRivals(ctx context.Context, fresh bool, doubted map[string]time.Time) error {
 	rivals := m.rivals(fresh)
 	maps.DeleteFunc(doubted, func(name string, _ time.Time) bool {
@@ -135,8 +137,8 @@ func inUse(by node, id bool) error {
 	return bourse.Errorf(bourse.CodeAlreadyExists, "%s id %s is already in use by the server at %s", by.member.Role, by.member.ID, by.gossip)
 }
 
-// rivals returns the members that may take precedence over this one. It logs those over which
-// this member takes precedence.
+// rivals returns the members that may take precedence over this one. It logs an error for
+// each member over which this one takes precedence.
 func (m *Members) rivals(fresh bool) []node {
 	m.mu.Lock()
 	var mayKeepUsOut, shouldGo []node
@@ -146,7 +148,7 @@ func (m *Members) rivals(fresh bool) []node {
 		}
 		sameID := n.name != m.name && n.member.ID == m.self.member.ID
 		switch {
-		case sameID && n.gossip == m.gossip: // an earlier boot of this server, which is still in the list
+		case sameID && n.gossip == m.gossip: // an earlier boot of this server that is still in the list
 		case rival(m.self, n), fresh && !n.pending && sharesTag(m.self, n):
 			mayKeepUsOut = append(mayKeepUsOut, n)
 		case sameID, sharesTag(m.self, n):
@@ -175,7 +177,7 @@ func (m *Members) lives(ctx context.Context, n node) bool {
 	}
 	addr, err := net.ResolveUDPAddr("udp", n.gossip) // not a host name, so it is not resolved
 	if err != nil || n.gossip == m.gossip || ctx.Err() != nil {
-		return false // this process listens at that address
+		return false // a member at this process's own address cannot be running
 	}
 	answered := make(chan bool, pings)
 	for range pings { // in parallel, because a restarted server waits for the result

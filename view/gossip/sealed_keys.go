@@ -19,7 +19,7 @@ func PublicKey() []byte {
 
 // Format of a sealed message.
 const (
-	version   = 1 // version 0 has padding, which is an unnecessary source of errors
+	version   = 1 // not version 0, whose padding is an unnecessary source of errors
 	nonceSize = 12
 	tagSize   = 16
 	overhead  = 1 + nonceSize + tagSize
@@ -59,7 +59,7 @@ func (k *Keys) Set(keys [][]byte) error {
 }
 
 // seal encrypts and authenticates a message, and appends the result to dst. It also
-// authenticates bound, which is not part of the result.
+// authenticates the data in bound, which is not part of the result.
 func (k *Keys) seal(dst, message, bound []byte) []byte {
 	dst = append(dst, version)
 	var nonce [nonceSize]byte

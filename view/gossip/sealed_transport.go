@@ -31,8 +31,8 @@ const datagram = 1400
 // Room returns the maximum length of a message in a packet, for members that use this label.
 func Room(label string) int { return datagram - 2 - len(label) - overhead }
 
-// Transport is a memberlist transport on top of another one. memberlist must use it without keys, label and
-// compression.
+// Transport is a memberlist transport that encrypts and validates the messages of another
+// transport. memberlist must use it without keys, label and compression.
 type Transport struct {
 	memberlist.Transport
 	label   string
@@ -115,8 +115,8 @@ func (t *Transport) pumpPackets() {
 	}
 }
 
-// openPacket returns the message of a packet. The message is in new memory, because memberlist
-// queues some messages, and b may have the capacity of the longest packet.
+// openPacket returns the message of a packet. It copies the message to new memory, because
+// memberlist queues some messages, which would retain all of b's memory.
 func (t *Transport) openPacket(b []byte) ([]byte, error) {
 	if len(b) > maxPacket {
 		return nil, errSize
@@ -143,7 +143,7 @@ func (t *Transport) pumpStreams() {
 			select {
 			case t.slots <- struct{}{}:
 			default:
-				_ = c.Close() // this stream has no slot yet
+				_ = c.Close() // not via conn.Close, because the stream has no slot to release
 				t.refused(c.RemoteAddr(), errStreams)
 				continue
 			}
@@ -151,7 +151,7 @@ func (t *Transport) pumpStreams() {
 			select {
 			case t.streams <- accepted:
 			case <-t.done:
-				_ = accepted.Close() // nobody receives this stream anymore
+				_ = accepted.Close() // memberlist does not receive this stream anymore
 				return
 			}
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // PathSelf is the path at which a server returns its gossip names to servers that check whether
-// it is running. Only a server that has this server's certificate can answer there in its place.
+// it is running. Only a server that has this server's certificate can answer in its place.
 const PathSelf = "/view/self"
 
 // Self is the answer at PathSelf.
@@ -25,7 +25,7 @@ func SelfHandler(groups ...*Members) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(self) // the caller may have left
+		_ = json.NewEncoder(w).Encode(self) // an error means that the caller has disconnected
 	})
 }
 

@@ -22,7 +22,7 @@ func build(nodes map[string]node, self string) *snapshot {
 	chosen := map[bourse.WorkerID]node{}
 	for _, n := range nodes {
 		if n.name != self && (!n.proven || n.pending || tagless(n.member)) {
-			continue // not proven yet, or its id and tag are not settled yet
+			continue // the member is not proven yet, or has not settled its id and tag
 		}
 		if other, ok := chosen[n.member.ID]; !ok || better(n, other, self) {
 			chosen[n.member.ID] = n
@@ -61,9 +61,9 @@ func build(nodes map[string]node, self string) *snapshot {
 	return s
 }
 
-// ownsRather reports whether n, rather than other, owns the tag that both have. The worker whose
-// id prefers the tag more owns it; if both prefer it equally, the one with the earlier boot
-// does.
+// ownsRather reports whether n, rather than other, owns the tag that both of them have. The
+// owner is the worker whose id ranks the tag higher or, if both rank it equally, the worker with
+// the earlier boot.
 func ownsRather(n, other node) bool {
 	a, b := n.member.ID.TagRank(n.member.Tag), other.member.ID.TagRank(other.member.Tag)
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(n.boot, other.boot)) < 0
@@ -74,8 +74,8 @@ func ownsRather(n, other node) bool {
 func tagless(m bourse.Member) bool { return m.Role == bourse.RoleWorker && m.Tag == 0 }
 
 // better reports whether n, rather than other, is the current boot of a server. It is this
-// process's own boot or, for another server, the later boot, because that one started only after
-// the earlier boot had not answered.
+// process's own boot or, for another server, the later boot, because a server starts only if its
+// earlier boot does not answer.
 func better(n, other node, self string) bool {
 	if n.name == self || other.name == self {
 		return n.name == self

@@ -26,18 +26,19 @@ type Timing struct {
 	ProbeTimeout time.Duration
 	// Suspicion is the suspicion factor in the formula above; default 3. With the default, one
 	// other member must confirm a suspicion, and a process that is frozen for a second is not
-	// lost.
+	// declared lost.
 	Suspicion int
 	// Gossip is the time between messages; default 100 ms.
 	Gossip time.Duration
 	// PushPull is the interval of full exchanges with one other member, which repair what gossip has missed; default
 	// 5 s, longer in large groups.
 	PushPull time.Duration
-	// Rejoin is the interval at which missing members are called; default 10 s.
+	// Rejoin is the interval at which this member calls missing members;
+	// default 10 s.
 	Rejoin time.Duration
 }
 
-// maxSuspicion is the factor by which a suspicion lasts longer if no other member confirms it.
+// maxSuspicion is the factor by which a suspicion is prolonged if no other member confirms it.
 const maxSuspicion = 2
 
 // retransmit, times log10(n+1) rounded up, is the number of times that each member forwards an
@@ -49,8 +50,8 @@ const retransmit = 6
 // maxSlower is the maximum factor by which an unhealthy member slows down its probes.
 const maxSlower = 3
 
-// streamTimeout is the time limit of each dial and exchange over TCP. A member that is calling a
-// dead host when it stops needs at most this long to stop.
+// streamTimeout is the time limit of each dial and exchange over TCP. It also bounds how long a
+// member that is calling a dead host takes to stop.
 const streamTimeout = 3 * time.Second
 
 func (t Timing) withDefaults() Timing {

@@ -60,7 +60,7 @@ func App(name bourse.AppName) func(*sqlite.Conn) (*bourse.App, error) {
 func readApps(c *sqlite.Conn, sql string, args ...any) ([]bourse.App, error) {
 	var list []bourse.App
 	err := schema.Query(c, sql, func(s *sqlite.Stmt) error {
-		if a := readApp(&cells{Stmt: s}); a.Name.Validate() == nil { // an app with an invalid name cannot be requested
+		if a := readApp(&cells{Stmt: s}); a.Name.Validate() == nil { // users cannot refer to an app with an invalid name
 			list = append(list, a)
 		}
 		return nil

@@ -18,7 +18,7 @@ func CancelledRow(order bourse.OrderID, worker bourse.WorkerID) wire.Row {
 
 const (
 	cancelledSQL   = `SELECT order_id FROM cancelled_rows WHERE worker = ? ORDER BY key`
-	cancelledAtSQL = `SELECT worker FROM cancelled_rows WHERE key > ? AND key < ? ORDER BY key` // "0" follows "/"
+	cancelledAtSQL = `SELECT worker FROM cancelled_rows WHERE key > ? AND key < ? ORDER BY key` // "0" is the character after "/"
 )
 
 // Cancelled returns a query for the orders that a worker must not fill, oldest first.

@@ -27,5 +27,6 @@ func (r *cells) json(column int, v any) bool {
 
 func (r *cells) time(column int) time.Time { return moment(r.ColumnInt64(column)) }
 
-// empty reports whether a column contains an empty list or object. That is common, and makes decoding unnecessary.
+// empty reports whether a column contains an empty list or object. Such columns are common and need
+// not be decoded.
 func (r *cells) empty(column int) bool { return r.ColumnLen(column) <= len("{}") }

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// freeBits is the number of significant bits of published free amounts. This rounds them down by
-// at most 12 percent, which is exact enough for a hint.
+// freeBits is the number of significant bits in the free amounts that workers publish. Rounding
+// down to them loses at most 12 percent, which is accurate enough for a hint.
 const freeBits = 4
 
 // coarse returns n rounded down to its freeBits most significant bits, or 0 if it is negative.

@@ -5,9 +5,10 @@ import "strings"
 // condition requires a column to have a value. An empty value matches all rows.
 type condition struct{ column, value string }
 
-// filtered completes a statement with conditions, most selective first. The first condition determines the index. The
-// other columns are prefixed with a plus sign, which keeps SQLite from choosing their indexes instead. The region is
-// an exception, because it is part of the app's index.
+// filtered appends conditions to a statement. The most selective condition comes first and
+// determines which index SQLite uses. The other columns are prefixed with a plus sign, which keeps
+// SQLite from using their indexes instead. The region is an exception, because it is part of the
+// app's index.
 func filtered(from string, conditions ...condition) (string, []any) {
 	var where []string
 	var args []any

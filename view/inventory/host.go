@@ -6,7 +6,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// hostColumns lists the columns that readHost reads from a left join with sites as s.
+// hostColumns lists the columns that readHost reads. The statement must left join
+// sites as s.
 const hostColumns = `s.alive, s.heard_at`
 
 // readHost returns the status of a row's site, and the time when the site was last reachable,

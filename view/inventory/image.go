@@ -30,7 +30,7 @@ type ListedImage struct {
 	HeardAt      time.Time              // time when the worker was last reachable; zero if it never was
 }
 
-// ImageFilter selects the images that match all fields that are set.
+// ImageFilter selects images. An image must match all fields that are set.
 type ImageFilter struct {
 	Digest string
 	Worker bourse.WorkerID

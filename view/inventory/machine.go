@@ -114,9 +114,9 @@ func leaseText(l *bourse.Lease) wire.Value {
 const machineColumns = `r.key, r.site, r.app, r.name, r.region, r.order_id, r.instance, r.state, r.cordoned,
 	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events, r.image, r.private_ip, r.network, r.app_id, r.checks, r.placed`
 
-// readMachine reads a machine from a result that begins with machineColumns, and returns the number of columns read.
-// A value that cannot be decoded, because its site is hostile or runs another version, reads as empty. If no broker
-// has signed the machine's placement, its app is empty.
+// readMachine reads a machine from a result that begins with machineColumns, and returns the number
+// of columns read. Values that cannot be decoded are left empty: the site may be hostile or run
+// another version. If no broker has signed the machine's placement, its app is empty.
 func readMachine(r *cells, m *bourse.Machine) int {
 	*m = bourse.Machine{
 		ID: bourse.MachineID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),

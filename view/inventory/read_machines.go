@@ -12,16 +12,16 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// Listed is a machine as last published by its worker, together with the worker's status. It has no lease nonce, and
-// only the latest events.
+// Listed is a machine as last published by its worker, together with the worker's status. The
+// lease's nonce and older events are missing.
 type Listed struct {
 	bourse.Machine
 	HostStatus machinesapi.HostStatus // the worker's status
 	HeardAt    time.Time              // time when the worker was last reachable; zero if it never was
-	Whole      bool                   // the config is complete: false in the view, true if the worker itself has returned the machine
+	Whole      bool                   // whether the config is complete: false if the machine was read from the view, true if the worker itself returned it
 }
 
-// Filter selects the machines that match all fields that are set.
+// Filter selects machines. A machine must match all fields that are set.
 type Filter struct {
 	ID     bourse.MachineID
 	App    bourse.AppName
@@ -30,7 +30,7 @@ type Filter struct {
 	Name   string
 }
 
-// Machines returns a query for machines, by creation time, then by ID.
+// Machines returns a query for machines, sorted by creation time, then by ID.
 func Machines(f Filter) func(*sqlite.Conn) ([]Listed, error) {
 	return func(c *sqlite.Conn) ([]Listed, error) { return readMachines(c, f) }
 }
@@ -38,7 +38,7 @@ func Machines(f Filter) func(*sqlite.Conn) ([]Listed, error) {
 // Machine returns a query for the machine with this ID. Its result is nil if there is none.
 func Machine(id bourse.MachineID) func(*sqlite.Conn) (*Listed, error) {
 	return func(c *sqlite.Conn) (*Listed, error) {
-		if id == "" { // "" would match any machine
+		if id == "" { // an empty ID would match any machine
 			return nil, nil
 		}
 		list, err := readMachines(c, Filter{ID: id})
@@ -64,7 +64,7 @@ func CountMachines() func(*sqlite.Conn) (map[bourse.AppRef]int, error) {
 
 const countMachinesSQL = `SELECT app, app_id, count(*) FROM machine_rows WHERE placed GROUP BY app, app_id`
 
-// machinesSQL returns the statement and arguments for a filter.
+// machinesSQL returns the statement and the arguments for a filter.
 func machinesSQL(f Filter) (string, []any) {
 	return filtered(machinesFrom,
 		condition{"r.key", string(f.ID)}, condition{"r.app", string(f.App)}, condition{"r.site", string(f.Worker)},
@@ -83,7 +83,7 @@ func readMachines(c *sqlite.Conn, f Filter) ([]Listed, error) {
 		l := &list[len(list)-1]
 		next := readMachine(&r, &l.Machine)
 		l.HostStatus, l.HeardAt = readHost(&r, next)
-		if l.ID.Validate() != nil || f.App != "" && l.App == "" { // an invalid ID cannot be requested, and a machine that no broker has placed does not belong to the app
+		if l.ID.Validate() != nil || f.App != "" && l.App == "" { // its ID is invalid, or no broker has placed it in the app
 			list = list[:len(list)-1]
 		}
 		return nil

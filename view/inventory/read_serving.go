@@ -27,8 +27,8 @@ type servingRow struct {
 const servingSQL = `SELECT r.site, r.key, r.epoch, r.seq, r.hash FROM (SELECT DISTINCT site, machine FROM service_rows) AS s
 	CROSS JOIN machine_rows AS r ON r.site = s.site AND r.key = s.machine AND r.placed`
 
-// Read returns the machines in no particular order. They share memory with the cache, so callers must not modify what
-// they refer to.
+// Read returns the machines in no particular order. They share memory with the cache, so callers
+// must not modify the data that they refer to.
 func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 	before := s.rows
 	s.rows = make(map[ownKey]servingRow, len(before))
@@ -48,12 +48,12 @@ func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 		err = s.decode(c, changed)
 	}
 	if err != nil {
-		s.rows = before // discard the incomplete cache
+		s.rows = before // restore the previous cache, because the new one is incomplete
 		return nil, err
 	}
 	out := make([]bourse.Machine, 0, len(s.rows))
 	for _, row := range s.rows {
-		if row.machine.ID.Validate() == nil { // an invalid ID cannot be requested
+		if row.machine.ID.Validate() == nil { // users cannot refer to a machine with an invalid ID
 			out = append(out, *row.machine)
 		}
 	}

@@ -68,7 +68,7 @@ func readReleases(c *sqlite.Conn, sql string, args ...any) ([]release.Release, e
 				*into = json.RawMessage(s.ColumnText(column))
 			}
 		}
-		if r.Validate() == nil { // a release that another version of the program wrote may be invalid here
+		if r.Validate() == nil { // a release written by another version of the program may be invalid here
 			list = append(list, r)
 		}
 		return nil

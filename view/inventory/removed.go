@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// RemovedRow returns the row that removes a server and invalidates the rows that it owned before now. The time is
-// also the last epoch that is removed, because epochs are times.
+// RemovedRow returns the row that removes a server and invalidates the rows that it owned before
+// now. Because epochs are times, now is also the last epoch that the row invalidates.
 func RemovedRow(m *bourse.Member, now time.Time) wire.Row {
 	return wire.Row{Table: wire.TableRemoved, Key: string(m.ID), Columns: map[string]wire.Value{
 		"until": now.UnixMilli(), "role": cleanText(m.Role), "region": cleanText(m.Region), "tag": int64(m.Tag),
@@ -25,7 +25,7 @@ type RemovedMember struct {
 	Region bourse.Region
 	Tag    bourse.WorkerTag
 	At     time.Time // time of its removal
-	Back   bool      // it has returned since, and written to the view
+	Back   bool      // whether it has returned and written to the view since then
 }
 
 const removedSQL = `SELECT r.key, r.role, r.region, r.tag, r.until,

@@ -11,8 +11,8 @@ import (
 )
 
 // The keys of secrets begin with the app's ID, so that a later app with the same name does not
-// get an earlier app's secrets. Each app has one row per secret, and one row without a name per
-// broker that has changed its secrets. The latter is the broker's mark.
+// get an earlier app's secrets. Each app has one row per secret, and one row without a secret's
+// name, called a mark, per broker that has changed the app's secrets.
 
 // SecretRows returns the rows of one change. The last row is the broker's mark, so a member that
 // has the mark also has the other rows.
@@ -67,7 +67,8 @@ func Secrets(app string) func(*sqlite.Conn) ([]seal.Secret, error) {
 	}
 }
 
-// SecretMarks returns a query for each broker's latest version of an app's secrets.
+// SecretMarks returns a query for the version of each broker's latest change to an
+// app's secrets.
 func SecretMarks(app string) func(*sqlite.Conn) (seal.Marks, error) {
 	return func(c *sqlite.Conn) (seal.Marks, error) {
 		marks := seal.Marks{}

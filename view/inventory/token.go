@@ -20,16 +20,16 @@ type Token struct {
 	Machines []bourse.MachineID
 	ReadOnly bool
 	MadeBy   string // name of the token's creator
-	MadeWith string // ID of the token with which it was created; "" if that token came from a file
+	MadeWith string // ID of the token used to create it; "" if that token came from a file
 
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero if the token never expires
 	RevokedAt time.Time // zero if the token is not revoked
 
-	Unread bool // the token's apps or machines could not be decoded, so it permits nothing
+	Unread bool // whether the token's apps or machines could not be decoded; the token then permits nothing
 }
 
-// appCell is an app in a token's row.
+// appCell is the encoding of an app in a token's row.
 type appCell struct {
 	Name bourse.AppName `json:"name"`
 	ID   string         `json:"id,omitempty"`

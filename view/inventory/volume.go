@@ -35,8 +35,9 @@ func shortText(s string) string {
 const volumeColumns = `r.key, r.site, r.app, r.region, r.order_id, r.state, r.machine, r.error, r.created_at, r.updated_at,
 	r.name, r.size_gb, r.encrypted, r.spec, r.takes, r.snapshots, r.app_id, r.placed`
 
-// readVolume reads a volume from a result that begins with volumeColumns, and returns the number of columns read. A
-// value that cannot be decoded reads as empty. If no broker has signed the volume's placement, its app is empty.
+// readVolume reads a volume from a result that begins with volumeColumns, and returns the number of
+// columns read. Values that cannot be decoded are left empty. If no broker has signed the volume's
+// placement, its app is empty.
 func readVolume(r *cells, v *bourse.Volume) int {
 	*v = bourse.Volume{
 		ID: bourse.VolumeID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),
@@ -46,7 +47,8 @@ func readVolume(r *cells, v *bourse.Volume) int {
 	if !r.json(13, &v.Spec) {
 		v.Spec = bourse.VolumeOrder{}
 	}
-	// The columns that users can query take precedence over the JSON.
+	// The columns take precedence over the JSON, because users can query the
+	// columns.
 	v.Spec.Name, v.Spec.SizeGB, v.Spec.Encrypted = r.ColumnText(10), r.ColumnInt64(11), r.ColumnBool(12)
 	v.Takes = readAmounts(r, 14)
 	if !r.empty(15) && !r.json(15, &v.Snapshots) {

@@ -8,8 +8,8 @@ import (
 )
 
 // Query serves POST /v1/view/queries. It returns an error that occurs before the first line, so
-// that the caller can write it, and sends a later error as the last line. Errors: invalid,
-// rate_limited, timeout, canceled, unavailable.
+// that the caller can send it as an HTTP error. A later error becomes the reply's last line.
+// Errors: invalid, rate_limited, timeout, canceled, unavailable.
 func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	_, q, err := readRequest(w, r)
 	if err != nil {
@@ -41,7 +41,8 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 // not an error of the request.
 func discard(error) error { return nil }
 
-// lowered returns the limits that apply to a query, which may request lower ones.
+// lowered returns the limits for a query. A query may request lower limits than
+// l.
 func (l Limits) lowered(q question) Limits {
 	if q.maxRows > 0 {
 		l.Rows = min(l.Rows, q.maxRows)

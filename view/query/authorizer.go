@@ -7,16 +7,17 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// maxFunctions limits how often a statement may name functions, including those in the SQL
-// views, because code without a loop cannot be interrupted. A pattern counts as matchCost
-// functions, because matching one pattern against the longest text takes a third of a second.
+// maxFunctions limits how many function calls a statement may contain, including those in the
+// SQL views, because a statement without a loop cannot be interrupted. A pattern counts as
+// matchCost functions, because matching one pattern against the longest text takes a third of
+// a second.
 const (
 	maxFunctions = 256
 	matchCost    = 16
 )
 
-// sealed lists columns that can never be read, because they contain secrets or the raw rows of other sites, which may
-// contain secrets.
+// sealed lists columns that can never be read, because they contain secrets or other sites' raw
+// rows, in which there may be secrets.
 var sealed = map[string][]string{
 	"secret_rows": {"sealed"},
 	"quarantine":  {"row"},
@@ -89,7 +90,7 @@ func (r *rules) read(a sqlite.Action) sqlite.AuthResult {
 	case r.known[table]:
 		r.touched[table] = true
 	case virtual[table], table == "sqlite_master", table == "sqlite_schema":
-	case column == "": // count(*) of a common table expression, whose own reads SQLite authorizes separately
+	case column == "": // count(*) of a common table expression; SQLite authorizes the expression's own reads separately
 	default:
 		return r.deny("table " + a.Table() + " cannot be read")
 	}

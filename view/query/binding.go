@@ -21,8 +21,8 @@ func tlsOf(conn *sqlite.Conn) unsafe.Pointer {
 // functionOf returns the name of the function that a statement would call.
 func functionOf(a sqlite.Action) string { return reflect.ValueOf(a).FieldByName("arg2").String() }
 
-// columnNames returns the names of a statement's columns. Stmt.ColumnName does not work here: of several columns with
-// the same name it returns only the last one.
+// columnNames returns the names of a statement's columns. It does not use Stmt.ColumnName, which
+// returns only one of several columns that have the same name.
 func columnNames(conn *sqlite.Conn, stmt *sqlite.Stmt) []string {
 	tls := (*libc.TLS)(tlsOf(conn))
 	handle := uintptr(reflect.ValueOf(stmt).Elem().FieldByName("stmt").Uint())

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxLength is the maximum length of a value and of a row, in bytes. It is greater than that of
-// the view's rows.
+// maxLength is the maximum length of a value and of a row, in bytes. It exceeds the maximum
+// length of the view's rows.
 const maxLength = wire.MaxRow + 256<<10
 
 // MaxStatement limits a statement's text, in bytes.
@@ -24,7 +24,7 @@ const MaxStatement = 64 << 10
 // maxParams limits the number of a statement's parameters.
 const maxParams = 256
 
-// connLimits are SQLite's own limits.
+// connLimits are the limits that SQLite itself enforces on a connection.
 //
 // Source: https://sqlite.org/limits.html
 var connLimits = map[sqlite.Limit]int32{
@@ -36,7 +36,7 @@ var connLimits = map[sqlite.Limit]int32{
 	sqlite.LimitVDBEOp:            25_000,
 	sqlite.LimitFunctionArg:       100,
 	sqlite.LimitAttached:          0,
-	sqlite.LimitLikePatternLength: 64, // the time is proportional to the product of the pattern's and the text's lengths
+	sqlite.LimitLikePatternLength: 64, // matching takes time proportional to the product of the pattern's and the text's lengths
 	sqlite.LimitVariableNumber:    maxParams,
 	sqlite.LimitTriggerDepth:      1,
 	sqlite.LimitWorkerThreads:     0,
@@ -102,8 +102,8 @@ func (p *pool) get() (*reader, error) {
 	return nil, unavailable(errors.New("the file is being replaced"))
 }
 
-// take returns an idle connection to this file, or nil. A connection to a replaced file may have been returned since
-// the last prune.
+// take returns an idle connection to this file, or nil. It skips connections to replaced files,
+// which may have been returned to the pool since the last prune.
 func (p *pool) take(file os.FileInfo) *reader {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +135,7 @@ func (p *pool) prune(file os.FileInfo) {
 	p.mu.Lock()
 	kept := p.idle[:0]
 	for _, r := range p.idle {
-		// The inode number of an open file is not reused.
+		// An open file's inode number is not reused, so SameFile is reliable.
 		if file != nil && os.SameFile(file, r.file) {
 			kept = append(kept, r)
 		} else {

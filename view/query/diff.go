@@ -22,15 +22,15 @@ type result struct {
 	at      map[string]int // index in rows, by identity
 }
 
-// change is one step from a result to the next.
+// change is one step in the transition from one result to the next.
 type change struct {
 	op     string
 	number int64
 	text   []byte
 }
 
-// keyColumns returns the columns that identify a row: the named ones, or otherwise "id", "name", or all columns.
-// Errors: invalid.
+// keyColumns returns the indexes of the columns that identify a row: those named in key or, if key
+// is empty, "id", otherwise "name", otherwise all columns. Errors: invalid.
 func keyColumns(columns, key []string) ([]int, error) {
 	if len(key) == 0 {
 		for _, name := range []string{"id", "name"} {
@@ -51,8 +51,8 @@ func keyColumns(columns, key []string) ([]int, error) {
 	return at, nil
 }
 
-// identities returns the rows' identities, which consist of the key's values and a number that distinguishes rows
-// with the same key. So rows without a unique key form a multiset.
+// identities returns the rows' identities, which consist of the key's values and a number that
+// distinguishes rows with the same key. Rows without a unique key therefore form a multiset.
 func identities(rows []record, key []int) []string {
 	seen := make(map[string]int, len(rows))
 	list := make([]string, len(rows))
@@ -69,8 +69,8 @@ func identities(rows []record, key []int) []string {
 	return list
 }
 
-// compare returns the result that follows old and the changes from old to it. New rows are numbered from next. If old
-// is nil, all rows are new.
+// compare returns the result that follows old and the changes from old to it. The first new row
+// gets the number next. If old is nil, all rows are new.
 func compare(old *result, columns []string, key []int, rows []record, next int64) (*result, []change) {
 	now := &result{columns: columns, rows: make([]entry, 0, len(rows)), at: make(map[string]int, len(rows))}
 	var changes []change
@@ -97,7 +97,7 @@ func compare(old *result, columns []string, key []int, rows []record, next int64
 			row.number = was.number
 			changes = append(changes, change{opUpdate, row.number, row.text})
 		default:
-			row = was // to retain only one copy of the text
+			row = was // share the old row, so that only one copy of the text is retained
 		}
 		now.rows = append(now.rows, row)
 	}
@@ -124,7 +124,7 @@ func (c change) line(n int64) []byte {
 	return append(append(append(b, ','), c.text...), "]}"...)
 }
 
-// line encodes the row for readers that receive the whole result.
+// line encodes the row for readers that receive the complete result.
 func (e entry) line() []byte {
 	b := make([]byte, 0, len(e.text)+32)
 	b = strconv.AppendInt(append(b, `{"row":[`...), e.number, 10)

@@ -1,4 +1,5 @@
-// Package query answers SQL queries of the view from users and programs that are only trusted to read.
+// Package query answers SQL queries about the view. Those who send queries are trusted to read the
+// view, but not to write to it or to use unlimited resources.
 //
 // An [Engine] runs statements on its own read-only connections, so that queries do not block the view's writer. It
 // streams results as lines of JSON (wire.go describes the format). A subscription is a statement that runs again

@@ -67,7 +67,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// subscribed returns the limits of a subscription's statement.
+// subscribed returns the limits for one run of a subscription's statement.
 func (e *Engine) subscribed() Limits {
 	return Limits{Time: e.subs.Time, Memory: e.limits.Memory}
 }

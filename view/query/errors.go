@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// failure describes why a statement failed, in addition to SQLite's error.
+// failure contains reasons why a statement failed that SQLite's error does not
+// show.
 type failure struct {
 	ctx     context.Context //nolint:containedctx // the statement's context, to determine why it ended
 	rules   *rules
@@ -58,7 +59,8 @@ func (f failure) ended(err error) error {
 // errTime is the cancellation cause of a context whose statement has exceeded its time limit.
 var errTime = errors.New("time limit exceeded")
 
-// unavailable returns the error while the file is damaged or being replaced.
+// unavailable returns the error for a query while the view's file is damaged or
+// being replaced.
 func unavailable(err error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the view cannot be read at the moment", Err: err}
 }

@@ -112,7 +112,8 @@ func prepare(conn *sqlite.Conn, q question) (*sqlite.Stmt, error) {
 	return stmt, nil
 }
 
-// sinkError distinguishes an error of the sink from one of SQLite.
+// sinkError marks an error as the sink's, to distinguish it from SQLite's
+// errors.
 type sinkError struct{ error }
 
 // Unwrap returns the sink's error.

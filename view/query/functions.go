@@ -29,9 +29,9 @@ var functions = words(`
 	jsonb_remove jsonb_replace jsonb_set subtype`)
 
 // replaceFunctions replaces a connection's instr, replace, trim, ltrim and rtrim. The time that
-// SQLite's functions take is proportional to the product of their arguments' lengths, and
-// reaches minutes for two strings of a megabyte. The replacements take linear time and return
-// the same results.
+// SQLite's functions take is proportional to the product of their arguments' lengths: minutes
+// for two strings of a megabyte each. The replacements take linear time and return the same
+// results.
 func replaceFunctions(conn *sqlite.Conn) error {
 	scalar := func(name string, args int, call func(args []sqlite.Value) (sqlite.Value, error)) error {
 		return conn.CreateFunction(name, &sqlite.FunctionImpl{
@@ -98,7 +98,8 @@ func replace(args []sqlite.Value) (sqlite.Value, error) {
 // links this package.
 var tooLong = sync.OnceValue(func() sqlite.Value { return sqlite.TextValue(strings.Repeat("x", maxLength+1)) })
 
-// trimmer returns a function that removes the characters of args[1], or spaces, from the ends of args[0].
+// trimmer returns a function that removes the characters in args[1], or spaces if there is no
+// args[1], from one or both ends of args[0].
 func trimmer(cut func(string, func(rune) bool) string) func([]sqlite.Value) (sqlite.Value, error) {
 	return func(args []sqlite.Value) (sqlite.Value, error) {
 		set := map[rune]bool{' ': true}

@@ -20,8 +20,8 @@ import (
 //
 // Source: https://sqlite.org/malloc.html, "Application-defined memory allocators".
 
-// account limits one connection's allocations. The allocator charges it on the connection's
-// goroutine; any goroutine may stop it.
+// account limits one connection's allocations. Only the connection's goroutine charges it,
+// in the allocator; any goroutine may stop it.
 type account struct {
 	limit   int64
 	used    atomic.Int64
@@ -29,7 +29,8 @@ type account struct {
 	refused atomic.Bool // whether an allocation was refused because of the limit
 }
 
-// take charges n bytes. It returns false if the account does not allow that.
+// take charges n bytes. It returns false if that would exceed the limit or the
+// account is stopped.
 func (a *account) take(n int64) bool {
 	if a.stopped.Load() {
 		return false
@@ -156,7 +157,7 @@ func heapRealloc(tls *libc.TLS, p uintptr, n int32) uintptr {
 	p -= blockSize
 	old := *at[block](p)
 	who := ownerOf(tls)
-	// Charge the whole size, because a growing block may have to be copied.
+	// Charge the whole new size, because the block may have to be copied.
 	if who.account != nil && !who.take(int64(n)) {
 		return 0
 	}

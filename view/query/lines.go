@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// lineBuffer is the number of bytes to buffer before sending.
+// lineBuffer is the number of bytes that are buffered before they are sent.
 const lineBuffer = 32 << 10
 
 // lines sends lines of JSON. A write fails if the reader does not accept it in time.

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// params contains a statement's parameters, by position or by name. Their values are nil, int64, float64, string or
-// []byte.
+// params contains a statement's parameters, by position or by name. The values are nil, int64,
+// float64, string or []byte.
 type params struct {
 	list  []any
 	named map[string]any // if nil, list is used

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// subscribe adds the caller as a reader of the subscription for this request. It creates the
-// subscription if no other caller has made the same request. Errors: rate_limited, canceled,
-// unavailable.
+// subscribe adds the caller as a reader of the subscription for this request. Callers with
+// the same request share a subscription. The first of them creates it. Errors: rate_limited,
+// canceled, unavailable.
 func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subscription, error) {
 	asked, err := json.Marshal(Request{Statement: req.Statement, Params: req.Params, Key: req.Key})
 	if err != nil {
@@ -29,7 +29,7 @@ func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subsc
 	case <-ctx.Done():
 		err = bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", ctx.Err())
 	}
-	s.end(err) // other callers may have joined the subscription
+	s.end(err) // end it for all readers, because other callers may have joined it
 	e.drop(s)
 	return nil, err
 }
@@ -74,7 +74,7 @@ func (e *Engine) join(s *subscription) error {
 	return nil
 }
 
-// drop undoes join.
+// drop removes a reader that join has added.
 func (e *Engine) drop(s *subscription) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -85,7 +85,8 @@ func (e *Engine) drop(s *subscription) {
 	s.idle = time.Now()
 }
 
-// leave removes a subscription unless it has readers.
+// leave removes a subscription if it has no readers, and reports whether it
+// did.
 func (e *Engine) leave(s *subscription) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,7 +99,8 @@ func (e *Engine) leave(s *subscription) bool {
 	return true
 }
 
-// remove removes a subscription. The next caller with the same request creates a new one. The caller holds Engine.mu.
+// remove removes a subscription. The next caller with the same request creates a new subscription.
+// The caller holds Engine.mu.
 func (e *Engine) remove(s *subscription) {
 	delete(e.byID, s.id)
 	if e.byAsked[s.asked] == s {

@@ -13,7 +13,7 @@ import (
 // subscription's ID.
 const PathSubscriptions = "/v1/view/subscriptions"
 
-// batch is the number of bytes of changes that a reader receives at once.
+// batch is the number of bytes of changes that are passed to a reader at once.
 const batch = 256 << 10
 
 // Subscribe serves POST /v1/view/subscriptions. It sends the rows and then the changes until the caller disconnects
@@ -66,7 +66,7 @@ func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	return discard(s.stream(r.Context(), out, n))
 }
 
-// begin sends the rows, and then the changes.
+// begin sends the current rows, and then the changes.
 func (s *subscription) begin(ctx context.Context, out *lines) error {
 	now, n, err := s.first(ctx)
 	if err != nil {
@@ -143,8 +143,8 @@ func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
 }
 
 // changes returns the next changes after number n, or a channel that signals new ones if there
-// are none yet. It disconnects a slow reader while the reader can still resume. Errors: invalid,
-// not_found, unavailable, and the reason why the subscription ended.
+// are none yet. It disconnects a reader that is so slow that it could soon no longer resume.
+// Errors: invalid, not_found, unavailable, and the reason why the subscription ended.
 func (s *subscription) changes(n int64, following bool) ([][]byte, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

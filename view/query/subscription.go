@@ -23,7 +23,7 @@ type subscription struct {
 	mu      sync.Mutex
 	now     *result // nil until the first run has succeeded
 	history history
-	next    int64         // number of the next row that is inserted
+	next    int64         // number for the next row to be inserted
 	ended   error         // reason why the subscription has ended; nil if it has not
 	news    chan struct{} // closed and replaced at each change, and closed at the end
 	readers int
@@ -58,7 +58,7 @@ func (s *subscription) follow(ctx context.Context) error {
 	defer stop()
 	for failed := 0; ; {
 		took, err := s.refresh(ctx)
-		// limits a slow statement to a tenth of a processor
+		// a slow statement may use at most about a tenth of a processor
 		pause := max(s.engine.subs.Pause, 10*took)
 		switch {
 		case ctx.Err() != nil:
@@ -246,12 +246,13 @@ func (g *collector) row(r *record) error {
 	return nil
 }
 
-// bookkeeping lists the tables that change with every commit, and are not watched.
+// bookkeeping lists the tables that change with every commit and cannot be watched
+// individually. A statement that reads one of them depends on all tables.
 var bookkeeping = words("meta streams quarantine tombstones")
 
-// watched returns the wire names of the tables that a statement reads; everything means that the
-// statement depends on all tables. It ignores the SQL views, because the tables that they read
-// are listed as well.
+// watched returns the wire names of the tables that a statement reads. If everything is true,
+// the statement depends on all tables and names is nil. It ignores the SQL views, because the
+// tables that they read are listed as well.
 func watched(tables map[string]bool) (names []string, everything bool) {
 	for t := range tables {
 		name, rows := strings.CutSuffix(t, "_rows")

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// The paths that a Replicator's Handler serves. Bodies are envelopes, except that snapshots have
-// the view's own format and health is JSON.
+// The paths that a Replicator's Handler serves. Bodies are envelopes, except those of snapshots,
+// which have the view's own format, and health, which is JSON.
 const (
 	pathDigest   = "/view/digest"
 	pathPull     = "/view/pull"
@@ -25,8 +25,8 @@ const (
 	pathHealth   = "/view/health"
 )
 
-// checkHeader is the header that contains the hash of the cluster's id in requests without an
-// envelope.
+// checkHeader is the header that contains the hash of the cluster's id in requests that have
+// no envelope.
 const checkHeader = "Bourse-View"
 
 // Maximum body sizes, in bytes. The response to a pull can always contain at least one whole
@@ -128,7 +128,7 @@ func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) 
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s responded with status %d: %s", to.ID, resp.StatusCode, bourse.Quoted(string(text)))
 }
 
-// retryAfter returns the time that a response asks its caller to wait.
+// retryAfter returns how long a response asks its caller to wait.
 func retryAfter(resp *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || seconds < 1 {

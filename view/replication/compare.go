@@ -40,8 +40,8 @@ func headSum(h view.Head) uint64 {
 	return mix(x.Sum64())
 }
 
-// mix makes every bit depend on all bits (the finalizer of SplitMix64). The upper bits of FNV alone are too weak for
-// checksums combined by exclusive or.
+// mix makes every bit depend on all bits (the finalizer of SplitMix64). Without it, FNV's upper
+// bits are too weak for checksums that are combined by XOR.
 func mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
@@ -95,7 +95,8 @@ func (b *bucketSums) encode() []byte {
 	return out
 }
 
-// decodeBuckets returns nil if body is too short.
+// decodeBuckets decodes all buckets' checksums. It returns nil if body is too
+// short.
 func decodeBuckets(body []byte) *bucketSums {
 	if len(body) < 4*buckets {
 		return nil
@@ -107,8 +108,8 @@ func decodeBuckets(body []byte) *bucketSums {
 	return &out
 }
 
-// unexplained returns the buckets in which the views differ even after the peer's listed heads
-// are applied to ours.
+// unexplained returns the buckets in which the views differ by more than the heads that the
+// peer has listed.
 func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Head) []byte {
 	ours := d.buckets
 	for s, h := range listed {
@@ -169,7 +170,7 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	envelope = appendFrame(envelope, kindBuckets, ours.buckets.encode())
 	for s, h := range listed {
 		if own, ok := ours.heads[s]; !ok {
-			envelope = appendFrame(envelope, kindHead, encodeHead(view.Head{Position: wire.Position{Stream: s}})) // this server does not have it
+			envelope = appendFrame(envelope, kindHead, encodeHead(view.Head{Position: wire.Position{Stream: s}})) // a head with Seq 0, because this server does not have the stream
 		} else if own.Seq != h.Seq || own.Hash != h.Hash {
 			envelope = appendFrame(envelope, kindHead, encodeHead(own))
 		}
@@ -182,8 +183,8 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	return envelope
 }
 
-// appendAsked appends all heads in the requested buckets. If there are more than maxHeads, it
-// appends only that many, and kindMore.
+// appendAsked appends the heads in the requested buckets. If there are more than maxHeads, it
+// appends only maxHeads of them, and a kindMore frame.
 func (d *digest) appendAsked(envelope []byte, heads []view.Head, asked map[byte]bool) []byte {
 	n := 0
 	for _, h := range heads {

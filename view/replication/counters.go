@@ -2,7 +2,7 @@ package replication
 
 import "sync/atomic"
 
-// counters count events since startup.
+// counters counts events since startup.
 type counters struct {
 	rumourBytesIn, rumourBytesOut atomic.Uint64
 	httpBytesIn, httpBytesOut     atomic.Uint64 // bytes of request and response bodies, both as client and as server
@@ -18,18 +18,18 @@ type counters struct {
 type Traffic struct {
 	RumourBytesIn  uint64 `json:"rumour_bytes_in"`
 	RumourBytesOut uint64 `json:"rumour_bytes_out"`
-	HTTPBytesIn    uint64 `json:"http_bytes_in"` // bytes of bodies only
+	HTTPBytesIn    uint64 `json:"http_bytes_in"` // bytes of request and response bodies
 	HTTPBytesOut   uint64 `json:"http_bytes_out"`
-	Taken          uint64 `json:"taken"`      // transactions that were new
-	Duplicates     uint64 `json:"duplicates"` // transactions received again
-	Gaps           uint64 `json:"gaps"`       // transactions received before a predecessor
+	Taken          uint64 `json:"taken"`      // new transactions received
+	Duplicates     uint64 `json:"duplicates"` // transactions received more than once
+	Gaps           uint64 `json:"gaps"`       // transactions received before one of their predecessors
 	Announced      uint64 `json:"announced"`  // announcements received
 	Compared       uint64 `json:"compared"`   // comparisons with other members
 	Pulled         uint64 `json:"pulled"`     // transactions received by pulling
 	Snapshots      uint64 `json:"snapshots"`  // snapshots applied
 	Refused        struct {
 		Malformed    uint64 `json:"malformed"`
-		Forged       uint64 `json:"forged"` // not signed by the site named in the transaction
+		Forged       uint64 `json:"forged"` // transactions that were not signed by the site that they name
 		OtherVersion uint64 `json:"other_version"`
 		OtherCluster uint64 `json:"other_cluster"`
 		Shed         uint64 `json:"shed"` // requests refused with status 429
@@ -38,7 +38,7 @@ type Traffic struct {
 		Rumors        int    `json:"rumours"`
 		Bytes         int    `json:"bytes"`
 		Announcements int    `json:"announcements"`
-		Demoted       uint64 `json:"demoted"` // rumors reduced to an announcement, for lack of space
+		Demoted       uint64 `json:"demoted"` // rumors reduced to announcements for lack of space
 		Dropped       uint64 `json:"dropped"` // announcements dropped for lack of space
 		Wanted        int    `json:"wanted"`  // streams waiting to be pulled
 	} `json:"queue"`

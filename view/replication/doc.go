@@ -24,7 +24,6 @@
 // not match are counted and dropped. Every endpoint serves a bounded number of requests at once
 // and answers further ones with 429.
 //
-// The locks of a Replicator's parts are leaf locks: a goroutine that holds one
-// calls nothing else, except the view for the head of a stream, which takes the
-// view's own lock.
+// The locks of a Replicator's parts are leaf locks: a goroutine that holds one takes no other
+// lock, except the view's own, to look up the head of a stream.
 package replication

@@ -30,12 +30,12 @@ type kind byte
 const (
 	kindFrom        kind = iota + 1 // the sender's id, as text
 	kindTransaction                 // an encoded transaction
-	kindAnnounce                    // a position: the sender has the stream up to it
+	kindAnnounce                    // a position: the sender has the stream up to this position
 	kindHead                        // position, hash (8 bytes), at (varint)
 	kindSums                        // checksums of the heads and the shared rows (8 bytes each), number of streams (uvarint)
 	kindBuckets                     // all buckets' checksums, 4 bytes each
 	kindBucketList                  // the requested buckets, one byte each
-	kindWant                        // a position: the caller requests the transactions after it
+	kindWant                        // a position: the caller requests the stream's transactions after this position
 	kindSnapshot                    // position of the sender's head: only a snapshot can satisfy the request
 	kindBudget                      // uvarint: approximate maximum size of the response, in bytes
 	kindMore                        // empty: the response is incomplete
@@ -48,7 +48,8 @@ type frame struct {
 	body []byte
 }
 
-// clusterCheck returns the hash of a cluster's id that every envelope carries.
+// clusterCheck returns the hash of a cluster's id, which every envelope
+// contains.
 func clusterCheck(cluster string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(cluster)) // Write never fails
@@ -147,7 +148,7 @@ func readHead(b []byte) (view.Head, bool) {
 	return h, !r.short
 }
 
-// sums contains the checksums that two members compare first.
+// sums contains the checksums that two members exchange first in a comparison.
 type sums struct {
 	heads, shared uint64
 	streams       uint64
@@ -193,8 +194,8 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// reader decodes values from a byte slice. If the slice is too short, reader sets short, and
-// returns zero values from then on.
+// reader decodes values from a byte slice. If the slice is too short, reader sets its field
+// short and returns zero values from then on.
 type reader struct {
 	rest  []byte
 	short bool

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// compareAll compares this member's view with that of a random member, again and again until ctx
-// ends. The interval is short after differences were found. It is longer if there were none, and in
-// a large cluster.
+// compareAll repeatedly compares this member's view with a random member's until ctx ends. The
+// interval is short after a comparison has found differences. It grows while there are none, up to
+// a limit that depends on the size of the cluster.
 func (r *Replicator) compareAll(ctx context.Context) {
 	wait := time.Duration(0)
 	for {
@@ -31,9 +31,8 @@ func (r *Replicator) compareAll(ctx context.Context) {
 	}
 }
 
-// restBetween waits until the next comparison. It returns false if ctx has ended. If this server
-// does not know its cluster and there are no other members, it also returns when the members
-// change.
+// restBetween waits until the next comparison. It returns false if ctx has ended. If alone is
+// true and this server does not know its cluster, it also returns when changed is closed.
 func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone bool, changed <-chan struct{}) bool {
 	if d == 0 || !alone || r.knowsCluster() {
 		return rest(ctx, d)
@@ -65,8 +64,9 @@ func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.D
 	return min(max(3*last/2, p.Fast), p.Slow+time.Duration(others)*10*time.Millisecond)
 }
 
-// compareWithSome compares with one member, trying up to compareTries of them, and reports
-// whether this server was missing something.
+// compareWithSome compares this server's view with one member's. If that fails, it tries
+// other members, up to compareTries in total. It reports whether this server was missing
+// something.
 func (r *Replicator) compareWithSome(ctx context.Context, others []bourse.Member) bool {
 	callable, _ := r.peers.shuffled(others, time.Now())
 	if n := r.knowledge.uncompared(callable); n > 0 {
@@ -85,7 +85,7 @@ func (r *Replicator) compareWithSome(ctx context.Context, others []bourse.Member
 	return false
 }
 
-// compareTries is the maximum number of members to try in a row.
+// compareTries is the maximum number of members to try before the next pause.
 const compareTries = 3
 
 // comparison is the state of a comparison with another member.
@@ -93,14 +93,14 @@ type comparison struct {
 	with   bourse.Member
 	ours   digest
 	theirs sums
-	heads  map[wire.Stream]view.Head // the peer's heads that may differ; Seq is 0 if it lacks the stream
-	all    bool                      // heads contains all differences
-	fresh  bool                      // the peer does not know its cluster yet
+	heads  map[wire.Stream]view.Head // the peer's heads that may differ from ours; Seq is 0 if the peer does not have the stream
+	all    bool                      // whether heads contains all differences
+	fresh  bool                      // whether the peer itself does not know its cluster yet
 }
 
-// compareWith compares with one member. It pulls what this server is missing, sends the member
-// the positions that the member is missing, and repairs streams that differ at equal positions.
-// It reports whether this server was missing something.
+// compareWith compares this server's view with one member's. It pulls the transactions that
+// this server is missing, announces those that the member is missing, and repairs streams that
+// differ at equal positions. It reports whether this server was missing something.
 func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found bool, err error) {
 	c, err := r.exchangeHeads(ctx, with)
 	if err != nil {
@@ -122,7 +122,8 @@ func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found
 	}
 	r.repairStreams(ctx, broken)
 	if c.all && !r.isSynced() && c.theirs.shared != r.view.Digest().Shared {
-		// Shared rows may differ because some belong to streams that no longer exist.
+		// Pulling does not repair every difference: some shared rows belong to
+		// streams that no longer exist.
 		if err := r.restoreShared(ctx, with); err != nil {
 			return true, err
 		}
@@ -186,9 +187,9 @@ func (c *comparison) read(frames []frame) *bucketSums {
 	return out
 }
 
-// exchangeBuckets requests the heads in the buckets whose difference step 1 did not explain.
-// Until this server is in sync, it requests all of them; after that only some, because the next
-// comparison finds the rest.
+// exchangeBuckets performs step 2. Until this server is in sync, it requests the heads of all
+// buckets that step 1 has not explained. Once it is in sync, it requests only some of them,
+// because the following comparisons find the rest.
 func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs *bucketSums) error {
 	left := c.ours.unexplained(theirs, c.heads)
 	c.all = true
@@ -228,8 +229,8 @@ func hasFrame(frames []frame, k kind) bool {
 	return false
 }
 
-// noteMissing records which of our streams the peer does not have. listed contains the buckets
-// that the peer has listed completely.
+// noteMissing records which of our streams the peer does not have. The peer must have listed
+// all its heads in the given buckets.
 func (c *comparison) noteMissing(listed []byte) {
 	in := [buckets]bool{}
 	for _, b := range listed {
@@ -242,8 +243,8 @@ func (c *comparison) noteMissing(listed []byte) {
 	}
 }
 
-// classify returns the streams in which this server is missing transactions, the positions that
-// the peer is missing, and the streams that differ at equal positions.
+// classify sorts the differences into streams in which this server is missing transactions,
+// positions that the peer is missing, and streams that differ at equal positions.
 func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stream, behind []wire.Position, broken []view.Head) {
 	own := r.view.Self().Stream
 	for s, h := range c.heads {
@@ -251,8 +252,9 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 			continue
 		}
 		if s.Site == r.config.Self.ID && r.isAhead(h.Position) {
-			// If other members are ahead in our own stream, a pulled transaction that we have
-			// signed is proof of it. Otherwise only a trusted member is believed.
+			// If other members are ahead in our own stream, pulling one of these transactions
+			// proves it, because we have signed it. Without such proof, only a trusted member
+			// is believed.
 			if r.speaksFor(c.with, "") {
 				r.ahead(h.Position)
 			} else if !r.repair.resting(streamName(s), now) {

@@ -46,8 +46,8 @@ func (r *Replicator) knowsCluster() bool {
 	}
 }
 
-// learned records that this server has received everything that a member had. fresh means that
-// the member itself does not know the cluster.
+// learned records that this server has received everything that a member had. If fresh is
+// true, the member itself does not know the cluster.
 func (r *Replicator) learned(from bourse.WorkerID, fresh bool) {
 	others := r.others()
 	k := &r.knowledge
@@ -90,7 +90,7 @@ func (r *Replicator) complete(c *comparison) bool {
 	}
 	now := time.Now()
 	for s, h := range c.heads {
-		// Don't wait for streams that could not be repaired.
+		// Streams that could not be repaired do not count.
 		if s.Site != r.config.Self.ID && h.Seq > r.view.Head(s) && !r.repair.resting(streamName(s), now) {
 			return false
 		}

@@ -20,7 +20,7 @@ func newLimits(l Limits) limits {
 	return out
 }
 
-// limited limits the concurrent requests for a path. It rejects further requests immediately
+// limited limits the concurrent requests for a path. It immediately rejects further requests
 // with status 429, which is cheap.
 func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 	slots := s.r.limits[path]
@@ -35,10 +35,10 @@ func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// restSeconds is the Retry-After of a response with status 429.
+// restSeconds is the Retry-After value of a response with status 429.
 const restSeconds = 1
 
-// shed answers a request with 429.
+// shed rejects a request with status 429.
 func (s *server) shed(w http.ResponseWriter) {
 	s.r.count.shed.Add(1)
 	w.Header().Set("Retry-After", strconv.Itoa(restSeconds))

@@ -14,7 +14,7 @@ const (
 	maxPause = 30 * time.Second
 )
 
-// peers records which servers not to call for now, because they asked for a pause or did not
+// peers records which servers not to call for now, because they requested a pause or did not
 // respond.
 type peers struct {
 	mu     sync.Mutex
@@ -28,14 +28,15 @@ type pause struct {
 
 func newPeers() *peers { return &peers{paused: map[bourse.WorkerID]pause{}} }
 
-// rest records that a server must not be called for a duration, because it asked for a pause.
+// rest records that a server has requested a pause, during which it must not be called.
 func (p *peers) rest(id bourse.WorkerID, now time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paused[id] = pause{now.Add(min(length, maxPause)), p.paused[id].length}
 }
 
-// failed records that a server did not respond.
+// failed records that a server did not respond. The server is then not called
+// for some time.
 func (p *peers) failed(id bourse.WorkerID, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

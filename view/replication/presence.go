@@ -11,17 +11,18 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// presenceEvery is the interval at which the members are checked even if no change was signaled.
+// presenceEvery is the interval at which the members are checked even if no change has been
+// signaled.
 const presenceEvery = time.Second
 
 // presenceRest is the minimum time between checks while the members change.
 const presenceRest = 50 * time.Millisecond
 
-// absentAfter is how long after startup a worker that is in the view must be missing from the
-// members before it counts as absent. The members have to be found first.
+// absentAfter is the time after startup before workers that are in the view but not among the
+// members count as absent. Until then, the membership may not have found all members.
 const absentAfter = 5 * time.Second
 
-// aliveEvery is the interval at which the view's record of a present member is refreshed.
+// aliveEvery is the interval at which a present member is reported to the view again.
 const aliveEvery = 5 * time.Second
 
 // presence reports to the view which members are present.
@@ -31,7 +32,7 @@ type presence struct {
 	noted  map[bourse.WorkerID]time.Time // when each present member was last reported to the view
 }
 
-// watch reports the members until ctx ends.
+// watch reports the members' presence until ctx ends.
 func (x *presence) watch(ctx context.Context) {
 	began := time.Now()
 	tick := time.NewTicker(presenceEvery)
@@ -48,7 +49,7 @@ func (x *presence) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			if !rest(ctx, presenceRest) { // many members join at once when a large group starts
+			if !rest(ctx, presenceRest) { // when a large group starts, many members join at once
 				return
 			}
 		case <-tick.C:
@@ -88,7 +89,7 @@ func (x *presence) note(now time.Time) {
 		if !here[id] {
 			x.config.View.SetPresence(id, false, now)
 			delete(x.noted, id)
-			x.peers.answered(id) // its earlier failures no longer count
+			x.peers.answered(id) // the member is present again, so its earlier failures no longer count
 		}
 	}
 }

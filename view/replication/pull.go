@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Limits on the size of one response to a pull. The size grows while responses are fast, and
-// shrinks when they are slow.
+// Limits on the size of one response to a pull. The size is doubled after a fast response
+// and halved after a slow one.
 const (
 	minChunk   = 64 << 10
 	firstChunk = 256 << 10
@@ -101,7 +101,8 @@ func (r *Replicator) source(s wire.Stream, w want, members map[bourse.WorkerID]b
 	return callable[0].ID, true
 }
 
-// pull gets the transactions of streams that a member has and this server does not.
+// pull requests the transactions of streams in which this server is behind the
+// given member.
 func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
 	chunk := firstChunk
 	for part := range slices.Chunk(streams, maxPullStreams) {
@@ -132,8 +133,8 @@ func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wir
 }
 
 // passOn announces our head of a stream, because other members may have missed the transactions,
-// too. Until this server is in sync, it announces nothing, because the others already have what
-// it receives.
+// too. It announces nothing until this server is in sync, because until then the server receives
+// only transactions that other members already have.
 func (r *Replicator) passOn(s wire.Stream) {
 	if seq := r.view.Head(s); seq > 0 && r.isSynced() {
 		r.queue.announceHead(wire.Position{Stream: s, Seq: seq})
@@ -142,8 +143,8 @@ func (r *Replicator) passOn(s wire.Stream) {
 
 // pulled is the result of one pull request.
 type pulled struct {
-	progress  bool // the response contained new transactions
-	more      bool // the response was incomplete
+	progress  bool // whether the response contained new transactions
+	more      bool // whether the response was incomplete
 	snapshots []wire.Stream
 }
 
@@ -179,8 +180,8 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 }
 
 // takePulled applies the transactions of a response, and reports whether any of them was new. It
-// returns CodeInvalid if some are not signed by the site that they name. In that case the member
-// is not called again for some time.
+// returns CodeInvalid if some of them are not signed by the sites that they name. The member is
+// then not called again for some time.
 func (r *Replicator) takePulled(from bourse.Member, encoded [][]byte) (progress bool, err error) {
 	for _, a := range r.view.ApplyAll(encoded) {
 		switch {

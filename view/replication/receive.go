@@ -69,8 +69,8 @@ func sender(frames []frame) bourse.WorkerID {
 	return ""
 }
 
-// takePushed processes an envelope that was sent only to this member. Unlike take, it also
-// passes transactions to the view that it has received before, because the sender waits until
+// takePushed processes an envelope that was sent only to this member. Unlike take, it passes
+// even transactions that it has received before to the view, because the sender waits until
 // the view has them. It returns the streams of the transactions.
 func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 	from := sender(frames)
@@ -89,16 +89,16 @@ func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 	return touched
 }
 
-// applied is the position of a transaction that was passed to the view. mayChange means that the
-// view may treat the transaction differently if it is received again.
+// applied is the position of a transaction that was passed to the view. If mayChange is true,
+// the view may treat the transaction differently when it is received again.
 type applied struct {
 	wire.Position
 	mayChange bool
 }
 
-// takeTransaction applies a transaction and, if it is new, queues it for other members. It
-// returns CodeInvalid or CodeForbidden, and counts the transaction, if it is malformed or not
-// signed by its site. Other errors are the view's.
+// takeTransaction applies a transaction and, if it is new, queues it for other members. If
+// the transaction is malformed or not signed by its site, takeTransaction counts it and
+// returns CodeInvalid or CodeForbidden. Other errors come from the view.
 func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied, error) {
 	encoded := slices.Clone(body) // the body is part of the packet's buffer
 	verdict, err := r.view.Apply(encoded)
@@ -113,7 +113,7 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied
 		r.queue.add(p, encoded)
 	case view.Known:
 		r.count.duplicates.Add(1)
-	case view.Gap: // the view retains it for some time, and other members may not have the gap
+	case view.Gap: // forward it, because the view retains it for some time and other members may not have the gap
 		r.count.gaps.Add(1)
 		r.queue.add(p, encoded)
 		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
@@ -127,9 +127,9 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied
 	return applied{Position: p}, nil
 }
 
-// takeAnnouncement schedules a pull if the position is ahead of ours. It ignores announcements
-// about this server's own stream, because starting a new epoch is expensive. If others are
-// really ahead, a comparison finds out.
+// takeAnnouncement schedules a pull if the announced position is ahead of our own. It ignores
+// announcements about this server's own stream, because starting a new epoch is expensive. If
+// other members are really ahead, a comparison will detect it.
 func (r *Replicator) takeAnnouncement(from bourse.WorkerID, body []byte) {
 	r.count.announced.Add(1)
 	p, ok := readPosition(body)

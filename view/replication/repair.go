@@ -20,7 +20,8 @@ const (
 )
 
 // sharedStrikes is the number of consecutive comparisons that must find different shared rows
-// before they are repaired, if heads differ as well. In a busy cluster, heads always differ.
+// before the rows are repaired although the heads differ, too. In a busy cluster, heads
+// always differ.
 const sharedStrikes = 5
 
 // maxRepairs is the maximum number of repairs to remember.
@@ -35,7 +36,8 @@ type Unrepaired struct {
 	Error string    `json:"error,omitzero"` // error of the last attempt; empty if it succeeded but did not help
 }
 
-// repairs remembers past repairs, so that unsuccessful ones are retried less and less often.
+// repairs records past repairs, so that unsuccessful ones are retried at increasing
+// intervals.
 type repairs struct {
 	mu      sync.Mutex
 	tried   map[string]Unrepaired
@@ -85,14 +87,15 @@ func (x *repairs) ended(what string, err error) {
 	x.tried[what] = u
 }
 
-// repaired records that a difference no longer exists.
+// repaired records that the difference with the given name no longer exists.
 func (x *repairs) repaired(what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.tried, what)
 }
 
-// repairedStreams records that all streams agree with the other member's.
+// repairedStreams records that there are no differences between streams
+// anymore.
 func (x *repairs) repairedStreams() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -103,7 +106,7 @@ func (x *repairs) repairedStreams() {
 	}
 }
 
-// list returns the differences that remained after a repair.
+// list returns the differences that remain despite a repair.
 func (x *repairs) list() []Unrepaired {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -152,7 +155,7 @@ func (r *Replicator) repairStream(ctx context.Context, h view.Head) (bool, error
 	}
 	ours, ok := r.headHere(h.Stream)
 	if !ok || theirs.Seq != ours.Seq || theirs.Hash == ours.Hash {
-		return true, nil // the stream has advanced, or the other member will repair its own rows
+		return true, nil // the stream has advanced, or the other member has to repair its own rows
 	}
 	if err := r.restore(ctx, owner, h.Stream); err != nil {
 		return false, err
@@ -194,12 +197,12 @@ func (r *Replicator) headHere(s wire.Stream) (view.Head, bool) {
 	return view.Head{}, false
 }
 
-// sharedRows is the name under which repairs of shared rows are recorded.
+// sharedRows is the name that records of repairs use for the shared rows.
 const sharedRows = "shared rows"
 
 // recordProgress records which streams did not advance in a pull, so that transactions that no
-// member has are requested less and less often. It records nothing for a stream if the member
-// did not respond, or if no member is present whose snapshot of the stream is trusted.
+// member has are requested at increasing intervals. It records nothing if the member did not
+// respond, and nothing for a stream of which no present member can provide a trusted snapshot.
 func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]uint64, wanted map[wire.Stream]view.Head, err error) {
 	if code := bourse.CodeOf(err); err != nil && code != bourse.CodeInvalid && code != bourse.CodeInternal {
 		return
@@ -217,8 +220,8 @@ func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]u
 	}
 }
 
-// repairShared merges the peer's shared rows into ours if they differ and no missing
-// transactions explain the difference.
+// repairShared merges the peer's shared rows into ours if they differ and missing
+// transactions do not explain the difference.
 func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	heads := c.theirs.heads == c.ours.sums.heads
 	if heads {
@@ -234,8 +237,8 @@ func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	}
 }
 
-// sharedDiffer records whether a comparison found different shared rows, and reports whether to
-// repair them.
+// sharedDiffer records whether a comparison found differences between shared rows, and reports
+// whether to repair the rows.
 func (x *repairs) sharedDiffer(differ, equalHeads bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -32,11 +32,11 @@ type Replicator struct {
 	client    *client
 	knowledge knowledge
 
-	synced     chan struct{} // closed once the view has been compared completely with another member's, see Synced
-	syncedFile atomic.Uint64 // generation of the view's file at that time, plus one
+	synced     chan struct{} // closed once the view has been synchronized for the first time, see Synced
+	syncedFile atomic.Uint64 // generation of the view's file at the last synchronization, plus one
 	syncedOnce sync.Once
 	renewals   chan wire.Stream // capacity 1; a position in our own stream that others have and we do not
-	overloaded atomic.Bool      // the view's queue is more than half full
+	overloaded atomic.Bool      // whether the view's queue is more than half full
 	limits     limits           // limits on concurrent requests that are being served
 }
 
@@ -82,7 +82,7 @@ func (r *Replicator) setSynced() {
 	r.syncedOnce.Do(func() { close(r.synced) })
 }
 
-// InSync reports whether the view's current file has been synchronized, as described at Synced.
+// InSync reports whether the view's current file has been synchronized, in the sense of Synced.
 func (r *Replicator) InSync() bool { return r.isSynced() }
 
 func (r *Replicator) isSynced() bool {
@@ -94,21 +94,22 @@ func (r *Replicator) others() []bourse.Member {
 	return slices.DeleteFunc(slices.Clone(r.config.Members()), func(m bourse.Member) bool { return m.ID == r.config.Self.ID })
 }
 
-// isAhead reports whether a position belongs to this site and is ahead of our head.
+// isAhead reports whether a position belongs to this site and is ahead of the
+// site's own head.
 func (r *Replicator) isAhead(p wire.Position) bool {
 	self := r.view.Self()
 	return p.Site == r.config.Self.ID && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > self.Seq)
 }
 
-// ahead requests a new epoch, because other members have later transactions of our own stream
-// than we do.
+// ahead requests a new epoch if other members, which have our own stream up to p, are ahead
+// of us.
 func (r *Replicator) ahead(p wire.Position) {
 	if !r.isAhead(p) {
 		return
 	}
 	select {
 	case r.renewals <- p.Stream:
-	default: // one request is enough, because the new epoch is greater than both
+	default: // one pending request is enough, because its epoch will be greater than both
 	}
 }
 

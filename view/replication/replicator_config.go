@@ -24,11 +24,11 @@ type Config struct {
 	Self    bourse.Member // required; the ID must be that of the view's site
 	Release string        // this program's version, reported in its health
 	Caller  Caller        // required
-	// Certified means that Caller verifies a server's identity and role by its certificate. In
-	// that case, snapshots are accepted only from members that speaksFor trusts.
+	// Certified means that Caller uses certificates to verify servers' identities and roles.
+	// In that case, snapshots are accepted only from members that speaksFor trusts.
 	Certified bool
 	Members   func() []bourse.Member // required; the result may include Self
-	Changed   func() <-chan struct{} // its channel is closed at the next change of Members; default: poll every second
+	Changed   func() <-chan struct{} // returns a channel that is closed at the next change of Members; default: poll every second
 	Log       *slog.Logger           // default: discards all records
 	Pace      Pace
 	Limits    Limits
@@ -38,14 +38,14 @@ type Config struct {
 type Pace struct {
 	Whole    int // number of times that each member forwards a whole transaction; default 4; negative means never
 	Announce int // number of times that it then announces only the position; default 8; negative means never
-	// Grace is how long to wait for a missing or announced transaction to arrive as a rumor before it is pulled;
-	// default 100 ms.
+	// Grace is how long to wait for a missing or announced transaction to arrive as a rumor before
+	// pulling it; default 100 ms.
 	Grace time.Duration
 	// Fast and Slow bound the time between comparisons with other members. Fast applies after
 	// differences were found, and Slow in quiet times. Slow grows by 10 ms with each member of
 	// the group. The defaults are 300 ms and 2 s.
 	Fast, Slow time.Duration
-	// Settle is the minimum age of a missing transaction to count as a difference, because newer
+	// Settle is the age at which a missing transaction counts as a difference. Newer
 	// transactions may still be on their way. The default is 1 s.
 	Settle time.Duration
 	// Timeout bounds each exchange; default 10 s. A snapshot may take ten times as long.
@@ -64,10 +64,10 @@ func (p Pace) withDefaults() Pace {
 
 // Limits bounds the work that a member accepts at once. Zero fields have defaults.
 type Limits struct {
-	// Maximum numbers of concurrent requests. Further requests are answered with 429. The
-	// defaults are 16, 8, 16, 4 and 4.
+	// Maximum numbers of concurrent requests for each path. Further requests are answered
+	// with 429. The defaults are 16, 8, 16, 4 and 4.
 	Digests, Pulls, Pushes, Snapshots, Healths int
-	QueueBytes                                 int // bytes of waiting rumors; default 6000; others are only announced
+	QueueBytes                                 int // maximum size of the waiting rumors, in bytes; default 6000; other transactions are only announced
 	QueueStreams                               int // maximum number of waiting announcements; default 4096
 }
 

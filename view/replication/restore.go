@@ -12,20 +12,21 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// snapshotTime is the time limit of a snapshot, as a multiple of the time limit of other
-// exchanges.
+// snapshotTime is the time limit of a snapshot, as a multiple of other exchanges' time
+// limit.
 const snapshotTime = 10
 
-// speaksFor reports whether a member is trusted with a snapshot of a site's stream, whose owned
-// rows are not signed individually. It trusts the site itself and brokers, which may write any
-// shared row anyway.
+// speaksFor reports whether a member is trusted to provide a snapshot of a site's stream, whose
+// owned rows are not signed individually. It trusts the site itself and brokers, which may
+// write any shared row anyway.
 func (r *Replicator) speaksFor(m bourse.Member, site bourse.WorkerID) bool {
 	return !r.config.Certified || m.ID == site || m.Role == bourse.RoleBroker
 }
 
-// trustedSource returns the member to request a stream's snapshot from. It prefers the member
-// that has the stream if that member is trusted, then the site, and then a broker. It returns
-// CodeNotFound if none of them is present. In that case, the rows arrive when one of them is.
+// trustedSource returns the member to request a stream's snapshot from. It prefers the given
+// member, which has the stream, if that member is trusted, then the site, and then a broker.
+// If none of them is present, it returns CodeNotFound, and the rows arrive once one of them
+// is present.
 func (r *Replicator) trustedSource(has bourse.Member, s wire.Stream) (bourse.Member, error) {
 	if r.speaksFor(has, s.Site) {
 		return has, nil
@@ -77,7 +78,7 @@ func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams
 // the number that a server sends at once, so that two new members do not block each other.
 const snapshotsAtOnce = 2
 
-// restore applies a snapshot of a stream that the member has claims to have.
+// restore applies a snapshot of a stream that the given member claims to have.
 func (r *Replicator) restore(ctx context.Context, has bourse.Member, s wire.Stream) error {
 	from, err := r.trustedSource(has, s)
 	if err != nil {

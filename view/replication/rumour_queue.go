@@ -27,15 +27,15 @@ type announcement struct {
 // The queue is bounded. If transactions do not fit, the oldest ones are only announced by their
 // positions. Under load this is cheaper anyway, because members pull many transactions at once.
 type rumourQueue struct {
-	whole, announce int // how often to send each transaction whole, and then its position
+	whole, announce int // how often to send each transaction whole, and then how often to send its position
 	maxBytes        int // limit on the whole transactions, in bytes
 	maxStreams      int // maximum number of announcements
 
 	mu      sync.Mutex
-	waiting [][]rumour // indexed by how often the transactions have been sent; oldest first
+	waiting [][]rumour // rumors by how often they have been sent, each list oldest first
 	bytes   int
 	heads   map[wire.Stream]announcement
-	order   []wire.Stream // keys of heads in sending order; may include deleted ones
+	order   []wire.Stream // keys of heads in sending order; may include keys that are no longer in heads
 	demoted uint64        // number of transactions that were sent whole less often than configured
 	dropped uint64        // number of announcements displaced by others
 }
@@ -47,8 +47,8 @@ func newRumourQueue(p Pace, l Limits) *rumourQueue {
 	}
 }
 
-// maxWhole is the size of the largest transaction that is sent whole, in bytes. Such a
-// transaction must fit into a packet together with other data, on any network.
+// maxWhole is the size of the largest transaction that is sent whole, in bytes. On any
+// network, such a transaction must fit into a packet together with the other data.
 const maxWhole = 1200
 
 // maxHeadsRoom is the part of a packet reserved for announcements, in bytes.
@@ -83,7 +83,7 @@ func (q *rumourQueue) retire(r rumour, times int) {
 	q.announceLocked(r.position, times)
 }
 
-// announceHead announces that this member has a stream up to p.
+// announceHead queues an announcement that this member has a stream up to p.
 func (q *rumourQueue) announceHead(p wire.Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -107,9 +107,9 @@ func (q *rumourQueue) announceLocked(p wire.Position, times int) {
 	q.order = append(q.order, p.Stream)
 }
 
-// fill appends frames to an envelope of at most limit bytes. It appends whole transactions
-// first, those that were sent least often before the others, and then announcements. It returns
-// nil if there is nothing to send.
+// fill appends frames to an envelope of at most limit bytes. It first appends whole
+// transactions, starting with those that have been sent least often, and then announcements. It
+// returns nil if there is nothing to send.
 func (q *rumourQueue) fill(envelope []byte, limit int) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -134,7 +134,7 @@ func (q *rumourQueue) fillWhole(envelope []byte, limit int) []byte {
 		taken := 0
 		for _, r := range list {
 			if len(envelope)+frameSize(len(r.encoded)) > limit {
-				break // don't skip to a smaller one, because receivers get no gaps if transactions are sent in order
+				break // don't skip it for a smaller one: transactions that are sent in order cause no gaps at receivers
 			}
 			envelope = appendFrame(envelope, kindTransaction, r.encoded)
 			taken++
@@ -199,7 +199,7 @@ func (q *rumourQueue) losses() (demoted, dropped uint64) {
 }
 
 // recent remembers the hashes of recently received transactions, so that processing the many
-// copies of a rumor is cheap. It consists of two generations, which bound its size.
+// copies of a rumor is cheap. Its size is bounded, because it only keeps two generations.
 type recent struct {
 	mu       sync.Mutex
 	now, old map[uint64]struct{}

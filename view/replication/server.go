@@ -16,8 +16,8 @@ import (
 type server struct{ r *Replicator }
 
 // Handler returns the handler of requests from other members' Replicators, whose paths begin
-// with /view/. Like the rest of a server's internal API, it must only be accessible to servers
-// of the cluster.
+// with /view/. Like the rest of a server's internal API, the handler must only be accessible
+// to servers of the cluster.
 func (r *Replicator) Handler() http.Handler {
 	s := &server{r}
 	mux := http.NewServeMux()
@@ -56,8 +56,8 @@ func (s *server) open(w http.ResponseWriter, req *http.Request, limit int64) ([]
 	return frames, true
 }
 
-// sameCluster checks the cluster of a request without an envelope. If it returns false, it has
-// written an error response.
+// sameCluster checks the cluster of a request that has no envelope. If it returns false, it
+// has written an error response.
 func (s *server) sameCluster(w http.ResponseWriter, req *http.Request) bool {
 	if req.Header.Get(checkHeader) == checkText(s.r.check) {
 		return true
@@ -79,7 +79,7 @@ func (s *server) serveDigest(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	envelope := newEnvelope(s.r.check)
-	if !s.r.knowsCluster() { // check before computing the digest, because the cluster may become known in between
+	if !s.r.knowsCluster() { // check before computing the digest, in case the server learns its cluster in between
 		envelope = appendFrame(envelope, kindNew, nil)
 	}
 	s.answer(w, answerDigest(s.r.view.Digest(), frames, envelope))
@@ -161,7 +161,7 @@ func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
 }
 
 // serveSnapshot streams a snapshot of a stream, or of all shared rows. If it fails midway, it
-// aborts the connection, and the reader notices that the tail is missing.
+// aborts the connection, and the client notices that the tail is missing.
 func (s *server) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 	if !s.sameCluster(w, req) {
 		return

@@ -9,14 +9,15 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// spreadHedge is how long to wait for a member before trying another one as well. Without it, a
-// call of a member behind a new network partition would block until its time limit.
+// spreadHedge is how long to wait for a member before also trying another one. Otherwise a call
+// to a member on the other side of a new network partition would delay AwaitCopies until the
+// call's time limit.
 const spreadHedge = 200 * time.Millisecond
 
-// AwaitCopies sends our transactions up to p to n random members, or to all if there are fewer,
-// and waits until each has them in its file, so that they survive the loss of this server. It
-// returns CodeUnavailable if too few members have them when ctx ends. In that case, the
-// transactions still spread as rumors.
+// AwaitCopies sends our transactions up to p to n random members, or to all members if there
+// are fewer, and waits until these have them in their files, so that they survive the loss of
+// this server. It returns CodeUnavailable if too few members have them when ctx ends. In that
+// case, the transactions still spread as rumors.
 func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) error {
 	callable, resting := r.peers.shuffled(r.others(), time.Now())
 	members := append(callable, resting...)
@@ -64,8 +65,8 @@ func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) er
 	return nil
 }
 
-// put sends our transactions up to p to one member. It first sends only the last one and then,
-// if the member is missing earlier ones, those as well.
+// put sends our transactions up to p to one member. It first sends only the latest
+// transactions. If the member turns out to be missing earlier ones, it sends those as well.
 func (r *Replicator) put(ctx context.Context, to bourse.Member, p wire.Position) error {
 	after := wire.Position{Stream: p.Stream, Seq: p.Seq - 1}
 	for range 2 {

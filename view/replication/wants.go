@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// want is a stream of which another member has later transactions than this one.
+// want describes a stream in which another member is ahead of this one.
 type want struct {
 	seq   uint64
 	from  []bourse.WorkerID // members that announced it, the latest last
@@ -17,7 +17,7 @@ type want struct {
 	tries int
 }
 
-// Limits of wants. If one is dropped, a comparison finds the difference.
+// Limits of wants. If a want is dropped, a comparison will find the difference.
 const (
 	maxWants   = 4096
 	maxSources = 3
@@ -37,8 +37,8 @@ func (w *wants) init() {
 	w.byStream = map[wire.Stream]want{}
 }
 
-// add records that from has the stream up to p; from may be "" if it is unknown. If the stream
-// is already wanted, its due time does not change.
+// add records that a member has a stream up to p. The member's ID is "" if it is
+// unknown. If the stream is already wanted, its due time does not change.
 func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,9 +61,9 @@ func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.byStream[p.Stream] = old
 }
 
-// take returns the wants that are due and not yet satisfied, and the time of its next call,
-// which is zero if there are no other wants. Each returned want counts as an attempt. It is due
-// again later, and dropped after maxTries attempts.
+// take returns the wants that are due and not yet satisfied, and the time at which to call it
+// again, which is zero if there are no other wants. Each returned want counts as an attempt. It
+// is due again later, and dropped after maxTries attempts.
 func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire.Stream]want, next time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +90,8 @@ func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire
 }
 
 // pulled records the result of pulling wants that were due. If a stream has reached the wanted
-// position, its want is removed, or is due at once if a later position has been announced since.
+// position, its want is removed, unless a later position has been announced since; then the want
+// is due at once.
 func (w *wants) pulled(asked map[wire.Stream]want, now time.Time, head func(wire.Stream) uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +109,8 @@ func (w *wants) pulled(asked map[wire.Stream]want, now time.Time, head func(wire
 	}
 }
 
-// retryWant is the initial time between attempts. It doubles with each attempt.
+// retryWant is the base of the time between attempts. The time after the n-th
+// attempt is retryWant × 2^n.
 const retryWant = 100 * time.Millisecond
 
 func (w *wants) length() int {

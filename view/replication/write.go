@@ -12,8 +12,8 @@ import (
 )
 
 // copies is the number of other members that should receive a change before Write returns, so
-// that the change survives the loss of this server's host. Write waits for them for at most
-// copyTime.
+// that the change survives the loss of this server's host. Write waits at most copyTime for
+// this.
 const (
 	copies   = 2
 	copyTime = time.Second
@@ -30,8 +30,8 @@ func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 }
 
 // write publishes rows, and returns a function that waits until a few other members have
-// received them. If they do not respond in time, write only logs this, because the rows are in
-// this server's file and spread later.
+// received them. If they do not respond in time, the function only logs this, because the rows
+// are in this server's file and spread later.
 func (r *Replicator) write(ctx context.Context, rows ...wire.Row) (spread func(context.Context), err error) {
 	at, err := r.view.Publish(ctx, rows...)
 	if err != nil {
@@ -58,7 +58,8 @@ func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, er
 	return *merged, nil
 }
 
-// RemoveMember makes every member remove a server and the rows that it owns, even those that it has dated ahead.
+// RemoveMember makes every member remove a server and the rows that it owns, even if the server's
+// clock was ahead when it wrote them.
 func (r *Replicator) RemoveMember(ctx context.Context, m bourse.Member) error {
 	at := time.Now()
 	if newest := time.UnixMilli(int64(r.view.NewestEpoch(m.ID))); newest.After(at) {
@@ -67,7 +68,8 @@ func (r *Replicator) RemoveMember(ctx context.Context, m bourse.Member) error {
 	return r.Write(ctx, inventory.RemovedRow(&m, at))
 }
 
-// PutToken writes a token. If the view has two versions, a revoked one takes precedence.
+// PutToken writes a token. If there are two versions of a token, a revoked version takes
+// precedence.
 func (r *Replicator) PutToken(ctx context.Context, t *inventory.Token) error {
 	return r.Write(ctx, inventory.TokenRow(t))
 }

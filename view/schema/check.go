@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Entry is a row of a transaction that has been checked against the schema.
+// Entry is a row that has been checked against the schema.
 type Entry struct {
 	Table, Key string
 	Shared     bool
@@ -18,7 +18,7 @@ type Entry struct {
 	Proof      wire.Proof   // set only for shared rows
 }
 
-// Version returns the version of a shared row that the entry describes.
+// Version returns the version described by the entry of a shared row.
 func (e *Entry) Version(st wire.Stamp) wire.Version {
 	return wire.Version{
 		Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock,
@@ -116,8 +116,8 @@ func (d *definition) fit(v wire.Value) (wire.Value, error) {
 	return nil, fmt.Errorf("a value of type %T does not fit the column", v)
 }
 
-// CheckSize checks the size of a complete row. Even a row that was written in several transactions must fit into a
-// snapshot.
+// CheckSize checks the size of a complete row. The limit ensures that even a row whose columns were
+// written in several transactions fits into a snapshot.
 func CheckSize(c wire.Columns) error {
 	if len(c) > wire.MaxColumns {
 		return fmt.Errorf("the row has %d columns, but at most %d are allowed", len(c), wire.MaxColumns)
@@ -138,7 +138,7 @@ func checkKey(s string) error {
 	return nil
 }
 
-// checkName permits lower-case identifiers.
+// checkName reports an error unless s is a lower-case identifier.
 func checkName(what, s string) error {
 	if len(s) == 0 || len(s) > wire.MaxName {
 		return fmt.Errorf("the %s name has %d bytes, but must have 1 to %d", what, len(s), wire.MaxName)

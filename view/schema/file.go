@@ -31,7 +31,8 @@ func (e *Unusable) Error() string { return e.Cause.Error() }
 // Unwrap returns the cause.
 func (e *Unusable) Unwrap() error { return e.Cause }
 
-// Open opens the file at path, creating it with access for this user only if it does not exist.
+// Open opens the file at path, creating it if it does not exist. Only the current user has
+// access to a new file.
 func Open(path string) (*File, error) {
 	name := path
 	if path == "" {
@@ -62,8 +63,8 @@ func Open(path string) (*File, error) {
 const busyTimeout = 5 * time.Second
 
 // Pragmas configure the writer's connection. The file has a write-ahead log, which is not synced
-// at each commit. So a crash of the process loses nothing, but a crash of the host may lose the
-// last commits, which is why a new epoch begins after it.
+// at each commit. A crash of the process therefore loses nothing, but a crash of the host may
+// lose the last commits, so a new epoch begins after a host crash.
 var Pragmas = []string{
 	"PRAGMA journal_mode = wal",
 	"PRAGMA synchronous = normal",
@@ -73,7 +74,8 @@ var Pragmas = []string{
 	"PRAGMA journal_size_limit = 67108864",
 }
 
-// Close closes the connection. Closing a file's last connection merges its log into it.
+// Close closes the connection. Closing a file's last connection merges the write-ahead
+// log into the file.
 func (f *File) Close() error { return f.Conn.Close() }
 
 // MoveAside renames a file that is about to be replaced.
@@ -87,7 +89,7 @@ func MoveAside(path string) error {
 	}
 	wal := os.Rename(path+"-wal", path+BadSuffix+"-wal")
 	if errors.Is(wal, fs.ErrNotExist) {
-		wal = remove(path + BadSuffix + "-wal") // the log of a file that was replaced earlier
+		wal = remove(path + BadSuffix + "-wal") // the log of the previously replaced file
 	}
 	return errors.Join(err, wal, remove(path+"-shm"), remove(path+BadSuffix+"-shm"))
 }

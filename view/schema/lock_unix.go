@@ -12,7 +12,8 @@ import (
 )
 
 // Lock locks path, so that other processes cannot lock it until unlock is called. path must not
-// be the view's file, which SQLite itself locks and which may be replaced.
+// be the view's file, because SQLite locks that file itself, and because the file may be
+// replaced.
 func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -33,7 +33,7 @@ type reader struct {
 	gen  uint64
 }
 
-// Reset makes readers open the new file.
+// Reset makes readers open the new file f.
 func (p *Pool) Reset(f *File) {
 	p.mu.Lock()
 	p.gen++
@@ -52,7 +52,7 @@ func (p *Pool) Reset(f *File) {
 	p.idle = nil
 	p.mu.Unlock()
 	for _, r := range idle {
-		_ = r.conn.Close() // this connection reads the replaced file
+		_ = r.conn.Close() // this connection reads the replaced file, so its error does not matter
 	}
 }
 
@@ -63,8 +63,8 @@ func (p *Pool) Generation() uint64 {
 	return p.gen
 }
 
-// Exclusive keeps readers out until release is called, if they share a connection with the
-// writer.
+// Exclusive gives the writer exclusive use of the connection until release is called. It
+// has no effect if readers have their own connections.
 func (p *Pool) Exclusive() (release func()) {
 	if p.only == nil {
 		return func() {}
@@ -120,7 +120,7 @@ func (p *Pool) give(r *reader, sound bool) {
 	}
 	p.mu.Unlock()
 	if !keep && r.conn != p.only {
-		_ = r.conn.Close() // this connection is read-only
+		_ = r.conn.Close() // the connection is read-only, so nothing can be lost
 	}
 }
 

@@ -29,7 +29,7 @@ func ProofOf(c *sqlite.Conn, table, key string) (birth, sig []byte, ok bool, err
 	return birth, sig, ok, err
 }
 
-// BirthOf returns the birth certificate with this ID.
+// BirthOf returns the birth certificate with the given ID.
 func BirthOf(c *sqlite.Conn, id []byte) (birth []byte, err error) {
 	err = Query(c, "SELECT birth FROM births WHERE id = ?", func(s *sqlite.Stmt) error {
 		birth, _ = ValueAt(s, 0).([]byte)

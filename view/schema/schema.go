@@ -1,7 +1,7 @@
 package schema
 
 import (
-	_ "embed" // schema.sql is embedded
+	_ "embed" // embeds schema.sql
 	"fmt"
 	"hash/crc32"
 

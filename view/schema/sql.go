@@ -91,7 +91,7 @@ func InTransaction(c *sqlite.Conn, f func() error) error {
 		err = Run(c, "COMMIT")
 	}
 	if err != nil && !c.AutocommitEnabled() {
-		_ = Run(c, "ROLLBACK") // the original error is returned instead
+		_ = Run(c, "ROLLBACK") // the first error is returned instead
 	}
 	return err
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Find returns the stored version of a row. For a shared row, that may be a tombstone. site is
-// used only if the row is owned.
+// Find returns the stored version of a row. For a shared row, that may be a tombstone. The
+// parameter site is used only for owned rows.
 func (all Tables) Find(c *sqlite.Conn, name string, shared bool, site bourse.WorkerID, key string) (wire.Version, bool, error) {
 	r, ok, err := all[name].row(c, site, key)
 	if ok || err != nil || !shared {
@@ -89,8 +89,7 @@ func (all Tables) walk(c *sqlite.Conn, where string, do func(wire.Version) error
 	return records(c, selectTombstones+where, scanTombstone, do, args...)
 }
 
-// Owned returns rows that a site owns, at most limit of them. It returns none when there are
-// none left.
+// Owned returns at most limit of the rows that a site owns.
 func (all Tables) Owned(c *sqlite.Conn, site bourse.WorkerID, limit int) ([]wire.Version, error) {
 	for _, t := range all.sorted() {
 		if t.Shared {
@@ -113,8 +112,9 @@ func (all Tables) Keys(c *sqlite.Conn, name string, site bourse.WorkerID) ([]str
 	return keys, err
 }
 
-// Expired reports whether a version that was written before a given time is no longer needed,
-// because by now every member either has received it or has to replace its file.
+// Expired reports whether version r is no longer needed. A tombstone written before the given
+// time isn't, because by now every member either has received it or has to replace its file.
+// Some tables have rules of their own.
 func Expired(r *wire.Version, before wire.Clock) bool {
 	switch {
 	case r.Clock >= before:
@@ -127,20 +127,22 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 	return r.Deleted || slices.Contains(expiring, r.Table)
 }
 
-// expiring contains the tables whose rows expire as tombstones do.
+// expiring contains the tables whose rows expire in the same way as tombstones.
 var expiring = []string{wire.TableCancelled}
 
-// removedFor is how long a removed server is remembered: longer than the certificates are valid that it may have.
+// removedFor is how long the record of a removed server is retained. It is longer than the validity
+// of any certificate that the server may still have.
 const removedFor = 366 * 24 * time.Hour
 
-// clockBefore returns the clock that is a duration before another one.
+// clockBefore returns the clock value for the time d before c.
 func clockBefore(c wire.Clock, d time.Duration) wire.Clock { return wire.ClockAt(c.Time().Add(-d)) }
 
-// revokedFor is how long a revoked token without an expiry date is remembered. A member that was
-// isolated for longer would restore the token without the revocation.
+// revokedFor is how long the record of a revoked token without an expiry date is retained. A
+// member that was isolated for longer would restore the token without the revocation.
 const revokedFor = 366 * 24 * time.Hour
 
-// tokenExpired reports whether a token would be invalid even on a member that has not received its revocation.
+// tokenExpired reports whether a token's record is no longer needed, because the token expired
+// before the given time, or has no expiry date and was revoked long enough before that time.
 func tokenExpired(r *wire.Version, before wire.Clock) bool {
 	if at, _ := r.Columns.Get("expires_at").(int64); at > 0 {
 		return at < before.Time().UnixNano()
@@ -149,7 +151,8 @@ func tokenExpired(r *wire.Version, before wire.Clock) bool {
 	return at > 0 && at < before.Time().Add(-revokedFor).UnixNano()
 }
 
-// AllExpired returns the versions that [Expired] reports, at most limit of each kind.
+// AllExpired returns the versions for which [Expired] is true, at most limit of each
+// kind.
 func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wire.Version, error) {
 	old, err := collect(c, selectTombstones+" WHERE clock < ? LIMIT ?", scanTombstone, int64(before), limit)
 	if err != nil {
@@ -173,7 +176,7 @@ func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wi
 	return append(old, tokens...), err
 }
 
-// records calls do with each version that a SELECT returns.
+// records runs a SELECT and calls do with each version that it returns.
 func records(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, error), do func(wire.Version) error, args ...any) error {
 	return Query(c, sql, func(s *sqlite.Stmt) error {
 		r, err := scan(s)
@@ -184,7 +187,7 @@ func records(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, 
 	}, args...)
 }
 
-// collect returns the versions that a SELECT returns.
+// collect runs a SELECT and returns the versions that it returns.
 func collect(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, error), args ...any) ([]wire.Version, error) {
 	var found []wire.Version
 	err := records(c, sql, scan, func(r wire.Version) error {

@@ -8,7 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// row returns the row with a key. In an owned table, it returns the row of site.
+// row returns the row with the given key. In an owned table, it returns the
+// given site's row.
 func (t *table) row(c *sqlite.Conn, site bourse.WorkerID, key string) (r wire.Version, ok bool, err error) {
 	err = Query(c, t.get, func(s *sqlite.Stmt) error {
 		ok = true
@@ -25,7 +26,7 @@ func (t *table) address(site bourse.WorkerID, key string) []any {
 	return []any{site, key}
 }
 
-// scan reads the current row of one of the table's SELECT statements.
+// scan reads the current result row of one of the table's SELECT statements.
 func (t *table) scan(s *sqlite.Stmt) (wire.Version, error) {
 	r := wire.Version{Table: t.name, Shared: t.Shared, Key: s.ColumnText(1), Hash: uint64(s.ColumnInt64(5)), Clock: wire.Clock(s.ColumnInt64(6))}
 	r.Stamp = StampOf(s)

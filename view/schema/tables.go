@@ -33,7 +33,7 @@ type definition struct {
 type table struct {
 	name   string // name on the wire
 	Shared bool
-	placed bool         // whether rows belong to an app only if a placement confirms it
+	placed bool         // whether a row belongs to its app only if a placement confirms it
 	Defs   []definition // sorted by name
 	get    string       // parameters: site and key in an owned table, otherwise key
 	all    string
@@ -48,13 +48,15 @@ type Tables map[string]*table
 // member's own tables.
 const suffix = "_rows"
 
-// bookkeeping lists the columns of all replicated tables that rows on the wire cannot contain.
+// bookkeeping lists the replicated tables' internal columns. Rows on the wire cannot contain
+// them.
 var bookkeeping = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", placedColumn}
 
 // placedColumn is the column that records whether a row's placement is valid.
 const placedColumn = "placed"
 
-// Read returns the tables in the file. Reading them from the file makes schema.sql their only definition.
+// Read reads the definitions of the tables from the file, so schema.sql is the only place that
+// defines them.
 func Read(c *sqlite.Conn) (Tables, error) {
 	var names []string
 	err := Query(c, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE '%\_rows' ESCAPE '\'`, func(s *sqlite.Stmt) error {

@@ -6,5 +6,6 @@
 // proof.go).
 //
 // A column with its default value counts as absent: it is NULL on the wire and is left out of
-// hashes. So a version of the program that does not know a column agrees with one that does.
+// hashes. Therefore a version of the program that does not know a column agrees with a version that
+// does.
 package wire

@@ -31,7 +31,8 @@ const (
 	frameHeading = 5
 )
 
-// SnapshotHead identifies the contents of a snapshot: a stream, or all shared rows.
+// SnapshotHead identifies the contents of a snapshot: either a stream or all shared
+// rows.
 type SnapshotHead struct {
 	Site   string `cbor:"1,keyasint,omitempty"`
 	Epoch  uint64 `cbor:"2,keyasint,omitempty"`
@@ -47,8 +48,8 @@ type wireTail struct {
 	Hash uint64 `cbor:"2,keyasint"` // XXH64 of all previous frames
 }
 
-// FrameWriter writes a snapshot as a sequence of frames, so that it never has to be in memory as
-// a whole.
+// FrameWriter writes a snapshot as a sequence of frames, so that the whole snapshot never has to
+// be in memory.
 type FrameWriter struct {
 	w     *bufio.Writer
 	hash  *xxhash.Digest
@@ -160,7 +161,8 @@ func (f *frameReader) next() (kind byte, body []byte, err error) {
 	if f.bytes += int64(n) + frameHeading; f.bytes > maxSnapshot {
 		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "the snapshot has more than %d bytes", int64(maxSnapshot))
 	}
-	// The buffer grows only as data arrives, so that a heading alone cannot make it large.
+	// Let the buffer grow only as data arrives, so that a frame's heading alone cannot
+	// make it large.
 	f.buf = f.buf[:0]
 	for len(f.buf) < n {
 		step := min(n-len(f.buf), frameSize)

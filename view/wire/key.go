@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Key implements Keys in a cluster without certificates. Each site creates its own key. The birth certificate
-// consists of its role and public key, and proves that the same site has signed all transactions of an epoch, but not
-// which site that is. All members of such a cluster are trusted.
+// Key implements Keys in a cluster without certificates. Each site creates its own key. The birth
+// certificate consists of the site's role and public key. It proves that one site has signed all
+// transactions of an epoch, but not which site that is. All members of such a cluster are trusted.
 type Key struct {
 	Birth []byte
 	Key   ed25519.PrivateKey
@@ -27,8 +27,8 @@ var _ Keys = (*Key)(nil)
 // KeySuffix is the suffix of the file that contains a site's key.
 const KeySuffix = ".key"
 
-// KeyBirth is the prefix of the birth certificate that a Key provides. No X.509 certificate
-// begins with it.
+// KeyBirth is the prefix of the birth certificates that a Key provides. No X.509
+// certificate begins with this prefix.
 const KeyBirth = "key "
 
 // NewKey creates a key that is not stored in a file.
@@ -46,8 +46,9 @@ func KeyOf(role bourse.Role, key ed25519.PrivateKey) *Key {
 	return &Key{birth, key}
 }
 
-// LoadKey reads the key from the file at path. If the file is missing or invalid, LoadKey creates a key and stores it
-// with access for this user only. Replacing an invalid key only means that a new epoch begins.
+// LoadKey reads the key from the file at path. If the file is missing or invalid, LoadKey creates a
+// key and stores it in a file that only the current user can access. Replacing an invalid key only
+// means that a new epoch begins.
 func LoadKey(path string, role bourse.Role) (*Key, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +78,7 @@ func (k *Key) Own() ([]byte, crypto.Signer) { return k.Birth, k.Key }
 func (*Key) Author(birth []byte, _ time.Time) (bourse.WorkerID, bourse.Role, crypto.PublicKey, error) {
 	rest, ok := bytes.CutPrefix(birth, []byte(KeyBirth))
 	role, key, whole := bytes.Cut(rest, []byte{' '})
-	if !ok || !whole || len(key) != ed25519.PublicKeySize || bourse.WorkerID(role).Validate() != nil { // roles have the alphabet of ids
+	if !ok || !whole || len(key) != ed25519.PublicKeySize || bourse.WorkerID(role).Validate() != nil { // roles use the same alphabet as ids
 		return "", "", nil, bourse.Errorf(bourse.CodeForbidden, "the birth certificate is not a key")
 	}
 	return "", bourse.Role(role), ed25519.PublicKey(key), nil

@@ -11,13 +11,13 @@ import (
 func Order(a, b Version) int {
 	first, later := 0, cmp.Compare(a.Clock, b.Clock)
 	if a.Table == TableApps {
-		// An app's organization and network never change. Only its deletion changes the row, so
-		// a deleted app wins, and otherwise the earlier version wins.
+		// An app's organization and network never change. Only its deletion changes the row. So
+		// a deleted app wins; otherwise the earlier version wins.
 		first, later = orderApps(a, b), -later
 	}
 	if a.Table == TableTokens {
-		// A token's permissions never change. Only its revocation changes the row, so a revoked token wins whatever
-		// the clocks are.
+		// A token's permissions never change. Only its revocation changes the row, so a revoked
+		// token wins, whatever the clocks are.
 		first, later = cmp.Compare(revoked(a), revoked(b)), -later
 	}
 	if a.Table == TableRemoved { // the removal with the later epoch wins, so a removal is never undone
@@ -42,10 +42,11 @@ func merge(a, b Version) Version {
 	return a
 }
 
-// orderApps compares two apps with bourse.App.Merge, which returns the winner, or its first argument if neither wins.
+// orderApps compares two apps with bourse.App.Merge, which returns its first argument if neither
+// app wins.
 func orderApps(a, b Version) int {
 	x, y := appOf(a), appOf(b)
-	x.Org, y.Org = "x", "y" // Merge ignores Org, so its result's Org tells which app has won
+	x.Org, y.Org = "x", "y" // Merge ignores Org, so the result's Org shows which app has won
 	switch {
 	case x.Merge(y).Org == "y":
 		return -1

@@ -16,12 +16,12 @@ const signedPlacement = "bourse placement"
 const maxPlacement = maxBirth + 4<<10
 
 // placementBody is the stored and transmitted form of a placement. It contains everything
-// required to verify it except the cluster's CA, because the broker may no longer exist when it
-// is verified.
+// required to verify it except the cluster's CA, because the broker may no longer exist when
+// the placement is verified.
 type placementBody struct {
 	Placement []byte `cbor:"1,keyasint"` // the encoded bourse.Placement
 	Site      string `cbor:"2,keyasint"` // the broker's ID
-	Signed    int64  `cbor:"3,keyasint"` // time when Birth was in use, in milliseconds since 1970
+	Signed    int64  `cbor:"3,keyasint"` // time since which the broker has used Birth, in milliseconds since 1970
 	Birth     []byte `cbor:"4,keyasint"` // the broker's certificate
 	Sig       []byte `cbor:"5,keyasint"` // signature of Placement
 }
@@ -45,15 +45,16 @@ type authorKey struct {
 	birth  [linkSize]byte
 }
 
-// Limits of the caches. A full cache is emptied, because verifying something again takes only a
-// tenth of a millisecond. Failures are not cached, because a CA that is added later may make
-// them succeed.
+// Limits of the caches. A full cache is emptied, because repeating a verification takes only a
+// tenth of a millisecond. Failures are not cached, because verification may succeed after a CA
+// has been added.
 const (
 	maxAuthors  = 1 << 10
 	maxVerified = 1 << 16
 )
 
-// NewPlacements returns a Placements that signs on behalf of site, with the certificate from keys.
+// NewPlacements returns a Placements that signs on behalf of site, using the key and certificate
+// from keys.
 func NewPlacements(cluster string, site bourse.WorkerID, keys Keys, now func() time.Time) *Placements {
 	return &Placements{
 		verifier: Verifier{Keys: keys, Cluster: cluster}, site: site, now: now,

@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A shared row belongs to no site. Any member that has it may forward it in a snapshot, during a
-// comparison, or from a worker's store. Therefore each row carries the signature of the site
-// that wrote it, which covers the output of Hasher.Encode.
+// Shared rows do not belong to a site. Any member that has a shared row may forward it in a
+// snapshot, during a comparison, or from a worker's store. Therefore each shared row contains
+// the signature of the site that wrote it, which covers the output of Hasher.Encode.
 
 // Proof shows who wrote a version of a shared row.
 type Proof struct {
@@ -25,7 +25,8 @@ type Verifier struct {
 	Placements *Placements // nil in a cluster without certificates, where every placement is accepted
 }
 
-// ErrForged means that data was not signed by the site that it names. The member that forwarded it may be at fault.
+// ErrForged means that data was not signed by the site that it names. The fault may be that of the
+// member that forwarded it.
 var ErrForged = bourse.Errorf(bourse.CodeForbidden, "it is not signed by its site")
 
 // Attest returns CodeForbidden unless a version of a shared row was signed by a site that may write it.
@@ -64,7 +65,7 @@ var ErrMayNotOwn = bourse.Errorf(bourse.CodeForbidden, "proxies may not write ro
 type Signer struct {
 	Birth []byte
 	Key   crypto.Signer
-	Prev  string // the Link of this server's previous transaction, or "" if this process has not written it
+	Prev  string // the Link of this server's previous transaction; empty if this process has not written that transaction
 }
 
 // NewSigner returns the signer for a new epoch.

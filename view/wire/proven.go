@@ -5,7 +5,7 @@ import "github.com/bourse-dev/bourse"
 // ProofBody is a shared row together with the data required to verify it, for storage outside a
 // view.
 type ProofBody struct {
-	Row   []byte `cbor:"1,keyasint"` // an encoded RowBody, with Site, Epoch and Sig
+	Row   []byte `cbor:"1,keyasint"` // an encoded RowBody that includes Site, Epoch and Sig
 	Birth []byte `cbor:"2,keyasint"` // birth certificate of the site's epoch
 }
 

@@ -13,12 +13,12 @@ type Version struct {
 	Stamp
 	Table, Key string
 	Shared     bool
-	Deleted    bool    // this is a tombstone of a shared row
+	Deleted    bool    // whether this is a tombstone of a shared row
 	Clock      Clock   // set only for shared rows
 	Columns    Columns // the columns with non-default values
 	Hash       uint64
-	Proof      Proof // set only for a shared row that is about to be written
-	Placed     bool  // a broker has placed the machine or volume in its app; set only if it is about to be written
+	Proof      Proof // set only if the version is of a shared row and about to be written
+	Placed     bool  // whether a broker has placed the machine or volume in its app; set only if the version is about to be written
 }
 
 // Size returns the version's approximate size.
@@ -33,5 +33,5 @@ const clockBits = 16
 // Time returns the physical part of the clock.
 func (c Clock) Time() time.Time { return time.UnixMilli(int64(c >> clockBits)).UTC() }
 
-// ClockAt returns the first clock value at time t.
+// ClockAt returns the smallest clock value at time t.
 func ClockAt(t time.Time) Clock { return Clock(max(t.UnixMilli(), 0)) << clockBits }

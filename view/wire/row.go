@@ -9,8 +9,8 @@ type Stream struct {
 	Epoch uint64          `json:"epoch"`
 }
 
-// Position is a position in a stream, after transaction Seq. The zero Position means that there
-// is none.
+// Position is the position in a stream after transaction Seq. The zero Position means that
+// there is no position.
 type Position struct {
 	Stream
 	Seq uint64 `json:"seq"` // counted from 1
@@ -25,12 +25,12 @@ type Clock uint64
 // Value is the value of a column: nil, int64, float64, string or []byte.
 type Value any
 
-// Row is a transaction's description of one row.
+// Row describes one row in a transaction.
 type Row struct {
 	Table   string
 	Key     string           // the row's key, 1 to MaxKey bytes
 	Columns map[string]Value // the changed columns of an owned row, or all columns of a shared row
-	Deleted bool             // the row is deleted; in this case, Columns is empty
+	Deleted bool             // whether the row is deleted; in this case, Columns is empty
 	Clock   Clock            // 0 for owned rows
 }
 
@@ -41,7 +41,7 @@ type Transaction struct {
 	Rows []Row
 }
 
-// Limits on accepted data. Rows that exceed them are quarantined.
+// Limits on accepted data. Rows that exceed a limit are quarantined.
 const (
 	MaxKey     = 512     // bytes of one key
 	MaxValue   = 1 << 20 // bytes of one value

@@ -14,18 +14,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Keys provides the keys with which sites sign, and verifies those of other sites. The first transaction of each
-// epoch contains the site's birth certificate, which identifies the site to the others. It is a certificate of the
-// cluster or, in a cluster without certificates, a public key.
+// Keys provides this site's key for signing, and verifies other sites' keys. The first transaction
+// of each epoch contains the site's birth certificate, which identifies the site to the others. It
+// is a certificate of the cluster or, in a cluster without certificates, a public key.
 type Keys interface {
 	// Own returns this site's birth certificate and private key. When the birth certificate changes, a new epoch
 	// begins.
 	Own() (birth []byte, key crypto.Signer)
 	// Author reads the birth certificate of an epoch that began at the time at. It returns the
 	// site that the certificate names ("" if it names none, in which case the stream names the
-	// site), the site's role, and the key that verifies its signatures. The result depends on
-	// nothing else, so that all members agree. It returns CodeForbidden if the certificate is
-	// not valid in this cluster.
+	// site), the site's role, and the key that verifies its signatures. The result depends
+	// only on the arguments and the cluster's CAs, so that all members agree. It returns
+	// CodeForbidden if the certificate is not valid in this cluster.
 	Author(birth []byte, at time.Time) (site bourse.WorkerID, role bourse.Role, key crypto.PublicKey, err error)
 }
 
@@ -33,12 +33,12 @@ type Keys interface {
 // few intermediate ones.
 const maxBirth = 16 << 10
 
-// Author is the writer of a stream.
+// Author is the site that writes a stream.
 type Author struct {
 	Stream Stream
 	Birth  []byte
 
-	once sync.Once // Read runs when the result is first needed, so that opening a view with many streams is fast
+	once sync.Once // used by Read, which runs when the result is first needed, so that opening a view with many streams is fast
 	role bourse.Role
 	key  crypto.PublicKey
 	Err  error
@@ -95,7 +95,8 @@ func Message(purpose, cluster string, body []byte) []byte {
 	return append(m, body...)
 }
 
-// Sign signs a message with any kind of key that certificates support.
+// Sign signs a message. It supports all kinds of keys that certificates
+// support.
 func Sign(key crypto.Signer, m []byte) ([]byte, error) {
 	if key, ok := key.(ed25519.PrivateKey); ok {
 		return ed25519.Sign(key, m), nil
@@ -132,12 +133,12 @@ type Seal struct {
 	Cluster string
 	Birth   []byte // included in the transaction; required in the first one of an epoch
 	Key     crypto.Signer
-	Prev    []byte // Link of the previous transaction; if set, the signature covers it, too
+	Prev    []byte // Link of the previous transaction; if it is set, the signature covers it, too
 }
 
 // linkSize is the length of a Link, a truncated SHA-256 hash that links a transaction to the
-// previous one. An attacker would need a second preimage; a collision is only useful to the
-// author of both transactions.
+// previous one. A truncated hash is sufficient: an attacker would need a second preimage,
+// because a collision is only useful to the author of both transactions.
 const linkSize = 16
 
 // Link returns the truncated hash of an encoded transaction, which the next transaction

@@ -29,12 +29,12 @@ type Spool struct {
 
 	Births map[string][]byte // birth certificates by ID
 
-	mu     sync.Mutex // held while the writer reads
+	mu     sync.Mutex // held while the writer reads the snapshot
 	closed bool
 }
 
-// Receive reads a snapshot to its end, after wanted has accepted its head. It stores the snapshot in a file next to
-// path, or in memory if path is "".
+// Receive reads a complete snapshot. It stops after the head if wanted returns an error. It stores
+// the snapshot in a file next to path, or in memory if path is "".
 func Receive(ctx context.Context, path string, r io.Reader, wanted func(SnapshotHead) error) (sp *Spool, err error) {
 	f, head, err := newFrameReader(r)
 	if err != nil {
@@ -98,7 +98,7 @@ func (sp *Spool) fill(ctx context.Context, f *frameReader, w io.Writer) error {
 	return fmt.Errorf("receive a snapshot: %w", context.Cause(ctx))
 }
 
-// maxBirths limits the birth certificates in one snapshot.
+// maxBirths limits the number of birth certificates in one snapshot.
 const maxBirths = 4096
 
 func (sp *Spool) takeBirths(body []byte) error {
@@ -155,7 +155,8 @@ func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 	}
 }
 
-// Use calls f unless the spool has been closed, in which case nobody waits for the result.
+// Use calls f. It does nothing if the spool has been closed, because then nobody waits for
+// the result.
 func (sp *Spool) Use(f func() error) error {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -180,7 +181,7 @@ func (sp *Spool) Close() error {
 func ClearSpools(path string) {
 	names, err := filepath.Glob(path + spoolPattern)
 	if err != nil {
-		return // path contains pattern characters; leaving the files there is harmless
+		return // path contains special pattern characters; leaving the files in place is harmless
 	}
 	for _, name := range names {
 		_ = os.Remove(name) // a remaining file only occupies space

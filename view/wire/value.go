@@ -10,21 +10,23 @@ import (
 	"unicode/utf8"
 )
 
-// Column is a column of a row with its value. A nil value means the column's default. Such a
-// column occurs only in changes, not in complete rows. So an absent column equals one with its
-// default value, even for a version of the program that does not know the column.
+// Column is a column of a row with its value. A nil value means the column's default. Columns
+// with nil values occur only in changes, not in complete rows. An absent column is therefore
+// the same as one with its default value, even in a version of the program that does not know
+// the column.
 type Column struct {
 	Name  string
 	Value Value
 }
 
-// Columns are sorted by name, without duplicates.
+// Columns is a list of columns, sorted by name and without duplicates.
 type Columns []Column
 
 // ByName compares columns by their names.
 func ByName(a, b Column) int { return strings.Compare(a.Name, b.Name) }
 
-// Get returns the value of a column, or nil if it has its default value.
+// Get returns the value of the named column, or nil if the column has its
+// default value.
 func (c Columns) Get(name string) Value {
 	i, ok := slices.BinarySearchFunc(c, name, func(e Column, name string) int { return strings.Compare(e.Name, name) })
 	if !ok {
@@ -78,7 +80,7 @@ func (c Columns) Until(want Columns) Columns {
 	return out
 }
 
-// Set returns c without the columns that have their default values.
+// Set returns c without columns whose value is the default.
 func (c Columns) Set() Columns {
 	return slices.DeleteFunc(slices.Clone(c), func(e Column) bool { return e.Value == nil })
 }

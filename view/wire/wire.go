@@ -11,15 +11,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// WireVersion is the first byte of every encoded transaction and snapshot. In a transaction, the length of the
-// signature (uvarint), the signature and the body follow. Bodies are CBOR with integer keys in the deterministic
-// encoding of RFC 8949
-// 4.2.1. New keys may be added, which older versions of the program ignore. The wire version changes only if older
-// versions must not read the data.
+// WireVersion is the first byte of every encoded transaction and snapshot. In a transaction, it is
+// followed by the length of the signature (uvarint), the signature and the body. Bodies are CBOR
+// with integer keys in the deterministic encoding of RFC 8949 4.2.1. New keys may be added, which
+// older versions of the program ignore. The wire version changes only if older versions must not
+// read the data.
 const WireVersion = 1
 
-// MaxFrame limits the size of an accepted transaction. It is twice the size that a site may write, so that a row that
-// is too large is rejected alone and does not block its stream.
+// MaxFrame limits the size of an accepted transaction. It is twice the size that a site may write.
+// A transaction with an oversized row can thus be accepted without the row, which would otherwise
+// block the stream.
 const MaxFrame = 2 * MaxTx
 
 // Limits of positions. SQLite's integers must be able to hold them.
@@ -45,8 +46,8 @@ type TxBody struct {
 	Prev  []byte   `cbor:"7,keyasint,omitempty"` // Link of the previous transaction
 }
 
-// RowBody is a row on the wire. The fields from Seq on are used only in snapshots; Site and Epoch only in snapshots
-// of shared rows.
+// RowBody is a row on the wire. The fields from Seq on are used only in snapshots, and Site and
+// Epoch only in snapshots of shared rows.
 type RowBody struct {
 	Table   string         `cbor:"1,keyasint"`
 	Key     string         `cbor:"2,keyasint"`
@@ -115,7 +116,7 @@ func Encode(tx *Transaction, by Seal) ([]byte, error) {
 func (r Row) Version(site bourse.WorkerID) Version {
 	out := Version{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: true}
 	out.Site = site
-	for name, value := range r.Columns { // omits default values
+	for name, value := range r.Columns { // leaves out columns with default values
 		if v, err := Scalar(value); err == nil && v != nil && v != "" && v != int64(0) && v != 0.0 {
 			out.Columns = append(out.Columns, Column{name, v})
 		}
@@ -140,7 +141,8 @@ func BodyOf(r Row) (RowBody, error) {
 	return w, nil
 }
 
-// BodyOfVersion returns the wire form of a version, for snapshots and proofs.
+// BodyOfVersion returns the wire form of a version. It is used in snapshots and
+// proofs.
 func BodyOfVersion(r Version) RowBody {
 	w := RowBody{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: uint64(r.Clock), Seq: r.Seq, At: r.At}
 	if len(r.Columns) > 0 {
@@ -207,8 +209,8 @@ func unseal(encoded []byte) (sig, body []byte, err error) {
 	return rest[:size], rest[size:], nil
 }
 
-// maxSignature limits the size of a signature. An RSA key of 16384 bits makes signatures of 2048
-// bytes.
+// maxSignature limits the size of a signature. An RSA key of 16384 bits creates signatures of
+// 2048 bytes.
 const maxSignature = 2048
 
 // Peek returns the position of an encoded transaction without decoding its rows. It returns CodeInvalid if the
@@ -270,7 +272,8 @@ func OpenTx(encoded []byte) (*Sealed, error) {
 	return s, nil
 }
 
-// Follows reports whether a transaction contains the link of before.
+// Follows reports whether the transaction contains the link of the transaction
+// before.
 func (s *Sealed) Follows(before *Sealed) bool {
 	return s.Pos.Stream == before.Pos.Stream && s.Pos.Seq == before.Pos.Seq+1 && len(s.Prev) == linkSize && bytes.Equal(s.Prev, Link(before.Encoded))
 }
@@ -306,7 +309,7 @@ func open(body []byte, into any) error {
 func (h TxHead) Position() (Position, error) {
 	p := Position{Stream{bourse.WorkerID(h.Site), h.Epoch}, h.Seq}
 	switch {
-	case len(h.Site) > MaxName: // the site's characters are validated when the stream is new
+	case len(h.Site) > MaxName: // the characters in the site's name are validated when the stream is new
 		return Position{}, bourse.Errorf(bourse.CodeInvalid, "malformed transaction: site %s", bourse.Quoted(h.Site))
 	case h.Epoch == 0 || h.Epoch >= MaxEpoch || h.Seq == 0 || h.Seq >= MaxSeq:
 		return Position{}, bourse.Errorf(bourse.CodeInvalid, "malformed transaction: epoch %d, number %d", h.Epoch, h.Seq)
