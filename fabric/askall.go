@@ -11,12 +11,12 @@ import (
 // Call is the signature of [Fabric].Call.
 type Call func(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 
-// AskAll implements Ask for a Fabric that sends each order separately. All of its calls have
-// ended when it returns.
+// AskAll implements Ask for a Fabric that sends each order separately. When it returns, all
+// of its calls have ended.
 func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	body, err := EncodeOrder(order)
 	if err != nil {
-		return // if the order cannot be encoded, nobody answers
+		return // an order that cannot be encoded gets no quotes
 	}
 	m := QuoteMessage(body)
 	var wg sync.WaitGroup
@@ -24,7 +24,7 @@ func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Or
 	one := func(to bourse.Member) {
 		a, err := send(ctx, to, &m)
 		if err != nil || a.Status > 299 || ctx.Err() != nil {
-			return // a worker whose call fails does not answer
+			return // a worker whose call fails counts as not answering
 		}
 		q, err := DecodeQuote(to, a.Body)
 		if err != nil {

@@ -17,9 +17,9 @@ import (
 // MaxBody is the maximum size of a request body, in bytes.
 const MaxBody = 4 << 20
 
-// maxReply is the maximum size of a reply that is not a stream, in bytes. A list of all
-// machines of a large worker is much smaller. A longer reply is an error; replies are never
-// truncated.
+// maxReply is the maximum size of a reply that is not a stream, in bytes. Even a list of
+// all of a large worker's machines is much smaller. A longer reply results in an error;
+// replies are never truncated.
 const maxReply = 64 << 20
 
 // ErrOverflow means that a worker's reply exceeds the maximum size.
@@ -37,8 +37,9 @@ func putBuffer(b *bytes.Buffer) {
 	}
 }
 
-// ReadBody decodes the whole body of a request, a single value of at most [MaxBody] bytes,
-// into v. It returns CodeInvalid if the body is invalid; package codec limits its nesting.
+// ReadBody decodes a request's body into v. The body must consist of a single value of at
+// most [MaxBody] bytes. It returns CodeInvalid if the body is invalid; package codec
+// limits its nesting.
 func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
@@ -84,8 +85,8 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 
 const contentType = "application/cbor"
 
-// readReply decodes a worker's reply into v. A worker replies only after it has acted, so the
-// outcome is unknown if the reply is invalid.
+// readReply decodes a worker's reply into v. If the reply is invalid, the outcome is unknown,
+// because a worker acts before it replies.
 func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v any, most int64) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
@@ -110,8 +111,8 @@ func decodeReply(from bourse.Member, body []byte, v any) error {
 	return own(&from, v)
 }
 
-// encodeBody encodes a request. A request that is too large for the worker is refused here,
-// before it is sent.
+// encodeBody encodes a request. It returns an error if the request is larger than workers
+// accept.
 func encodeBody(v any) ([]byte, error) {
 	body, err := codec.Marshal(v)
 	if err != nil {
@@ -123,8 +124,8 @@ func encodeBody(v any) ([]byte, error) {
 	return body, nil
 }
 
-// setBytes sets the body of req in such a way that a Fabric can send the request again as long
-// as nothing has been written.
+// setBytes sets the body of req. As long as nothing has been written, a Fabric can send the
+// request again.
 func setBytes(req *http.Request, body []byte) {
 	req.Header.Set("Content-Type", contentType)
 	req.ContentLength = int64(len(body))

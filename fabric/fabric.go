@@ -18,17 +18,17 @@ import (
 type Fabric interface {
 	// Ask sends an order to many workers concurrently and calls answer for each quote as it
 	// arrives, never concurrently. It returns when all workers have answered or ctx ends. It
-	// reports nothing about workers that did not answer.
+	// does not report which workers have not answered.
 	Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote))
-	// Send sends one request to one worker and returns its whole answer. Errors reported by
-	// the worker are answers; the errors of Send are the same as those of Call.
+	// Send sends one request to one worker and returns the worker's complete answer. Errors
+	// reported by the worker count as answers; Send returns the same errors as Call.
 	Send(ctx context.Context, to bourse.Member, m *Message) (Answer, error)
 	// Call sends one request to one worker. The request's URL contains only a path and a query.
 	// The reply's body is a stream and must be closed. An error with CodeUnavailable means that
 	// the worker has not received the request; after any other error, the worker may have
 	// received it. A request body of unknown length (-1) is sent while the reply is received;
-	// the caller must end the body, even after the end of the reply. A request with an Upgrade
-	// header has its own connection; if the status is 101, the reply's body is that connection,
-	// which httptrace also reports.
+	// the caller must end the body, even if the reply has ended. A request with an Upgrade
+	// header gets its own connection; if the status is 101, the reply's body is that
+	// connection, which httptrace also reports.
 	Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // GrantingTrader implements market.Trader for orders that fill a volume from another worker's
-// data. Before it claims such an order, it has the source worker grant access to that
-// volume or snapshot, for the claiming worker only.
+// data. Before it claims such an order, it asks the source worker to grant the claiming
+// worker access to the volume or snapshot.
 type GrantingTrader struct {
 	Trader
 	Directory interface {
@@ -29,7 +29,7 @@ func (g GrantingTrader) Claim(ctx context.Context, to bourse.Member, claim *bour
 			if err != nil {
 				return nil, nil, err
 			}
-			granted, volume := *claim, *spec // other goroutines may be reading the originals
+			granted, volume := *claim, *spec // copies, because other goroutines may be reading the originals
 			volume.Grant, granted.Order.Volume = grant, &volume
 			claim = &granted
 		}

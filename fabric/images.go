@@ -8,9 +8,9 @@ import (
 
 // Verbs for images.
 var (
-	ImageList    = read[struct{}, []bourse.Image]("image/list")                    // including those being pulled
-	ImageResolve = read[ResolveRequest, bourse.ImageRef]("image/resolve")          // asks the registry for the current digest of a name
-	ImagePull    = lines[PullRequest, bourse.Image]("image/pull", http.MethodPost) // progress, and finally the image with an empty Pull
+	ImageList    = read[struct{}, []bourse.Image]("image/list")                    // includes images that are being pulled
+	ImageResolve = read[ResolveRequest, bourse.ImageRef]("image/resolve")          // returns the digest that the registry currently has for a name
+	ImagePull    = lines[PullRequest, bourse.Image]("image/pull", http.MethodPost) // sends progress, and finally the image with an empty Pull
 	ImagePrune   = act[struct{}, []bourse.Image]("image/prune")                    // removes images that no machine uses
 )
 

@@ -15,8 +15,9 @@ import (
 // in base64.
 const maxLine = 2*bourse.MaxAnswer + 1<<20
 
-// readLines calls line for each JSON line of a worker's reply until the end. If line
-// returns an error, readLines stops and returns it. A stream that breaks off is an error.
+// readLines calls line for each JSON line of a worker's reply until the reply ends. If
+// line returns an error, readLines stops and returns that error. It also returns an error
+// if the stream breaks off.
 func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, line func(T) error) error {
 	lines := bufio.NewScanner(reply)
 	lines.Buffer(nil, maxLine)
@@ -25,7 +26,7 @@ func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, 
 		var v T
 		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
 			if !bytes.HasSuffix(lines.Bytes(), newline) {
-				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)) // the line was incomplete
+				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)) // the last line is incomplete
 			}
 			return bourse.Errorf(bourse.CodeInternal, "worker %s sent an invalid line: %w", from.ID, err)
 		}
@@ -41,8 +42,8 @@ func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, 
 
 var newline = []byte{'\n'}
 
-// wholeLines is a bufio.SplitFunc that returns lines including their terminators, which the
-// last line may lack.
+// wholeLines is a bufio.SplitFunc that returns lines including their terminators. The last
+// line may have none.
 func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	n := bytes.IndexByte(data, '\n') + 1
 	if n == 0 && atEOF {

@@ -12,17 +12,17 @@ var (
 	MachineList      = read[MachinesQuery, []bourse.Machine]("machine/list")
 	MachineShow      = read[bourse.MachineID, bourse.Machine]("machine/show") // includes the machine's latest events
 	MachineEvents    = read[EventsQuery, []bourse.Event]("machine/events")    // returns the newest events first
-	MachineWait      = read[WaitQuery, WaitReply]("machine/wait")             // fails with timeout if no such state is reached
+	MachineWait      = read[WaitQuery, WaitReply]("machine/wait")             // fails with timeout if the condition is not met in time
 	MachineUsage     = read[bourse.MachineID, Usage]("machine/usage")
 	MachineProcesses = read[bourse.MachineID, []bourse.Process]("machine/ps")       // returns the main process first
 	MachineLogs      = lines[LogsQuery, LogLine]("machine/logs", http.MethodGet)    // returns the oldest lines first
-	MachineVersions  = read[bourse.MachineID, []bourse.Version]("machine/versions") // the stored versions, newest first
+	MachineVersions  = read[bourse.MachineID, []bourse.Version]("machine/versions") // returns the stored versions, newest first
 	MachineStart     = act[MachineAction, ActReply]("machine/start")                // returns once the machine has started
 	MachineStop      = act[MachineAction, ActReply]("machine/stop")                 // returns before the machine has stopped
 	MachineSuspend   = act[MachineAction, ActReply]("machine/suspend")              // returns once the machine is suspended
 	MachineRestart   = act[MachineAction, ActReply]("machine/restart")              // returns once the machine has restarted
 	MachineUpdate    = act[UpdateRequest, ActReply]("machine/update")               // returns once the new version has started, or exists if SkipLaunch is set
-	MachineDestroy   = act[MachineAction, ActReply]("machine/destroy")              // returns once the machine is destroyed
+	MachineDestroy   = act[MachineAction, ActReply]("machine/destroy")              // returns once the machine has been destroyed
 	MachineCordon    = act[MachineAction, ActReply]("machine/cordon")
 	MachineUncordon  = act[MachineAction, ActReply]("machine/uncordon")
 	MachineSignal    = act[MachineAction, ActReply]("machine/signal")
@@ -32,15 +32,15 @@ var (
 	MachineExec      = act[ExecRequest, ExecReply]("machine/exec")
 	MachineAttach    = pipe[bourse.MachineID]("machine/attach", http.MethodPost)                // runs a command whose streams are frames of package duplex
 	MachineTunnel    = pipe[TunnelRequest]("machine/tunnel", http.MethodPost, bourse.RoleProxy) // copies bytes to and from a TCP port
-	MachineUse       = act[UseRequest, UseReply]("machine/use", bourse.RoleProxy)               // counts the machine as used; returns once it accepts connections, if requested
+	MachineUse       = act[UseRequest, UseReply]("machine/use", bourse.RoleProxy)               // marks the machine as used; can wait until it accepts connections
 )
 
 // MachinesQuery selects machines. Zero fields select all of them.
 type MachinesQuery struct {
-	App     bourse.AppName `json:"app,omitempty"` // without AppID, all apps that have or had this name
+	App     bourse.AppName `json:"app,omitempty"` // if AppID is empty, matches all apps that have or had this name
 	AppID   string         `json:"app_id,omitempty"`
 	Name    string         `json:"name,omitempty"`
-	Deleted bool           `json:"deleted,omitempty"` // include destroyed machines
+	Deleted bool           `json:"deleted,omitempty"` // whether to include destroyed machines
 }
 
 // EventsQuery selects a machine's latest events.
@@ -52,7 +52,7 @@ type EventsQuery struct {
 // WaitQuery describes a condition to wait for.
 type WaitQuery struct {
 	Machine  bourse.MachineID  `json:"machine"`
-	States   []bourse.State    `json:"states,omitempty"`   // the machine has to reach one of these
+	States   []bourse.State    `json:"states,omitempty"`   // the machine must reach one of these
 	Timeout  bourse.Duration   `json:"timeout,omitempty"`  // 0 means the worker's default
 	Instance bourse.InstanceID `json:"instance,omitempty"` // if set, fail if the machine leaves this version
 	After    bourse.EventID    `json:"after,omitempty"`    // if set, only events after this one count
@@ -63,22 +63,22 @@ type WaitReply struct {
 	State    bourse.State      `json:"state"`
 	Instance bourse.InstanceID `json:"instance"`
 	Event    bourse.EventID    `json:"event"`             // latest event, usable as After of the next wait
-	Machine  *bourse.Machine   `json:"machine,omitempty"` // the machine when the wait ended
+	Machine  *bourse.Machine   `json:"machine,omitempty"` // the machine at the end of the wait
 }
 
 // Usage contains the resources that a machine uses, and its limits.
 type Usage struct {
 	At        time.Time         `json:"at"`
-	CPU       time.Duration     `json:"cpu"`       // CPU time since its start; all figures are -1 if unavailable
-	Throttled time.Duration     `json:"throttled"` // time for which the quota has slowed down the machine
+	CPU       time.Duration     `json:"cpu"`       // CPU time since the machine's start; this and the other figures are -1 if unavailable
+	Throttled time.Duration     `json:"throttled"` // how long the machine has been slowed down by its quota
 	Memory    int64             `json:"memory"`    // bytes in use
 	PIDs      int64             `json:"pids"`
 	ReadByte  int64             `json:"read_byte"`
 	WriteByte int64             `json:"write_byte"`
-	CPUs      float64           `json:"cpus"`            // cores in use, averaged over the last seconds
+	CPUs      float64           `json:"cpus"`            // cores in use, averaged over the last few seconds
 	MayCPUs   float64           `json:"may_cpus"`        // limit in cores; 0 means none
 	MayMemory int64             `json:"may_memory"`      // limit in bytes; 0 means none
-	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // only for warm machines that have run tasks
+	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // set only for warm machines that have run tasks
 }
 
 // LogsQuery selects log lines.
@@ -87,7 +87,7 @@ type LogsQuery struct {
 	After   string           `json:"after,omitempty"`  // only lines after this position
 	Since   time.Time        `json:"since,omitzero"`   // only lines since this time; zero means all
 	Tail    int              `json:"tail,omitempty"`   // number of latest lines; 0: all, negative: none (with Follow: only new lines)
-	Follow  bool             `json:"follow,omitempty"` // continue until the machine is destroyed
+	Follow  bool             `json:"follow,omitempty"` // whether to continue until the machine is destroyed
 }
 
 // LogLine is one line of a machine's output.
@@ -95,7 +95,7 @@ type LogLine struct {
 	At       time.Time `json:"at"`
 	Stream   string    `json:"stream"`
 	Text     string    `json:"text"`
-	Position string    `json:"position,omitempty"` // position of this line, for LogsQuery.After
+	Position string    `json:"position,omitempty"` // this line's position, for LogsQuery.After
 }
 
 // MachineAction contains the common parameters of verbs that change a machine. Each verb ignores the
@@ -107,7 +107,7 @@ type MachineAction struct {
 	Timeout bourse.Duration  `json:"timeout,omitempty"`  // for stop and restart; 0 means the machine's own timeout
 	Secrets uint64           `json:"secrets,omitempty"`  // for start and restart: minimum version of the app's secrets
 	AppKeys bourse.AppKeys   `json:"app_keys,omitempty"` // for start and restart: keys for the app's secrets; empty: none
-	Force   bool             `json:"force,omitempty"`    // destroy a running machine; restart with SIGKILL
+	Force   bool             `json:"force,omitempty"`    // for destroy: even if the machine is running; for restart: use SIGKILL
 	By      string           `json:"by,omitempty"`       // name of the caller's token, for the machine's events
 }
 
@@ -123,19 +123,20 @@ type UpdateRequest struct {
 	Nonce       string            `json:"nonce,omitempty"` // nonce of the machine's lease
 	Config      bourse.Config     `json:"config"`
 	Current     bourse.InstanceID `json:"current,omitempty"`     // fail with conflict if the machine has another version
-	SkipLaunch  bool              `json:"skip_launch,omitempty"` // do not start the new version
-	Cordoned    bool              `json:"cordoned,omitempty"`    // cordoned from the new version on; nil: unchanged
-	Name        string            `json:"name,omitempty"`        // fail unless this is the machine's name; likewise Region
+	SkipLaunch  bool              `json:"skip_launch,omitempty"` // whether to leave the new version stopped
+	Cordoned    bool              `json:"cordoned,omitempty"`    // whether to cordon the machine from the new version on; false leaves it as it is
+	Name        string            `json:"name,omitempty"`        // if set, fail unless this is the machine's name; likewise Region
 	Region      string            `json:"region,omitempty"`
-	LeaseTTL    int64             `json:"lease_ttl,omitempty"` // in seconds; if set, acquires or extends the lease
+	LeaseTTL    int64             `json:"lease_ttl,omitempty"` // in seconds; if set, acquire or extend the lease
 	LeaseOwner  string            `json:"lease_owner,omitempty"`
 	Secrets     uint64            `json:"secrets,omitempty"` // minimum version of the app's secrets for the new version
-	Renew       uint64            `json:"renew,omitempty"`   // version of the app's secrets that the program must have; it is restarted if it has a lower one
+	Renew       uint64            `json:"renew,omitempty"`   // minimum version of the app's secrets for the running program; if it has a lower version, it is restarted
 	SkipSecrets bool              `json:"skip_secrets,omitempty"`
 	AppKeys     bourse.AppKeys    `json:"app_keys,omitempty"` // keys for the app's secrets; empty: the broker has none
 }
 
-// LeaseRequest acquires a lease, or extends it if Nonce is the current one.
+// LeaseRequest acquires a lease, or extends it if Nonce is the current lease's
+// nonce.
 type LeaseRequest struct {
 	Machine     bourse.MachineID `json:"machine"`
 	Nonce       string           `json:"nonce,omitempty"`
@@ -148,8 +149,8 @@ type LeaseRequest struct {
 type MetadataRequest struct {
 	Machine  bourse.MachineID   `json:"machine"`
 	Set      map[string]*string `json:"set"`
-	Replace  bool               `json:"replace,omitempty"`  // remove keys that are not in Set
-	Instance bourse.InstanceID  `json:"instance,omitempty"` // fail with failed_precondition if the machine has another version
+	Replace  bool               `json:"replace,omitempty"`  // whether to remove keys that are not in Set
+	Instance bourse.InstanceID  `json:"instance,omitempty"` // if set, fail with failed_precondition if the machine has another version
 }
 
 // ExecRequest is a command to run in a machine.
@@ -177,21 +178,21 @@ type TunnelRequest struct {
 type UseRequest struct {
 	Machine  bourse.MachineID `json:"machine"`
 	Port     int              `json:"port,omitempty"`     // service port; 0 means the machine's $PORT
-	Start    bool             `json:"start,omitempty"`    // start or resume the machine if it is not running
-	Wait     bourse.Duration  `json:"wait,omitempty"`     // time to wait for the machine to run and the port to accept connections; 0: do not wait
+	Start    bool             `json:"start,omitempty"`    // whether to start or resume the machine if it is not running
+	Wait     bourse.Duration  `json:"wait,omitempty"`     // how long to wait for the machine to run and the port to accept connections; 0 means not at all
 	By       bourse.WorkerID  `json:"by"`                 // the calling proxy
 	Host     string           `json:"host,omitempty"`     // host of the proxy; see internal/loopback
-	TTL      bourse.Duration  `json:"ttl"`                // time for which the machine counts as used
+	TTL      bourse.Duration  `json:"ttl"`                // how long the machine counts as used
 	Requests int              `json:"requests,omitempty"` // number of the proxy's requests in progress
 }
 
 // UseReply describes how to connect to a machine that is in use.
 type UseReply struct {
-	State    bourse.State      `json:"state"` // started, if the call has waited for that
+	State    bourse.State      `json:"state"` // started, if the call has waited for the machine to run
 	Instance bourse.InstanceID `json:"instance"`
-	Boot     int               `json:"boot"`              // number of the machine's start; connections to other starts have ended
+	Boot     int               `json:"boot"`              // number of the machine's current start; connections from previous starts are broken
 	Port     int               `json:"port,omitempty"`    // for TunnelRequest; may differ from the service's port
 	Address  string            `json:"address,omitempty"` // direct address for the caller; if empty, use the tunnel
-	TTL      bourse.Duration   `json:"ttl"`               // time during which the machine will not be stopped for being idle
+	TTL      bourse.Duration   `json:"ttl"`               // how long the machine will not be stopped for being idle
 	Others   int               `json:"others,omitempty"`  // number of requests in progress from other proxies
 }

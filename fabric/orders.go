@@ -10,16 +10,16 @@ import (
 var (
 	OrderQuote  = act[bourse.Order, bourse.Quote]("order/quote")
 	OrderClaim  = act[bourse.Claim, ClaimReply]("order/claim")
-	OrderStream = lines[bourse.Claim, ClaimPart]("order/stream", http.MethodPost) // claims a task whose answer is sent in parts
-	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")        // ensures that the order is not filled by this worker, now or later; idempotent
+	OrderStream = lines[bourse.Claim, ClaimPart]("order/stream", http.MethodPost) // claims a task and sends the parts of its answer as they arrive
+	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")        // ensures that this worker does not fill the order, now or later; idempotent
 	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show")             // not_found if this worker has not filled it
 
-	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // image that the order's machine waits for; not_found if no pull is in progress
+	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // the image that the order's machine is waiting for; not_found if no pull is in progress
 
-	ReservationList    = read[struct{}, []bourse.Hold]("reservation/list")              // all current holds
-	ReservationShow    = read[bourse.ReservationKey, []bourse.Hold]("reservation/show") // not_found if nothing is held
+	ReservationList    = read[struct{}, []bourse.Hold]("reservation/list")              // returns all current holds
+	ReservationShow    = read[bourse.ReservationKey, []bourse.Hold]("reservation/show") // not_found if there are no holds
 	ReservationExtend  = act[ExtendHolds, []bourse.Hold]("reservation/extend")          // not_found if the reservation has ended
-	ReservationRelease = act[bourse.ReservationKey, struct{}]("reservation/release")    // later claims for it are refused; idempotent
+	ReservationRelease = act[bourse.ReservationKey, struct{}]("reservation/release")    // refuses all later claims for the reservation; idempotent
 )
 
 // ClaimReply contains either a fill or a refusal.
@@ -29,7 +29,7 @@ type ClaimReply struct {
 }
 
 // ClaimPart is one line of a claim's streamed reply. The last line contains a reply or a
-// failure. An empty line means that the task was recorded.
+// failure. An empty line means that the task has been recorded.
 type ClaimPart struct {
 	Output  []byte      `json:"output,omitempty"` // next part of the task's answer
 	Reply   *ClaimReply `json:"reply,omitempty"`
@@ -45,7 +45,7 @@ type ExtendHolds struct {
 // FailoverOrder is the outcome of an order for a copy of a machine, which a broker places
 // on behalf of a proxy.
 type FailoverOrder struct {
-	Order    bourse.OrderID    `json:"order"` // set as soon as the order has an id, even if an error occurs later
+	Order    bourse.OrderID    `json:"order"` // set once the order has an id, even if an error occurs later
 	Machine  bourse.MachineID  `json:"machine"`
 	Instance bourse.InstanceID `json:"instance"`
 	Worker   bourse.WorkerID   `json:"worker"`

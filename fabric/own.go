@@ -2,8 +2,9 @@ package fabric
 
 import "github.com/bourse-dev/bourse"
 
-// own returns CodeInternal if a reply contains a machine or volume of another worker.
-// Otherwise a worker could make the broker show, change or destroy other workers' objects.
+// own returns CodeInternal if a reply contains a machine or volume that belongs to another
+// worker. Without this check, a worker could make the broker show, change or destroy other
+// workers' objects.
 func own(from *bourse.Member, reply any) error {
 	err := func(id string, tag bourse.WorkerTag) error {
 		if tag == from.Tag {
@@ -19,13 +20,14 @@ func own(from *bourse.Member, reply any) error {
 		func(v *bourse.Volume) error { return err(string(v.ID), v.ID.Tag()) })
 }
 
-// records calls machine or volume for each record in a reply, and stops at the first error.
+// records calls the function machine or volume for each machine or volume in a reply. It
+// stops at the first error.
 func records(reply any, machine func(*bourse.Machine) error, volume func(*bourse.Volume) error) error {
 	switch r := reply.(type) {
 	case *bourse.Machine:
 		return machine(r)
 	case *ActReply:
-		if r.Machine.ID != "" { // some verbs return an empty machine
+		if r.Machine.ID != "" { // the reply of some verbs has an empty machine
 			return machine(&r.Machine)
 		}
 	case *WaitReply:

@@ -10,8 +10,8 @@ import (
 type Placements interface {
 	// Sign returns the signed form of a placement.
 	Sign(p bourse.Placement) ([]byte, error)
-	// Verify returns the placement in a signed form. Errors: forbidden if no broker of the
-	// cluster has signed it; invalid if it cannot be decoded.
+	// Verify decodes and verifies the signed form of a placement. Errors: forbidden if no
+	// broker of the cluster has signed it; invalid if it cannot be decoded.
 	Verify(signed []byte) (bourse.Placement, error)
 }
 
@@ -22,7 +22,8 @@ type Placed struct {
 	Placements Placements
 }
 
-// settle clears the app of each record in a reply that no broker has placed in its app.
+// settle clears the app of each machine and volume in a reply that no broker has placed
+// in that app.
 func (p Placed) settle(from *bourse.Member, reply any) {
 	_ = records(reply,
 		func(m *bourse.Machine) error {
@@ -36,7 +37,7 @@ func (p Placed) settle(from *bourse.Member, reply any) {
 				v.App, v.AppID = "", ""
 			}
 			return nil
-		}) // never returns an error, because the functions above don't
+		}) // the error is always nil, because the functions return nil
 }
 
 func placed(by Placements, from *bourse.Member, m *bourse.Machine) bool {
@@ -50,8 +51,8 @@ func placedVolume(by Placements, from *bourse.Member, v *bourse.Volume) bool {
 }
 
 // Placing implements market.Trader for a broker with a certificate. It signs a placement for
-// each claim, and rejects fills without one. Therefore, a worker that is asked whether it has
-// filled an order cannot answer with a machine that no broker has placed.
+// each claim, and rejects fills without one. Therefore, a worker cannot pretend to have filled
+// an order with a machine that no broker has placed.
 type Placing struct {
 	GrantingTrader
 	Placements Placements
@@ -80,7 +81,7 @@ func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 		if err != nil {
 			return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "sign placement of order: %w", err)
 		}
-		with := *claim // other goroutines may be reading the original
+		with := *claim // a copy, because other goroutines may be reading the original
 		with.Placement = signed
 		claim = &with
 	}
@@ -91,7 +92,8 @@ func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 	return fill, refusal, err
 }
 
-// places reports whether filling an order creates a machine or volume of the order's app.
+// places reports whether filling an order creates a machine or volume for the order's
+// app.
 func places(o *bourse.Order) bool { return o.Kind() != bourse.KindHold && !o.Warm() }
 
 // believes reports whether a broker has placed the fill's machine or volume.

@@ -5,11 +5,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// maxQuote is the maximum size of a quote, in bytes. A quote may contain a machine that
-// filled the order earlier.
+// maxQuote is the maximum size of a quote, in bytes. A quote may contain the machine
+// with which the worker has already filled the order.
 const maxQuote = MaxBody
 
-// EncodeOrder encodes an order for sending it to many workers.
+// EncodeOrder encodes an order that is to be sent to many workers.
 func EncodeOrder(order *bourse.Order) ([]byte, error) {
 	body, err := codec.Marshal(order)
 	if err != nil {
@@ -18,14 +18,14 @@ func EncodeOrder(order *bourse.Order) ([]byte, error) {
 	return body, nil
 }
 
-// QuoteMessage returns the request that asks a worker for a quote. order is the result of
-// EncodeOrder.
+// QuoteMessage returns the request that asks a worker for a quote. The order must have
+// been encoded by EncodeOrder.
 func QuoteMessage(order []byte) Message {
 	return Message{Method: OrderQuote.Method, URI: OrderQuote.Path(), Body: order}
 }
 
 // DecodeQuote decodes a worker's answer. It returns an error if the answer is not a quote
-// of this worker.
+// from this worker.
 func DecodeQuote(from bourse.Member, body []byte) (bourse.Quote, error) {
 	var q bourse.Quote
 	if len(body) > maxQuote {

@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// pingEvery is the interval of pings to the caller. A command that does not read its input
-	// continues for at most this time after its caller has disconnected.
+	// pingEvery is the interval of pings to the caller. The pings also detect that the caller
+	// has disconnected, so a command that does not read its input continues for at most this
+	// long afterward.
 	pingEvery = 15 * time.Second
-	// lastWords is how long the caller may take to end its body after it was sent the command's
-	// result, so that the connection can be reused.
+	// lastWords is how long the server waits for the caller to end its body after sending the
+	// command's result, so that the connection can be reused.
 	lastWords = time.Second
 )
 
@@ -41,9 +42,10 @@ func Unbounded(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// BothWays prepares a reply that is sent while the request's body is read. Over HTTP/2, this is
-// always possible. An HTTP/1 connection is not reused, for the reason given at Unbounded, and
-// because the server would discard a body that is still being read.
+// BothWays prepares a reply that is sent while the request's body is read. Over HTTP/2, this
+// needs no preparation. An HTTP/1 connection is not reused, for the reason given at Unbounded.
+// Without BothWays, an HTTP/1 server would also discard the part of the body that has not been
+// read when the reply begins.
 func BothWays(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 {
 		return
@@ -53,9 +55,9 @@ func BothWays(w http.ResponseWriter, r *http.Request) {
 }
 
 // ServeExec serves MachineAttach. It reads the command, accepts it, and calls run, whose
-// context ends when the caller disconnects. run must return when the command has ended and
-// all its output was written; it may leave Stdin unread. The handler must check the machine
-// first and report errors with [WriteFailure].
+// context ends when the caller disconnects. The function run must return once the command
+// has ended and all its output has been written; it may leave Stdin unread. The handler
+// must check the machine first and report errors with [WriteFailure].
 func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context, ExecIO) (bourse.Exit, error)) {
 	control := http.NewResponseController(w)
 	BothWays(w, r)
@@ -70,7 +72,7 @@ func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context,
 	defer leave(nil)
 	s := &serving{in: frames, out: duplex.NewWriter(w, control.Flush), leave: leave, resize: make(chan Size, 1)}
 	accept(w, control)
-	defer func() { // also if run panics
+	defer func() { // even if run panics
 		_ = control.SetReadDeadline(time.Now().Add(lastWords))
 		s.wg.Wait()
 	}()
@@ -126,7 +128,7 @@ func (s *serving) run(ctx context.Context, start ExecStart, run func(context.Con
 	if start.Stdin {
 		command.Stdin = read
 	} else {
-		_ = read.Close() // after this, further input is discarded
+		_ = read.Close() // any input that the caller sends is discarded
 	}
 	if start.Terminal != nil {
 		command.Resize = s.resize
@@ -135,11 +137,11 @@ func (s *serving) run(ctx context.Context, start ExecStart, run func(context.Con
 	alive, dead := context.WithCancel(ctx)
 	defer dead()
 	s.wg.Go(func() { s.ping(alive) })
-	defer func() { _ = read.Close() }() // so that the goroutine that writes to the pipe can return
+	defer func() { _ = read.Close() }() // lets the goroutine that writes to the pipe return
 	return run(ctx, command)
 }
 
-// end writes the last frame, with the command's result.
+// end writes the last frame, which contains the command's result.
 func (s *serving) end(exit bourse.Exit, err error) {
 	kind, last := duplex.Exit, any(exit)
 	if err != nil {
@@ -173,7 +175,7 @@ func (s *serving) listen(stdin *io.PipeWriter) {
 func (s *serving) hear(kind duplex.Kind, data []byte, stdin *io.PipeWriter) error {
 	switch kind {
 	case duplex.Stdin:
-		_, _ = stdin.Write(data) // fails once the command no longer reads its input, which is then discarded
+		_, _ = stdin.Write(data) // fails if the command no longer reads its input; the data is then discarded
 	case duplex.StdinEnd:
 		return stdin.Close()
 	case duplex.Resize:
@@ -181,11 +183,11 @@ func (s *serving) hear(kind duplex.Kind, data []byte, stdin *io.PipeWriter) erro
 		if err != nil {
 			return err
 		}
-		select { // replace an earlier size
+		select { // discard an earlier size that has not been received
 		case <-s.resize:
 		default:
 		}
-		s.resize <- size // cannot block, because there is no other sender
+		s.resize <- size // does not block, because there is no other sender
 	case duplex.Ping:
 	case duplex.Start, duplex.Stdout, duplex.Stderr, duplex.Exit, duplex.Failed:
 		return bourse.Errorf(bourse.CodeInvalid, "unexpected frame of kind %d", kind)
@@ -209,7 +211,8 @@ func (s *serving) ping(ctx context.Context) {
 	}
 }
 
-// output writes a command's output. If that fails, it cancels the command.
+// output returns a writer for one of a command's outputs. If a write fails, the
+// command is canceled.
 func (s *serving) output(kind duplex.Kind) io.Writer { return &output{s.out.As(kind), s.leave} }
 
 type output struct {

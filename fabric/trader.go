@@ -11,9 +11,9 @@ import (
 // Trader implements market.Trader with a fabric.
 type Trader struct{ Fabric }
 
-// Claim fills the order on one worker, or returns the worker's refusal. An error with
-// CodeUnavailable means that the worker has not received the claim. If another error occurs that
-// the worker has not reported, the outcome is unknown.
+// Claim asks one worker to fill the order, and returns the fill or the worker's refusal. An
+// error with CodeUnavailable means that the worker has not received the claim. After any other
+// error that the worker itself did not report, the outcome is unknown.
 func (t Trader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	var reply ClaimReply
 	var err error
@@ -54,7 +54,7 @@ func (t Trader) stream(ctx context.Context, to bourse.Member, claim *bourse.Clai
 }
 
 // Pullable asks a worker whether it can pull an image for an organization now. It returns
-// the worker's refusal, or nil if the worker can pull it or the answer is unknown.
+// the worker's refusal, or nil if the worker can pull the image or the answer is unknown.
 func (t Trader) Pullable(ctx context.Context, to bourse.Member, org, image string) *bourse.Refusal {
 	_, err := ImageResolve.Call(ctx, t.Fabric, to, ResolveRequest{Image: image, Org: org})
 	if err == nil || errors.Is(err, ErrUnsent) {

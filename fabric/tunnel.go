@@ -17,11 +17,11 @@ import (
 const tunnelProtocol = "bourse-tunnel"
 
 // Tunnel is a connection to a port of a machine through its worker. Either end may close
-// its sending side separately. Closing a Tunnel whose own sending side is open aborts it:
-// the machine's connection is closed, too, and data in transit is lost.
+// its sending side separately. Closing a Tunnel whose own sending side is still open
+// aborts it: the machine's connection is closed, too, and data in transit is lost.
 type Tunnel struct {
-	io.ReadWriteCloser          // the connection, including data that was read ahead
-	below              net.Conn // the connection, without that data
+	io.ReadWriteCloser          // the connection, preceded by data that has been read ahead
+	below              net.Conn // the connection itself
 	ended              atomic.Bool
 }
 

@@ -40,7 +40,7 @@ func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	})
 	_, err := io.Copy(flushing{w, control}, conn)
 	_ = conn.Close()
-	_ = control.SetReadDeadline(time.Unix(1, 0)) // so that the caller's remaining data is discarded
+	_ = control.SetReadDeadline(time.Unix(1, 0)) // discards the caller's remaining data
 	wg.Wait()
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -63,7 +63,7 @@ func (f flushing) Write(p []byte) (int, error) {
 
 const (
 	// halfOpen is how long one side may continue to send after the other side has ended. The
-	// limit exists because some networks do not report that a server is gone.
+	// limit is necessary because some networks do not report that a server is gone.
 	halfOpen = time.Hour
 	// acceptTime is how long a caller may take to read the response that accepts its tunnel.
 	acceptTime = 5 * time.Second
@@ -81,14 +81,14 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	defer caller.Close()
 	stop := context.AfterFunc(r.Context(), func() { breakOff(caller); _ = machine.Close() })
 	defer stop()
-	_ = caller.SetWriteDeadline(time.Now().Add(acceptTime)) // the write would return the same error
+	_ = caller.SetWriteDeadline(time.Now().Add(acceptTime)) // if this fails, the write fails with the same error
 	const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + tunnelProtocol + "\r\n\r\n"
 	if _, err := io.WriteString(caller, yes); err != nil {
 		return
 	}
 	_ = caller.SetWriteDeadline(time.Time{})
 	end := func(err error) {
-		if err != nil { // if one connection fails, the other one is closed as well
+		if err != nil { // if one connection fails, close both
 			breakOff(caller)
 			_ = machine.Close()
 		}
@@ -96,7 +96,7 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		var err error
-		if n := ahead.Reader.Buffered(); n > 0 { // an empty write would hide the error of a broken connection
+		if n := ahead.Reader.Buffered(); n > 0 { // skip an empty write, which would hide the error of a broken connection
 			_, err = io.CopyN(machine, ahead.Reader, int64(n))
 		}
 		if err == nil {
@@ -108,11 +108,12 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	both.Wait()
 }
 
-// pass copies until from ends, and then closes the sending side of to.
+// pass copies data until from ends, and then closes the sending side of the
+// other connection.
 func pass(to, from net.Conn) error {
 	if _, err := io.Copy(to, from); err != nil {
 		return err
 	}
-	_ = to.SetReadDeadline(time.Now().Add(halfOpen)) // the next read would return the same error
+	_ = to.SetReadDeadline(time.Now().Add(halfOpen)) // if this fails, the next read fails with the same error
 	return closeWrite(to)
 }

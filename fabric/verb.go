@@ -20,10 +20,10 @@ type Spec struct {
 	Roles  []bourse.Role // roles of the servers that may use the verb
 
 	// Request and Reply return new zero values of the verb's types. For Lines, Reply
-	// returns a line; for Pipe, an empty struct.
+	// returns a value for one line; for Pipe, an empty struct.
 	Request, Reply func() any
 
-	pipe bool // the body is a stream, so the request is in the URL
+	pipe bool // whether the body is a stream; the verb's request is then encoded in the URL
 }
 
 // Path returns the path of the verb's requests.
@@ -33,7 +33,7 @@ func (s *Spec) Path() string { return "/worker/" + s.Name }
 func (s *Spec) pattern() string { return s.Method + " " + s.Path() }
 
 // request returns an HTTP request. If it has no body, or its body is a stream, the verb's
-// request is encoded in the URL. A Fabric sets the address.
+// request is encoded in the URL. The Fabric sets the address.
 func (s *Spec) request(encoded []byte) *http.Request {
 	req := newRequest(s.Method, &url.URL{Path: s.Path()})
 	if s.inURL() {
@@ -53,8 +53,9 @@ func newRequest(method string, u *url.URL) *http.Request {
 
 func (s *Spec) inURL() bool { return s.pipe || s.Method == http.MethodGet }
 
-// open sends a request to one worker and returns its reply, with an unread body, unless it is an
-// error. If stream is not nil, it is sent while the reply is received.
+// open sends a request to one worker and returns the reply with its body unread, or the error
+// that the worker has reported. If stream is not nil, it is sent as the request's body while the
+// reply is received.
 func (s *Spec) open(ctx context.Context, f Fabric, to bourse.Member, encoded []byte, stream io.ReadCloser) (*http.Response, error) {
 	req := s.request(encoded)
 	if stream != nil {
@@ -71,7 +72,7 @@ func (s *Spec) open(ctx context.Context, f Fabric, to bourse.Member, encoded []b
 	return resp, nil
 }
 
-// read decodes a request, from the body or the URL. Errors: invalid.
+// read decodes a request from the body or the URL. Errors: invalid.
 func (s *Spec) read(w http.ResponseWriter, r *http.Request, into any) error {
 	if !s.inURL() {
 		return ReadBody(w, r, into)
@@ -88,11 +89,11 @@ type Verb[Req, Rep any] struct{ Spec }
 
 // Call sends a request to one worker. Errors are those of [Fabric] and those reported by
 // the worker, with code and message unchanged. Verbs that change something are sent as one
-// message. Verbs that only read may have long replies, which are sent as separate streams.
+// message. Verbs that only read may have long replies, so they use separate requests.
 func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req) (Rep, error) {
 	var reply Rep
 	if err := v.call(ctx, f, to, req, &reply); err != nil {
-		var none Rep // returned if the reply is rejected
+		var none Rep // returned on errors, instead of a rejected reply
 		return none, err
 	}
 	if placed, ok := f.(Placed); ok {
@@ -124,7 +125,8 @@ func (v *Verb[Req, Rep]) call(ctx context.Context, f Fabric, to bourse.Member, r
 	return decodeReply(to, answer.Body, reply)
 }
 
-// Handle registers a handler for the verb; do returns the reply.
+// Handle registers a handler for the verb. The function do performs the
+// operation and returns the reply.
 func (v *Verb[Req, Rep]) Handle(mux *http.ServeMux, do func(context.Context, Req) (Rep, error)) {
 	v.HandleFrom(mux, func(r *http.Request, req Req) (Rep, error) { return do(r.Context(), req) })
 }
@@ -149,9 +151,9 @@ func (v *Verb[Req, Rep]) HandleFrom(mux *http.ServeMux, do func(*http.Request, R
 // Lines is an operation whose reply is a stream of JSON lines.
 type Lines[Req, Line any] struct{ Spec }
 
-// Call sends a request to one worker and calls line for each line of the reply, until the
-// end of the reply, the end of ctx, or an error of line, which Call returns. A stream that
-// breaks off is an error.
+// Call sends a request to one worker and calls the given function for each line of the
+// reply. It stops when the reply or ctx ends, or when the function returns an error, which
+// Call then returns. It returns an error if the stream breaks off.
 func (v *Lines[Req, Line]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req, line func(Line) error) error {
 	body, err := encodeBody(&req)
 	if err != nil {
@@ -165,8 +167,9 @@ func (v *Lines[Req, Line]) Call(ctx context.Context, f Fabric, to bourse.Member,
 	return readLines(ctx, to, resp.Body, line)
 }
 
-// Handle registers a handler for the verb; do writes the lines. An error before the first line
-// becomes the reply; a later error aborts the connection.
+// Handle registers a handler for the verb. The function do writes the lines. If it returns an
+// error before the first line, the error becomes the reply; a later error aborts the
+// connection.
 func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, Req, *codec.Writer) error) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req
@@ -187,12 +190,13 @@ func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, R
 	})
 }
 
-// Pipe is an operation whose reply is a stream of bytes, received while the request's body,
-// if any, is sent.
+// Pipe is an operation whose reply is a stream of bytes. The request may have a body, which
+// is sent while the reply is received.
 type Pipe[Req any] struct{ Spec }
 
 // Open sends a request to one worker and returns the reply as soon as it begins. The caller
-// must close it. body may be nil. Open closes it when the reply is closed or ctx ends.
+// must close the reply. The request's body may be nil; otherwise it is closed when the
+// reply is closed, when ctx ends, or when Open fails.
 func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Req, body io.ReadCloser) (io.ReadCloser, error) {
 	request, err := encodeBody(&req)
 	var resp *http.Response
@@ -201,19 +205,19 @@ func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Re
 	}
 	if err != nil {
 		if body != nil {
-			_ = body.Close() // not every error comes from the fabric, which would have closed body
+			_ = body.Close() // errors that do not come from the fabric leave the body open
 		}
 		return nil, err
 	}
 	r := &received{ReadCloser: resp.Body, lost: func(err error) error { return Lost(ctx, to, err) }}
 	if body != nil {
 		r.body = body
-		r.stop = context.AfterFunc(ctx, func() { _ = r.end() }) // not every transport checks ctx while it reads a body
+		r.stop = context.AfterFunc(ctx, func() { _ = r.end() }) // some transports do not check ctx while they read a body
 	}
 	return r, nil
 }
 
-// Handle registers a handler for the verb; serve writes the reply.
+// Handle registers a handler for the verb. The function serve writes the reply.
 func (v *Pipe[Req]) Handle(mux *http.ServeMux, serve func(http.ResponseWriter, *http.Request, Req)) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req

@@ -9,20 +9,20 @@ import (
 // Verbs for volumes.
 var (
 	VolumeList     = read[VolumesQuery, []bourse.Volume]("volume/list")
-	VolumeShow     = read[bourse.VolumeID, bourse.Volume]("volume/show") // including its usage
+	VolumeShow     = read[bourse.VolumeID, bourse.Volume]("volume/show") // includes the volume's usage
 	VolumeUpdate   = act[VolumeChange, bourse.Volume]("volume/update")
 	VolumeExtend   = act[ExtendRequest, bourse.Volume]("volume/extend")               // returns once the volume has been extended
 	VolumeDestroy  = act[bourse.VolumeID, bourse.Volume]("volume/destroy")            // returns once the volume is destroyed
 	VolumeSnapshot = act[bourse.VolumeID, bourse.Snapshot]("volume/snapshot")         // returns once the snapshot is complete
-	VolumeGrant    = act[GrantRequest, string]("volume/grant")                        // allows another worker to read it for a day; returns the grant
-	VolumeExport   = pipe[Export]("volume/export", http.MethodGet, bourse.RoleWorker) // content in the format of package volume; the reader verifies it
+	VolumeGrant    = act[GrantRequest, string]("volume/grant")                        // allows another worker to read the volume for a day; returns the grant
+	VolumeExport   = pipe[Export]("volume/export", http.MethodGet, bourse.RoleWorker) // sends the content in the format of package volume; the reader verifies it
 )
 
 // VolumesQuery selects volumes. Zero fields select all of them.
 type VolumesQuery struct {
-	App     bourse.AppName `json:"app,omitempty"` // without AppID, all apps that have or had this name
+	App     bourse.AppName `json:"app,omitempty"` // if AppID is empty, matches all apps that have or had this name
 	AppID   string         `json:"app_id,omitempty"`
-	Deleted bool           `json:"deleted,omitempty"` // include destroyed volumes
+	Deleted bool           `json:"deleted,omitempty"` // whether to include destroyed volumes
 }
 
 // VolumeChange changes the settings of a volume. Nil fields stay unchanged.
@@ -45,7 +45,8 @@ type GrantRequest struct {
 	App bourse.App      `json:"app"` // app that must own the volume or snapshot
 }
 
-// Export names a volume or snapshot that another worker wants to read, and contains the grant.
+// Export is another worker's request to read a volume or snapshot, with the grant that permits
+// it.
 type Export struct {
 	ID    string `json:"id"`
 	Grant string `json:"grant"`

@@ -9,13 +9,13 @@ import (
 
 // Verbs for a worker itself, its runs, and the apps that it knows.
 var (
-	AppList = read[bourse.AppName, []bourse.App]("app/list") // apps with this name, or all if it is empty; includes deleted ones
+	AppList = read[bourse.AppName, []bourse.App]("app/list") // apps with this name, or all apps if it is empty; includes deleted apps
 
 	WorkerFacts   = read[struct{}, bourse.Facts]("worker/facts")
 	WorkerCordon  = act[CordonRequest, bourse.Facts]("worker/cordon")             // takes effect before the reply; idempotent
 	WorkerMetrics = pipe[struct{}]("metrics", http.MethodGet, bourse.RoleScraper) // Prometheus' text format; any client may request it with an empty request
 	RunList       = read[RunsQuery, []Run]("run/list")
-	RunRetry      = act[string, Run]("run/retry")  // executes a stuck run's step again
+	RunRetry      = act[string, Run]("run/retry")  // repeats the step of a stuck run
 	RunSkip       = act[string, Run]("run/skip")   // continues a stuck run with its next step
 	RunCancel     = act[string, Run]("run/cancel") // cancels a run
 )
@@ -28,7 +28,7 @@ type CordonRequest struct {
 
 // RunsQuery selects runs.
 type RunsQuery struct {
-	Ended bool `json:"ended,omitempty"` // include runs that have ended
+	Ended bool `json:"ended,omitempty"` // whether to include runs that have ended
 }
 
 // Run is one of a worker's durable runs, for display.

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// conns contains a fabric's connections for calls. There is one for each recently called worker,
-// by name and address.
+// conns contains a fabric's connections for calls. There is one connection for each combination
+// of worker and address that has been called recently.
 type conns struct {
 	dial   Dialer
 	config TLS // nil for plain text
@@ -31,13 +31,14 @@ type peerKey struct {
 
 // peer is a connection, or an attempt to connect, to a worker.
 type peer struct {
-	ready  chan struct{} // closed when the following fields are set
+	ready  chan struct{} // closed once conn and err are set
 	conn   *mux.Conn
 	err    error              // why connecting failed; nil if it succeeded
 	cancel context.CancelFunc // cancels the attempt
 }
 
-// ended reports whether the attempt failed or the connection accepts no more calls.
+// ended reports whether the attempt has failed or the connection accepts no more
+// calls.
 func (p *peer) ended() bool {
 	select {
 	case <-p.ready:
@@ -68,8 +69,8 @@ func (cs *conns) get(ctx context.Context, to *bourse.Member) (*mux.Conn, error) 
 	}
 }
 
-// begin starts a connection attempt unless another goroutine has. It returns nil if the
-// fabric is closed.
+// begin starts an attempt to connect, unless another goroutine already has. It returns
+// nil if the fabric is closed.
 func (cs *conns) begin(key peerKey, to bourse.Member) *peer {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -91,7 +92,7 @@ func (cs *conns) begin(key peerKey, to bourse.Member) *peer {
 	return p
 }
 
-// connect opens a connection and reads from it until it ends.
+// connect opens a connection and reads from it until the connection ends.
 func (cs *conns) connect(ctx context.Context, p *peer, to *bourse.Member) {
 	p.conn, p.err = cs.open(ctx, to)
 	p.cancel()

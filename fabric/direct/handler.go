@@ -10,9 +10,10 @@ import (
 // headerTo names the worker to which a request is addressed.
 const headerTo = "Bourse-To"
 
-// Handler serves h as the worker with this id. A request addressed to another worker gets 421
-// and does not reach h. A request that names no worker, such as one from a person, is served.
-// Calls are served, too, on connections that [Serve] has upgraded.
+// Handler returns a handler that passes requests for the worker with this id to h. Requests
+// that are addressed to another worker are answered with 421. Requests that do not name a
+// worker, such as those from people, are passed to h. So are calls on the connections that
+// [Serve] upgrades.
 func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if to := r.Header[headerTo]; len(to) > 0 && to[0] != string(id) {

@@ -14,18 +14,18 @@ import (
 
 const (
 	headerTimeout = 10 * time.Second // time limit for receiving a request's header
-	serverIdle    = 3 * clientIdle   // time between requests; longer than our own clients' limit
+	serverIdle    = 3 * clientIdle   // time limit between requests; greater than our own clients' limit
 	maxHeader     = 64 << 10         // maximum size of a request's header, in bytes
-	grace         = 3 * time.Second  // time that requests in progress get when the server stops
+	grace         = 3 * time.Second  // how long requests in progress may take when the server stops
 	maxStreams    = 1000             // maximum number of concurrent requests on one HTTP/2 connection
 )
 
 // Serve answers requests on ln, over TLS if config is not nil, until ctx ends. It then accepts
-// no more requests, gives those in progress a few seconds, ends the contexts of the rest and
-// closes their connections. It returns once the listener and all connections are closed and the
-// handlers of calls have ended. It returns nil if ctx was the reason. Request bodies are subject
-// to the limits of package throttle. Handlers that stream forever should end when the component
-// that they belong to stops.
+// no more requests and gives those in progress a few seconds. After that, it ends the contexts
+// of the remaining requests and closes their connections. Serve returns once the listener and
+// all connections are closed and the handlers of calls have ended. It returns nil if it stopped
+// because ctx ended. Request bodies are subject to the limits of package throttle. Handlers that
+// stream forever should end when the component that they belong to stops.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config, log *slog.Logger) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errClosing)
@@ -40,7 +40,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo), // failed handshakes of other programs, panics
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo), // logs panics, and failed handshakes of other programs
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -63,9 +63,9 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 	if !calls.Wait(last) || errors.Is(err, context.DeadlineExceeded) {
 		log.Warn("requests in progress aborted")
 		cut(errClosing)
-		err = server.Close() // even if Shutdown failed
+		err = server.Close() // the remaining connections are closed even if Shutdown failed
 	}
-	<-ended // returns http.ErrServerClosed
+	<-ended // the error is http.ErrServerClosed
 	return err
 }
 

@@ -26,11 +26,11 @@ const (
 )
 
 const (
-	// stall is how long the other end may leave pending data unread.
+	// stall is how long the other end may take to read pending data.
 	stall = 5 * time.Second
 	// callerSilence is how long a caller may be silent. Callers ping more often.
 	callerSilence = 4 * (pingAfter + pingTimeout)
-	callsOnce     = 4096 // maximum number of concurrent calls; more are refused
+	callsOnce     = 4096 // maximum number of concurrent calls; further calls are refused
 )
 
 // open dials a worker and requests the upgrade to calls.
@@ -57,8 +57,8 @@ func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error)
 
 var errEarly = errors.New("it sends before it is asked")
 
-// refused is the response of a server that does not accept calls from this server. It is the
-// answer to every call.
+// refused is the response of a server that does not accept calls from this server. It
+// becomes the answer to every call.
 type refused struct{ answer fabric.Answer }
 
 func (r *refused) Error() string { return "it takes no calls: " + http.StatusText(r.answer.Status) }
@@ -86,7 +86,7 @@ func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admiss
 			return errEarly
 		}
 		if !stop() {
-			return ctx.Err() // the deadline has passed, or is about to
+			return ctx.Err() // the deadline has been set, or is about to be
 		}
 		return nil
 	case answer.StatusCode == http.StatusMisdirectedRequest:
@@ -99,7 +99,7 @@ func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admiss
 	return &refused{fabric.Answer{Status: answer.StatusCode, Body: body}}
 }
 
-// calls contains a server's parameters for serving calls.
+// calls contains a server's state for serving calls.
 type calls struct {
 	*mux.Server
 	log *slog.Logger
@@ -122,8 +122,8 @@ func asksForCalls(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == callsPath && r.Header.Get("Upgrade") == callsProtocol
 }
 
-// takeCalls makes handler answer calls on the connection of an upgrade request. For the
-// handler, each call looks like that request.
+// takeCalls upgrades a request's connection and serves the calls on it with handler. In
+// the handler's requests, the sender is the same as in the upgrade request.
 func takeCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	c, ok := r.Context().Value(callsKey{}).(*calls)
 	if !ok || r.ProtoMajor != 1 {
@@ -139,14 +139,14 @@ func takeCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 		http.NotFound(w, r)
 		return
 	}
-	_ = conn.SetWriteDeadline(time.Now().Add(stall)) // the write would return the same error
+	_ = conn.SetWriteDeadline(time.Now().Add(stall)) // if this fails, the write fails with the same error
 	const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + callsProtocol + "\r\n\r\n"
 	if _, err := io.WriteString(conn, yes); err != nil {
 		_ = conn.Close()
 		return
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
-	first, _ := ahead.Reader.Peek(ahead.Reader.Buffered()) // cannot fail: the data is buffered
+	first, _ := ahead.Reader.Peek(ahead.Reader.Buffered()) // cannot fail, because the data is buffered
 	src := io.MultiReader(bytes.NewReader(slices.Clone(first)), conn)
 	like := r.WithContext(context.WithoutCancel(r.Context()))
 	c.Serve(r.Context(), conn, src, func(ctx context.Context, call *mux.Call) mux.Answer {

@@ -14,8 +14,8 @@ type Address = netip.Addr
 
 var network = netip.MustParsePrefix("fd6e:6174:7300::/40")
 
-// IsAddress reports whether host:port is the address of a server that is reached through
-// NATS instead of by dialing it.
+// IsAddress reports whether the host in host:port is an address on NATS, which cannot be
+// dialed over IP.
 func IsAddress(hostport string) bool {
 	_, _, ok := parsePlace(hostport)
 	return ok
@@ -39,7 +39,7 @@ func token(a Address) string {
 	return hex.EncodeToString(b[:])
 }
 
-// parsePlace parses host:port of this network.
+// parsePlace parses a host:port of this network.
 func parsePlace(hostport string) (a Address, port uint16, ok bool) {
 	p, err := netip.ParseAddrPort(hostport)
 	return p.Addr(), p.Port(), err == nil && network.Contains(p.Addr())

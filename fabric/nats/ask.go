@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// allOf begins the last part of the subject of answers to an order that was sent to a whole
-// region. The region's name follows.
+// allOf begins the last part of the subject to which the workers of a region answer an
+// order that was sent to the whole region. The region's name follows.
 const allOf = "all."
 
 // askNumber is the number of the latest Ask of this process.
@@ -23,7 +23,7 @@ var askNumber atomic.Uint64
 // asked is the state of one Ask. It belongs to one goroutine.
 type asked struct {
 	members []bourse.Member
-	answers chan answer // has capacity for all expected answers, and as many unexpected ones
+	answers chan answer // has capacity for all expected answers and as many unexpected ones
 	open    map[int]bool
 }
 
@@ -33,10 +33,10 @@ type answer struct {
 	*client.Msg
 }
 
-// ask sends an order to workers on this network. It sends one message to a region if all of its
-// workers are asked, and otherwise one message to each worker. It returns when all have answered
-// or ctx ends. It returns false without sending anything if the order is too large for a
-// message.
+// ask sends an order to workers on this network. If whole contains a worker's region, one
+// message goes to the whole region; otherwise each worker gets its own message. It returns when
+// all workers have answered or ctx ends. It returns false without sending anything if the order
+// is too large for a message.
 func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Region]bool, order []byte, quoted func(bourse.Quote)) bool {
 	if l.nats.IsConnected() && int64(len(order)) > l.nats.MaxPayload() {
 		l.Oversized.Add(1)
@@ -67,7 +67,8 @@ func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Reg
 	return true
 }
 
-// put sends the order. Workers that cannot be reached now will not answer.
+// put sends the order. It stops waiting for workers that cannot be reached now,
+// because they will not answer.
 func (l *Link) put(a *asked, whole map[bourse.Region]bool, inbox string, order []byte) {
 	sent := map[bourse.Region]bool{}
 	for i := range a.members {
@@ -88,12 +89,13 @@ func (l *Link) put(a *asked, whole map[bourse.Region]bool, inbox string, order [
 	}
 }
 
-// orders returns the subject of orders for a region.
+// orders returns the subject of orders that are sent to a whole region.
 func (l *Link) orders(region bourse.Region) string {
 	return l.base + "region." + string(region) + ".orders"
 }
 
-// takeQuote passes an answer to its Ask. rest contains its number and the sender.
+// takeQuote passes an answer to the Ask that it belongs to. The rest of the
+// subject contains the Ask's number and identifies the sender.
 func (l *Link) takeQuote(rest string, m *client.Msg) {
 	number, of, _ := strings.Cut(rest, ".")
 	l.mu.Lock()
@@ -109,7 +111,8 @@ func (l *Link) takeQuote(rest string, m *client.Msg) {
 	}
 }
 
-// take handles an answer, which may state that there is no quote.
+// take handles an answer, which may be a quote, a failure, or NATS's
+// notification that nobody received the order.
 func (a *asked) take(m answer, quoted func(bourse.Quote)) {
 	if noResponder(m.Msg) {
 		a.missing(m.of)
@@ -128,8 +131,8 @@ func (a *asked) take(m answer, quoted func(bourse.Quote)) {
 	}
 }
 
-// sender returns the index of the answer's sender. For a region's order, the sender is in a
-// header.
+// sender returns the index of the answer's sender. If the order was sent to a whole region,
+// a header names the sender.
 func (a *asked) sender(m answer) (int, bool) {
 	if !strings.HasPrefix(m.of, allOf) {
 		i, err := strconv.Atoi(m.of)
@@ -140,8 +143,8 @@ func (a *asked) sender(m answer) (int, bool) {
 	return i, i >= 0
 }
 
-// missing stops waiting for the workers that a subject's last part names, because they cannot
-// answer.
+// missing stops waiting for the workers to which the last part of a subject refers, because
+// they will not answer.
 func (a *asked) missing(of string) {
 	region, all := strings.CutPrefix(of, allOf)
 	if !all {

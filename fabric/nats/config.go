@@ -17,9 +17,9 @@ import (
 
 // Config configures a link to a NATS network.
 type Config struct {
-	URLs    []string // required: nats://, tls://, ws:// or wss:// addresses of one cluster; may contain user:password@ or token@
-	Prefix  string   // prefix of all subjects; default "bourse"; its tokens consist of letters, digits, "-" and "_"
-	Cluster string   // name of the cluster, one or several tokens after the prefix; default "bourse"
+	URLs    []string // required: nats://, tls://, ws:// or wss:// addresses of one NATS cluster; may contain user:password@ or token@
+	Prefix  string   // prefix of all subjects; default "bourse"; may consist of several tokens of letters, digits, "-" and "_"
+	Cluster string   // name of the cluster, which follows the prefix and may consist of several tokens; default "bourse"
 	Name    string   // name of the connection in the NATS server's list; optional
 	// CA returns the CAs that sign the NATS servers' certificates. It is called for each
 	// connection. If it is nil, the system's CAs are used.
@@ -42,7 +42,7 @@ type Config struct {
 const (
 	defaultPatience = 6 * time.Second
 	defaultWindow   = 1 << 20
-	maxSubject      = 128 // maximum length of prefix and cluster, in bytes
+	maxSubject      = 128 // maximum length of Prefix and Cluster, in bytes
 )
 
 var subjectText = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
@@ -95,8 +95,8 @@ const (
 	pingsLost      = 2               // number of unanswered pings after which the NATS server is considered dead
 	reconnectEvery = 100 * time.Millisecond
 	// pendingBytes is the size of the receive queue beyond which messages are dropped. The
-	// connections' windows limit the queue, so it only becomes that large while the process is
-	// suspended.
+	// connections' windows limit the queue, so it becomes that large only if the process has
+	// been suspended.
 	pendingBytes = 256 << 20
 )
 
@@ -107,8 +107,8 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 		client.PingInterval(pingEvery), client.MaxPingsOutstanding(pingsLost),
 		client.MaxReconnects(-1), client.ReconnectWait(reconnectEvery), client.ReconnectJitter(reconnectEvery, reconnectEvery),
 		client.RetryOnFailedConnect(true),
-		// Messages that cannot be sent now must fail now, because sending them later would do
-		// harm.
+		// A message that cannot be sent now must fail at once, because sending it later would
+		// do harm.
 		client.ReconnectBufSize(-1),
 		client.DisconnectErrHandler(l.disconnected), client.ReconnectHandler(l.reconnected), client.ErrorHandler(l.asyncError),
 	}
@@ -131,8 +131,8 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 	return o, nil
 }
 
-// certificate returns the function that provides the client certificate, which the client
-// library calls for each connection.
+// certificate returns the function that the client library calls for each connection to
+// get the client certificate.
 func (c *Config) certificate() client.TLSCertHandler {
 	if c.Certificate == nil {
 		return nil

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// maxChunk is the maximum number of bytes in one frame. The actual maximum is lower if NATS
-// accepts less.
+// maxChunk is the maximum number of bytes in one frame. It is lower if the NATS server
+// accepts only smaller messages.
 const maxChunk = 64 << 10
 
 func (l *Link) chunk() int {
 	if limit := int(l.nats.MaxPayload()) - frameHeader; limit > 0 {
 		return min(limit, maxChunk)
 	}
-	return maxChunk // the link is not connected to NATS now
+	return maxChunk // the link is not connected to NATS, so the server's limit is unknown
 }
 
 // Conn is a connection over NATS. It is a net.Conn that can also close its sending side
@@ -35,7 +35,7 @@ type Conn struct {
 	changed *sync.Cond // signals changes of the fields below; uses mu
 	opened  bool       // whether the other end has accepted
 	err     error      // why the connection has ended; nil if it has not
-	credit  int        // number of bytes that may be sent
+	credit  int        // number of bytes that may still be sent
 	writeBy deadline
 	incoming
 }
@@ -50,7 +50,7 @@ type outgoing struct {
 // incoming contains received data that has not been read.
 type incoming struct {
 	in       [][]byte
-	waiting  int    // number of bytes in in
+	waiting  int    // number of bytes in the field in
 	owed     int    // number of bytes read since credit was last sent
 	window   int    // maximum value of waiting
 	expected uint32 // number of the next frame
@@ -107,7 +107,7 @@ func (c *Conn) receive(f frame) {
 
 var errProtocol = errors.New("the other end violated the protocol")
 
-// apply applies a frame. c.mu is held.
+// apply applies a frame. The caller holds c.mu.
 func (c *Conn) apply(f frame) error {
 	switch {
 	case c.err != nil:
@@ -204,7 +204,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 }
 
-// take waits until at least one byte may be sent, and returns how many of n bytes may be sent.
+// take waits until at least one byte may be sent. It then reserves up to n bytes and returns
+// their number.
 func (c *Conn) take(n int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +243,7 @@ func (c *Conn) Close() error {
 	live := c.err == nil && c.opened
 	c.mu.Unlock()
 	if live {
-		_ = c.send(frame{kind: kindEnd}, c.to) // nothing else can be done if this fails
+		_ = c.send(frame{kind: kindEnd}, c.to) // if this fails, nothing else can be done
 	}
 	c.end(net.ErrClosed)
 	return nil
@@ -259,7 +260,7 @@ func (c *Conn) reset(why error) {
 		return
 	}
 	c.link.Resets.Add(1)
-	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if this fails, the other end notices the end anyway
+	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if this fails, the other end will notice without it
 }
 
 // end ends the connection without notifying the other end. It reports whether the connection was

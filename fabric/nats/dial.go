@@ -149,7 +149,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 		l.refuse(m.Reply, err.Error())
 		return
 	}
-	c.mu.Lock() // nobody else uses the connection yet, and its frames arrive after this message
+	c.mu.Lock() // no lock is needed to exclude others, because the connection's frames arrive after this message
 	c.opened, c.credit, c.expected = true, int(min(f.window, 1<<30)), 1
 	c.mu.Unlock()
 	if c.send(frame{kind: kindAccept, window: uint32(c.window)}, c.to) != nil {
@@ -163,7 +163,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 	}
 }
 
-// refuse refuses a connection.
+// refuse refuses to accept a connection.
 func (l *Link) refuse(to, reason string) {
-	_ = l.nats.Publish(to, (&frame{kind: kindReset, data: []byte(reason)}).append(nil)) // if this fails, the dialer times out
+	_ = l.nats.Publish(to, (&frame{kind: kindReset, data: []byte(reason)}).append(nil)) // if this fails, the dialer's attempt times out
 }

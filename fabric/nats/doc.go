@@ -1,10 +1,10 @@
-// Package nats is a network for clusters whose servers can dial out but cannot be dialed.
-// Each server has one connection to a NATS server, cluster or supercluster, and is reached
-// through it. Only core NATS is used: nothing is stored there.
+// Package nats is a network for clusters whose servers can dial out but cannot be dialed. Each
+// server has one connection to a NATS server, cluster or supercluster, through which the others
+// reach it. Only core NATS is used, which stores nothing.
 //
-// A [Link] connects a server to that network. It has an address in the form of an IP address and
-// port, which stands for a subject (see [Address]). Therefore, the code that uses addresses,
-// such as the membership and the fabric, does not depend on NATS. A link transports
+// A [Link] connects a server to that network. It has an address that looks like an IP address
+// and port, but stands for a subject (see [Address]). Code that uses addresses, such as the
+// membership and the fabric, therefore does not depend on NATS. A link transports
 //
 //   - connections, [Link.Dial] and [Link.Listen]: a net.Conn of ordered frames
 //     with flow control. HTTP, TLS and the membership's streams use it like TCP,
@@ -27,7 +27,7 @@
 //	region.<region>.orders     orders, to every worker of a region
 //	join                       answered by some member: its address
 //
-// An address is new with each start of a server and is never reused. An outdated address
+// A server gets a new address at each start. Addresses are never reused. An outdated address
 // has no subscriber, which NATS reports immediately, and the sender gets an error.
 //
 // # Lost messages
@@ -36,5 +36,5 @@
 // It is also reset if either end loses its NATS server, if the other end is gone (there are no
 // responders, or no sign of life for Config.Patience), or if this process was too slow to
 // receive messages. For callers, the outcome of calls on the connection is then unknown, which
-// the market handles. This package repeats nothing.
+// the market handles. This package never sends a message again.
 package nats

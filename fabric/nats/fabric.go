@@ -11,15 +11,15 @@ import (
 
 // Fabric is a fabric for clusters in which some or all servers are on NATS. Calls and requests
 // use the link's connections for servers on NATS, and direct connections for all others. Caller
-// distinguishes the two kinds of servers by their addresses. Orders for workers on NATS are sent
-// with one message per region if possible.
+// distinguishes the two kinds of servers by their addresses. If all workers of a region are
+// asked for quotes, Ask sends only one message to the region.
 type Fabric struct {
-	Caller fabric.Fabric // required; must dial addresses of the link with Link.Dial
+	Caller fabric.Fabric // required; must use Link.Dial for addresses on NATS
 	Link   *Link         // required
 	// Population returns the number of workers in a region that this server knows. If it is nil,
 	// the number is unknown, and each worker gets its own message.
 	Population func(bourse.Region) int
-	// Private sends everything over Caller's connections, which authenticate the server at the
+	// Private makes Ask use only Caller's connections, which authenticate the server at the
 	// other end.
 	Private bool
 }
@@ -35,7 +35,7 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	}
 	body, err := fabric.EncodeOrder(order)
 	if err != nil {
-		return // if the order cannot be encoded, nobody answers
+		return // an order that cannot be encoded gets no quotes
 	}
 	var mu sync.Mutex
 	one := func(q bourse.Quote) {
@@ -53,7 +53,8 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	wg.Wait()
 }
 
-// split separates members on NATS from others.
+// split separates members on NATS from the others. If Private is set, all
+// members count as others.
 func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	if f.Private {
 		return nil, to
@@ -68,7 +69,7 @@ func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	return here, elsewhere
 }
 
-// whole returns the regions of which all workers are asked.
+// whole returns the regions whose workers are all in to.
 func (f *Fabric) whole(to []bourse.Member) map[bourse.Region]bool {
 	if f.Population == nil {
 		return nil

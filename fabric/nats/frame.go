@@ -11,8 +11,8 @@ type kind byte
 
 // Kinds of frames. The numbers are part of the protocol.
 const (
-	kindOpen   kind = 1 // first frame of the dialer: its address and window
-	kindAccept kind = 2 // first frame of the other end: its window
+	kindOpen   kind = 1 // the dialer's first frame, with its address and window
+	kindAccept kind = 2 // the other end's first frame, with its window
 	kindData   kind = 3 // data
 	kindCredit kind = 4 // number of additional bytes that may be sent
 	kindEnd    kind = 5 // no more data follows

@@ -25,9 +25,9 @@ type Link struct {
 	nats   *client.Conn
 	own    Address
 	base   string // prefix of all subjects: prefix and cluster, with a trailing dot
-	home   string // prefix of this server's own subjects
+	home   string // prefix of the subjects that this server receives
 	ended  chan struct{}
-	work   sync.WaitGroup // goroutines that answer orders, and the watch
+	work   sync.WaitGroup // the watch, and the goroutines that answer orders
 
 	findable sync.Once
 
@@ -37,10 +37,10 @@ type Link struct {
 
 // tables contains the receivers of messages.
 type tables struct {
-	conns     map[string]*Conn // by the last token of their subject
+	conns     map[string]*Conn // by the last token of their subjects
 	listeners map[uint16]*listener
 	asks      map[string]*asked
-	seen      map[Address]time.Time // latest sign of life of each connection's other end
+	seen      map[Address]time.Time // when each connection's other end last gave a sign of life
 	packets   func(from Address, data []byte)
 	serves    *offer
 	closed    bool
@@ -49,10 +49,10 @@ type tables struct {
 // Counters contains counters of events since the link was opened.
 type Counters struct {
 	Reconnects    atomic.Int64 // reconnections to NATS
-	SlowConsumers atomic.Int64 // times that this process was too slow to receive messages
+	SlowConsumers atomic.Int64 // how often this process was too slow to receive messages
 	Oversized     atomic.Int64 // messages that were too large to send or receive
 	Malformed     atomic.Int64 // invalid messages
-	Resets        atomic.Int64 // reset connections
+	Resets        atomic.Int64 // connections that were reset
 	Dropped       atomic.Int64 // orders dropped because no goroutine was free
 }
 
@@ -71,7 +71,7 @@ func (c *Counters) Counts() Counts {
 // the background.
 const startPatience = 3 * time.Second
 
-// Open connects to NATS. If no server answers in time, it returns the link anyway, which
+// Open connects to NATS. If no server answers in time, it nevertheless returns the link, which
 // continues to try. Errors: invalid for an invalid configuration; unauthorized if NATS rejects
 // the credentials.
 func Open(ctx context.Context, c Config) (*Link, error) {
@@ -99,7 +99,7 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 	}
 	select {
 	case <-connected:
-		if err := l.nats.FlushTimeout(startPatience); err != nil { // after this, other servers can reach the link
+		if err := l.nats.FlushTimeout(startPatience); err != nil { // once this has succeeded, other servers can reach the link
 			c.Log.Warn("NATS is slow", "err", err)
 		}
 	case <-time.After(startPatience):
@@ -128,7 +128,7 @@ func (c *Config) safeServers() string {
 	return strings.Join(out, ",")
 }
 
-// at returns the subject prefix of an address.
+// at returns the prefix of an address's subjects.
 func (l *Link) at(a Address) string { return l.base + "at." + token(a) + "." }
 
 // Place returns the host:port at which others reach a port of this link.
@@ -158,7 +158,7 @@ func (l *Link) Close() {
 	l.resetAll("the other end is shutting down", true)
 	l.work.Wait()
 	if l.nats.IsConnected() {
-		_ = l.nats.FlushTimeout(lastWords) // NATS may not be reachable
+		_ = l.nats.FlushTimeout(lastWords) // fails if NATS cannot be reached
 	}
 	l.nats.Close()
 }
@@ -230,12 +230,13 @@ func (l *Link) send(to, reply string, data []byte) error {
 	return l.sent(l.nats.PublishRequest(to, reply, data))
 }
 
-// sent counts an error of sending, and translates it.
+// sent counts a message that was too large, and translates the client library's
+// error.
 func (l *Link) sent(err error) error {
 	switch {
 	case errors.Is(err, client.ErrMaxPayload):
 		l.Oversized.Add(1)
-	case errors.Is(err, client.ErrReconnectBufExceeded): // not connected to NATS; see options
+	case errors.Is(err, client.ErrReconnectBufExceeded): // the link is not connected to NATS; see options
 		return errDown
 	}
 	return err
@@ -274,7 +275,7 @@ func (l *Link) asyncError(_ *client.Conn, _ *client.Subscription, err error) {
 	l.config.Log.Warn("NATS reported an error", "err", err)
 }
 
-// resetAll ends all connections. If notify is set, it notifies the other ends.
+// resetAll ends all connections. If notify is true, it notifies the other ends.
 func (l *Link) resetAll(reason string, notify bool) {
 	l.mu.Lock()
 	all := make([]*Conn, 0, len(l.conns))

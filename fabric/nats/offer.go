@@ -15,11 +15,11 @@ import (
 // Headers of answers to orders.
 const (
 	headerFrom    = "Bourse-From"    // the worker's id
-	headerFailure = "Bourse-Failure" // code of the failure, if the worker has no quote; the body is a fabric.Failure
+	headerFailure = "Bourse-Failure" // status text of the failure if the worker returned no quote; the body is a fabric.Failure
 )
 
 const (
-	quoteWithin = 5 * time.Second // by then, the market has stopped waiting
+	quoteWithin = 5 * time.Second // time limit for a quote; the market does not wait longer
 	quotesOnce  = 256             // maximum number of orders that are answered concurrently; more are dropped
 )
 
@@ -31,8 +31,9 @@ type offer struct {
 	log     *slog.Logger
 }
 
-// Offer makes a worker's handler answer orders that are sent to the worker's region or to the
-// worker alone, until withdraw is called. It must be called once.
+// Offer subscribes to the orders that are sent to the worker's region or to the worker alone,
+// and answers them with the worker's handler until withdraw is called. It must be called at
+// most once.
 func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Handler) (withdraw func(), err error) {
 	l.mu.Lock()
 	l.serves = &offer{id: id, handler: handler, slots: make(chan struct{}, quotesOnce), log: l.config.Log}
@@ -45,7 +46,7 @@ func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Hand
 		_ = l.nats.FlushTimeout(lastWords) // wait until NATS has processed the subscription
 	}
 	return func() {
-		_ = sub.Unsubscribe() // if this fails, NATS is not connected, and nothing is received anyway
+		_ = sub.Unsubscribe() // fails only if NATS is not connected, in which case nothing is received anyway
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.serves = nil
@@ -55,7 +56,7 @@ func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Hand
 // takeAsk answers an order in the background.
 func (l *Link) takeAsk(m *client.Msg) {
 	if m.Reply == "" {
-		l.Malformed.Add(1) // there is no subject to answer to
+		l.Malformed.Add(1) // there is no subject to send the answer to
 		return
 	}
 	if len(m.Data) > fabric.MaxBody {
@@ -84,7 +85,8 @@ func (l *Link) takeAsk(m *client.Msg) {
 	})
 }
 
-// answer returns the answer of the worker's handler to an order.
+// answer passes an order to the worker's handler and returns the answer to
+// send.
 func (o *offer) answer(order []byte) *client.Msg {
 	ctx, cancel := context.WithTimeout(context.Background(), quoteWithin)
 	defer cancel()

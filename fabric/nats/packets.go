@@ -6,7 +6,8 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// maxPacket is the maximum size of a packet, which is far more than memberlist uses.
+// maxPacket is the maximum size of a packet. It is far larger than memberlist's
+// packets.
 const maxPacket = 64 << 10
 
 func addressIn(b []byte) (Address, error) {
@@ -20,7 +21,7 @@ func addressIn(b []byte) (Address, error) {
 	return a, nil
 }
 
-// sendPacket sends a packet to an address. It may be lost.
+// sendPacket sends a packet to an address. The packet may be lost.
 func (l *Link) sendPacket(to Address, data []byte) error {
 	own := l.own.As16()
 	return l.sent(l.nats.Publish(l.at(to)+"packet", append(own[:], data...)))

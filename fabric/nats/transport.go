@@ -25,7 +25,8 @@ type Transport struct {
 
 var _ memberlist.Transport = (*Transport)(nil)
 
-// Transport returns the transport for the link's only membership. Shutdown stops it.
+// Transport returns the transport for a membership. A link supports only one
+// membership. Shutdown stops the transport.
 func (l *Link) Transport() *Transport {
 	t := &Transport{
 		link: l, packets: make(chan *memberlist.Packet, packetQueue), streams: make(chan net.Conn), port: l.Listen(PortGossip),
@@ -44,7 +45,8 @@ func (t *Transport) take(from Address, data []byte) {
 	}
 }
 
-// accept passes on connections until the port is closed.
+// accept accepts connections and passes them to the membership until the port
+// is closed.
 func (t *Transport) accept() {
 	for {
 		c, err := t.port.Accept()
@@ -95,8 +97,9 @@ func (t *Transport) Shutdown() error { return t.port.Close() }
 // findWithin is how long a member may take to send its address.
 const findWithin = time.Second
 
-// Find returns the gossip address of another member of the cluster, which NATS chooses, or none
-// if there is no other member yet. From then on, this server answers such requests from others.
+// Find returns the gossip address of a member that NATS chooses, or no address if there is no
+// other member yet. After the first call, this server answers other servers' requests of this
+// kind.
 func (l *Link) Find(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, findWithin)
 	defer cancel()
@@ -119,6 +122,6 @@ func (l *Link) Find(ctx context.Context) []string {
 // takeJoin sends our address to a server that is looking for the cluster.
 func (l *Link) takeJoin(m *client.Msg) {
 	if m.Reply != "" {
-		_ = l.nats.Publish(m.Reply, l.pong()) // if this fails, the other server asks again
+		_ = l.nats.Publish(m.Reply, l.pong()) // if this fails, the other server repeats its request
 	}
 }

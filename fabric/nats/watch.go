@@ -7,8 +7,8 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// sawPeer records a sign of life of an address. From then on, the address is watched. l.mu is
-// held.
+// sawPeer records a sign of life from an address, which is watched from then on. The caller
+// holds l.mu.
 func (l *Link) sawPeer(a Address) { l.seen[a] = time.Now() }
 
 // watch pings the other ends of connections that have been silent, until the link is closed.
@@ -23,7 +23,7 @@ func (l *Link) watch() {
 		case now := <-tick.C:
 			ask, quiet := l.silent(now, every)
 			for _, a := range ask {
-				_ = l.nats.PublishRequest(l.at(a)+"ping", l.home+"ping."+token(a), l.pong()) // if NATS is down, all connections are reset anyway
+				_ = l.nats.PublishRequest(l.at(a)+"ping", l.home+"ping."+token(a), l.pong()) // an error means that NATS is down, which resets all connections anyway
 			}
 			for _, a := range quiet {
 				l.resetPeer(a, errQuiet)
@@ -32,7 +32,8 @@ func (l *Link) watch() {
 	}
 }
 
-// silent returns the addresses to ping, and those that have been silent for too long.
+// silent returns the addresses that have to be pinged, and those that have been
+// silent for too long.
 func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,8 +75,8 @@ func (l *Link) pong() []byte {
 	return a[:]
 }
 
-// takePing answers a ping, and handles an answer to our own ping or the notification that
-// nobody received it.
+// takePing answers a ping, and handles both the answer to our own ping and NATS's
+// notification that nobody received the ping.
 func (l *Link) takePing(of string, m *client.Msg) {
 	if noResponder(m) {
 		for _, a := range l.known(of) {
@@ -94,7 +95,7 @@ func (l *Link) takePing(of string, m *client.Msg) {
 	}
 	l.mu.Unlock()
 	if m.Reply != "" {
-		_ = l.nats.Publish(m.Reply, l.pong()) // if this fails, the other end asks again
+		_ = l.nats.Publish(m.Reply, l.pong()) // if this fails, the other end repeats its ping
 	}
 }
 
