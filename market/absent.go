@@ -10,9 +10,9 @@ import (
 )
 
 // An unreachable worker has refused nothing. If it is the only candidate, the order ends as
-// unavailable, and not as refused. It may also have filled an earlier try of the order without the
-// caller learning of it. Then nobody else may fill the order: the caller has to repeat it until the
-// worker is back or counts as lost for good.
+// unavailable, and not as refused. It may also have filled the order in an earlier try without the
+// caller knowing. In that case, no other worker may fill the order, and the caller has to repeat
+// the order until the worker is back or counts as lost for good.
 
 // absentCandidates returns the absent workers that might fill the order if they were reachable.
 // They are in the order's regions, match its volume and reservation, and are not lost for good.
@@ -27,15 +27,15 @@ func (t *trade) absentCandidates(all []bourse.Absence) []bourse.Absence {
 	return out
 }
 
-// concerns reports whether m may fill the order, considering only the order's regions, volume and
-// reservation.
+// concerns reports whether m is eligible for the order, considering only the order's regions,
+// volume and reservation.
 func (t *trade) concerns(m *bourse.Member) bool {
 	pin := t.order.Pinned()
 	return names(t.order.Regions, m.Region) && (pin == 0 || m.Tag == pin) && reserved(t.order, m)
 }
 
-// errNoWorker returns the error for an order that no worker refused, because there are no
-// candidates or none of them can be reached.
+// errNoWorker returns the error for an order that no worker has refused, because there
+// are no candidates or none of them can be reached.
 func (t *trade) errNoWorker() error {
 	var away []bourse.WorkerID
 	here, absent := t.x.cfg.Directory.All()
@@ -53,7 +53,8 @@ func (t *trade) errNoWorker() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "none of the workers in %s can be reached now: %s", regions(t.decision.Rounds), list(away))
 }
 
-// list returns the IDs of workers as a text for a message. It contains at most maxShown IDs.
+// list joins the IDs of workers into text for a message. It includes at most maxShown of
+// them.
 func list(ids []bourse.WorkerID) string {
 	names := make([]string, min(len(ids), maxShown))
 	for i := range names {
@@ -62,10 +63,10 @@ func list(ids []bourse.WorkerID) string {
 	return strings.Join(more(names, len(ids)-maxShown), ", ")
 }
 
-// mayBeFilled returns CodeUnavailable if the order must not be filled now, because an unreachable
-// worker may already have filled it. Such a worker either did not answer or is absent. If the order
-// was canceled on the worker, the worker does not count. If this is the first try of the order, no
-// worker can have filled it.
+// mayBeFilled returns CodeUnavailable if the order must not be filled now, because a worker that is
+// absent or did not answer may already have filled it. Workers on which the order was canceled do
+// not count. On the order's first try, mayBeFilled returns nil, because no worker can have filled
+// the order yet.
 func (t *trade) mayBeFilled(ctx context.Context, unresponsive []bourse.WorkerID, absent []bourse.Absence) error {
 	if t.quoteOnly || !t.order.MayRepeat() || t.order.Kind() == bourse.KindHold {
 		return nil
@@ -92,8 +93,8 @@ func (t *trade) mayBeFilled(ctx context.Context, unresponsive []bourse.WorkerID,
 		"an earlier try of order %s may have been filled by a worker that does not answer (%s): repeat it with the same id", t.order.ID, list(away))
 }
 
-// refuseLeaving turns the quotes of workers that are leaving into refusals. A worker that has
-// already filled the order keeps its quote.
+// refuseLeaving turns the quotes of workers that are leaving into refusals, except those of
+// workers that have already filled the order.
 func (t *trade) refuseLeaving(members []bourse.Member, quotes []bourse.Quote) {
 	for i := range quotes {
 		vet(&quotes[i], &members[i], t.order, bourse.Choice{quotes[i].Region})
@@ -115,8 +116,8 @@ func unresponsive(members []bourse.Member, quotes []bourse.Quote) []bourse.Worke
 }
 
 // cancelAbsent cancels the order on workers that are lost for good but may have filled it. It must
-// be called before another worker fills the order. If such a worker returns after all, it destroys
-// the order's machine.
+// be called before another worker fills the order. If such a worker returns after all, it finds
+// the cancellation and destroys the order's machine.
 func (t *trade) cancelAbsent(ctx context.Context, absent []bourse.Absence) error {
 	if t.quoteOnly || !mustFillOnce(t.order) || t.x.cfg.Cancellations == nil {
 		return nil
@@ -141,16 +142,16 @@ func mustFillOnce(o *bourse.Order) bool {
 	return o.MayRepeat() && o.Kind() != bourse.KindHold && o.Kind() != bourse.KindTask
 }
 
-// errOvertaken returns the error for a try of an order if a later try has overtaken it. Only the
-// later try learns the order's outcome.
+// errOvertaken returns the error for a try of an order that a later try has overtaken. Only the
+// later try can report the order's outcome.
 func errOvertaken(order *bourse.Order) error {
 	return bourse.Errorf(bourse.CodeTimeout, "order %s was overtaken by a later try: repeat it", order.ID)
 }
 
-// cancelLost cancels the order on m, whose answer to a claim was lost. It reports whether that
-// succeeded. If not, no other worker may fill the order, and the caller has to repeat it. The
-// machine may be on m: if the cancellation were retried later, it could destroy the machine after
-// the caller has received it.
+// cancelLost cancels the order on m, whose answer to a claim was lost, and reports whether that
+// succeeded. If it did not, no other worker may fill the order, and the caller has to repeat it.
+// The cancellation is not retried, because by then a repetition may have found the machine on m
+// and returned it to the caller.
 func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cancelTime())
 	defer cancel()
@@ -163,8 +164,8 @@ func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	return true
 }
 
-// leaving returns those workers that are leaving, so that they accept no orders, but may already
-// have filled this order.
+// leaving returns the workers that are leaving. They accept no orders, but may already have
+// filled this one.
 func (t *trade) leaving(here []bourse.Member) (out []bourse.Member) {
 	for i := range here {
 		if m := &here[i]; m.Leaving && t.concerns(m) {

@@ -11,31 +11,30 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// pendingCancel is a cancellation that has not been delivered. It means that a worker must not keep
-// an order filled.
+// pendingCancel is a cancellation that has not been delivered to its worker yet.
 type pendingCancel struct {
 	order bourse.OrderID
 	at    bourse.Member
-	rival *rival // if set, the order is canceled only if it has two fills; nil: cancel it unconditionally
+	rival *rival // if set, cancel only if the worker has filled the order, too; nil: cancel unconditionally
 	until time.Time
-	known bool // the cancellation is in Config.Cancellations, where the worker will find it
+	known bool // whether the cancellation is in Config.Cancellations, where the worker will find it
 }
 
-// rival is the known fill of an order that another worker may also have filled. The rival is kept
-// unless the other worker turns out to have an older fill.
+// rival is a known fill of an order that the pendingCancel's worker may also have filled. The
+// rival is kept unless that worker turns out to have an older fill.
 type rival struct {
 	order *bourse.Order
 	fill  *bourse.Fill
 	at    bourse.Member
 }
 
-// errSilent is the reason why a worker that may have another fill is asked again.
+// errSilent is the reason for asking a worker again whether it has another fill.
 var errSilent = errors.New("no answer")
 
 // cancelQueue is a queue of cancellations that Run retries. Its length is limited.
 type cancelQueue struct {
 	cfg  *Config
-	wake chan struct{} // receives a value when a cancellation was added; has capacity 1
+	wake chan struct{} // receives a value when a cancellation has been added; has capacity 1
 
 	mu     sync.Mutex
 	jobs   []pendingCancel // oldest first
@@ -44,7 +43,7 @@ type cancelQueue struct {
 }
 
 // absence is the backoff for an unreachable worker. All cancellations for the worker share it,
-// because all of them would fail in the same way.
+// because they would all fail in the same way.
 type absence struct {
 	tries int
 	next  time.Time
@@ -62,7 +61,8 @@ func newCancelQueue(cfg *Config, jitter *rand.Rand) *cancelQueue {
 	return &cancelQueue{cfg: cfg, wake: make(chan struct{}, 1), away: map[bourse.WorkerID]absence{}, jitter: jitter}
 }
 
-// add adds v to the queue, after a delivery has failed because of cause.
+// add adds v to the queue after its delivery has failed. The cause is the
+// reason for the failure.
 func (s *cancelQueue) add(v pendingCancel, cause error) {
 	now := time.Now()
 	v.until = now.Add(s.cfg.CancelWithin)
@@ -118,8 +118,8 @@ func (s *cancelQueue) run(ctx context.Context) error {
 	return nil
 }
 
-// takeDue removes the cancellations that are due from the queue and returns them, grouped by
-// worker. It also returns the time until the next cancellation is due.
+// takeDue removes the due cancellations from the queue and returns them, grouped by worker.
+// It also returns the time until the next cancellation is due.
 func (s *cancelQueue) takeDue(now time.Time) (map[bourse.WorkerID][]pendingCancel, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *cancelQueue) reached(id bourse.WorkerID) {
 	delete(s.away, id)
 }
 
-// missed increases the backoff of a worker.
+// missed increases a worker's backoff after a failure.
 func (s *cancelQueue) missed(id bourse.WorkerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,8 +200,8 @@ func (s *cancelQueue) putBack(list []pendingCancel, cause error) {
 	}
 }
 
-// try tries to deliver v once. After an error, v describes what remains to be done, and away is the
-// worker that could not be reached.
+// try tries to deliver v once. If that fails, try updates v to what remains to be done and returns
+// the worker that could not be reached.
 func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.WorkerID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
@@ -217,7 +217,7 @@ func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.Wo
 	return "", nil
 }
 
-// compare asks the worker whether it has filled the order as well. If it has not, done is true and
+// compare asks v's worker whether it has filled the order, too. If it has not, done is true and
 // nothing needs to be canceled. Otherwise v becomes the cancellation of the younger fill, according
 // to the rule in once.go.
 func (s *cancelQueue) compare(ctx context.Context, v *pendingCancel) (done bool, err error) {

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// record writes a cancellation that could not be delivered because of cause to the
-// CancellationStore, where its worker will find it. It waits at most within for that. It also adds
-// the cancellation to the queue, for retries.
+// record writes a cancellation that could not be delivered to the CancellationStore, where its
+// worker will find it. The write may take at most the time within. It also adds the cancellation
+// to the queue of retries.
 func (s *cancelQueue) record(ctx context.Context, v pendingCancel, within time.Duration, cause error) {
 	one := []pendingCancel{v}
 	if within > 0 {
@@ -24,8 +24,8 @@ func (s *cancelQueue) record(ctx context.Context, v pendingCancel, within time.D
 
 // publish writes the cancellations in list to the CancellationStore, unless they are there already.
 // It omits cancellations with a rival, because it is not known which of the two fills has to go
-// until the worker has answered. If a write fails, publish logs that and returns; the write is
-// repeated before the next delivery.
+// until the worker has answered. If a write fails, publish logs the failure and returns. The write
+// is repeated before the next delivery.
 func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 	if s.cfg.Cancellations == nil {
 		return
@@ -71,9 +71,9 @@ func (x *Exchange) canceledOn(ctx context.Context, order *bourse.Order) ([]bours
 }
 
 // refuseCanceled turns the quotes of workers that must not keep the order into refusals, because an
-// earlier try has canceled the order there. It also cancels the order there again: a worker that
-// has just returned may not know of the cancellation yet. If its fill counted, the caller would
-// receive a machine that the worker destroys later.
+// earlier try has canceled the order there. It also sends these workers the cancellation again,
+// because a worker that has just returned may not have received it yet. If such a worker's fill
+// counted, the caller would receive a machine that the worker later destroys.
 func (t *trade) refuseCanceled(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	ids, err := t.x.canceledOn(ctx, t.order)
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *trade) refuseCanceled(ctx context.Context, members []bourse.Member, quo
 	for i := range quotes {
 		q := &quotes[i]
 		if q.Refusal != nil || q.FilledTask != nil || !slices.Contains(ids, members[i].ID) {
-			continue // a task that has started there keeps its outcome, and is not started again
+			continue // a task that has started on the worker keeps its outcome, and must not be started again
 		}
 		unfill(q)
 		q.Refusal = newRefusal(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")

@@ -11,7 +11,7 @@ import (
 )
 
 // claims claims the order on the ranked members, best first, until one of them fills it. If all of
-// them refused, it returns nil without an error.
+// them refuse, it returns nil without an error.
 func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ranked) (*bourse.Fill, error) {
 	for len(ranked) > 0 {
 		if err := t.ended(ctx); err != nil {
@@ -34,12 +34,11 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 }
 
 // claimBatch claims the order on all members of batch concurrently. It keeps the first fill. Before
-// it returns, it cancels the order on every other worker that may have filled it. If more is set,
-// there are further willing workers; a worker that hangs may then use up only half of the remaining
-// time.
+// it returns, it cancels the order on every other worker that may have filled it. If more is true,
+// there are further willing workers, so the batch may use only half of the remaining time.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
 	began, work := time.Now(), ctx
-	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // if a task hangs, no other worker may run it
+	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // even if a task hangs, no other worker may run it, so it gets all of the time
 		var cancel context.CancelFunc
 		work, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
@@ -65,8 +64,8 @@ func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more boo
 type attempt struct {
 	fill    *bourse.Fill
 	refusal *bourse.Refusal
-	unknown bool // the worker may have filled the order, so the order has to be canceled there
-	won     bool // the fill is the one that is kept
+	unknown bool // whether the worker may have filled the order, so that it has to be canceled there
+	won     bool // whether the fill won the race, so that it is kept
 	took    time.Duration
 }
 
@@ -83,7 +82,7 @@ func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Cla
 }
 
 // judge interprets the answer to a claim. If the answer was lost or does not match the order, the
-// worker may have filled the order, so the attempt is marked as unknown.
+// worker may have filled the order, so the attempt's outcome is marked as unknown.
 func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order *bourse.Order, choice bourse.Choice) attempt {
 	switch {
 	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:
@@ -102,7 +101,7 @@ func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Memb
 	return attempt{fill: fill}
 }
 
-// settle evaluates the results of a batch of claims. It keeps the winning fill if the caller is
+// settle evaluates the results of a batch of claims. It returns the winning fill if the caller is
 // still waiting, cancels the order on every other worker that may have filled it, and records the
 // claims.
 func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []attempt) *bourse.Fill {
@@ -131,7 +130,7 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 			}
 			continue
 		case t.order.Kind() == bourse.KindTask && !left && a.refusal.Reason != bourse.RefusedLost:
-			t.unknown = errUnknownTask(t.order, batch[i]) // also cancel the order there, because the answer does not match it
+			t.unknown = errUnknownTask(t.order, batch[i]) // the order is also canceled on the worker, because the answer does not match it
 		case t.order.Kind() == bourse.KindTask && !left:
 			t.unknown = errUnknownTask(t.order, batch[i])
 			a.refusal = newRefusal(batch[i], bourse.RefusedLost, "the answer to the claim was lost; the worker may have started the task")
@@ -154,8 +153,8 @@ func (t *trade) cancelTime() time.Duration { return min(cancelWithin, time.Until
 
 // cancelAll cancels the order on all members concurrently, even if ctx is done. A cancellation that
 // is not delivered in time is written to the CancellationStore, where the worker will find it, and
-// is retried by Run. The order continues in the meantime, because the caller needs a machine; the
-// duplicate is destroyed when its worker is back.
+// is retried by Run. Meanwhile, the order continues on other workers, because the caller needs a
+// machine. A duplicate is destroyed when its worker is back.
 func (t *trade) cancelAll(ctx context.Context, members []*bourse.Member) {
 	if len(members) == 0 {
 		return
@@ -181,8 +180,8 @@ func (t *trade) cancelAll(ctx context.Context, members []*bourse.Member) {
 	wg.Wait()
 }
 
-// addTimes adds the time that a batch of claims took to the decision's times. The time for starting
-// the winner's machine counts separately.
+// addTimes adds the time that a batch of claims took to the decision's times. The time that the
+// winner took to start the machine is recorded separately.
 func (t *trade) addTimes(took time.Duration, fill *bourse.Fill) {
 	started := time.Duration(0)
 	if fill != nil {

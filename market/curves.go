@@ -11,23 +11,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Keys of CurveSet.Resources that stand for several resources.
+// Keys of CurveSet.Resources that each stand for several resources.
 const (
-	AnyGPU      bourse.Resource = "gpu.*" // all kinds of GPU that have no curve of their own
-	AnyResource bourse.Resource = "*"     // all other resources, which are the operator's countables
+	AnyGPU      bourse.Resource = "gpu.*" // all kinds of GPU without a curve of their own
+	AnyResource bourse.Resource = "*"     // all other resources without a curve of their own, which are the operator's countables
 )
 
-// CurveSet defines how good a worker is for an order. It contains a curve for each quantity by
-// which workers are ranked. Its JSON form contains only the curves that differ from those of the
-// default set. Each of them is complete.
+// CurveSet determines how workers are ranked. It contains a curve for each quantity that counts.
+// Its JSON form contains only the curves that differ from those in the default set; each of
+// these replaces a whole curve.
 type CurveSet struct {
 	// Resources contains the curves of resources. A curve is evaluated at the share of the
 	// resource, from 0 to 1, that would be in use after the fill. Only resources that the order
-	// takes count. A resource without a curve uses that of AnyGPU or AnyResource. If there is none
-	// either, the resource does not count.
+	// takes count. If a resource has no curve, the curve of AnyGPU or AnyResource applies. If that
+	// is missing, too, the resource does not count.
 	Resources map[bourse.Resource]Curve `json:"resources"`
-	// Image is evaluated at the time, in seconds, for pulling the missing part of the image at
-	// PullRate.
+	// Image is evaluated at the time, in seconds, that pulling the missing part of the image
+	// takes at PullRate.
 	Image Curve `json:"image"`
 	// Spread is evaluated at the number of running machines of the same app on the worker.
 	Spread Curve `json:"spread"`
@@ -38,9 +38,10 @@ type CurveSet struct {
 }
 
 // Curve is a piecewise-linear function whose values are utilities. It is interpolated between its
-// points, and constant before the first and after the last one. The zero Curve has no weight.
+// points, and constant before the first point and after the last point. The zero Curve has no
+// weight.
 type Curve struct {
-	Weight float64 `json:"weight"` // weight relative to those of the other curves; 0 or more
+	Weight float64 `json:"weight"` // weight relative to the other curves' weights; 0 or more
 	Points []Point `json:"points"` // sorted by At; may be empty only if the weight is 0
 }
 
@@ -50,7 +51,8 @@ type Point struct {
 	Utility float64 // 0 (worst) to 1 (best)
 }
 
-// Limits of a curve set. They keep sums of scores exact enough, and ranking fast.
+// Limits of a curve set. They keep sums of scores accurate enough and ranking
+// fast.
 const (
 	maxCurves     = 256
 	maxPoints     = 64
@@ -74,8 +76,8 @@ func (c *Curve) At(x float64) float64 {
 	return c.Points[len(c.Points)-1].Utility
 }
 
-// between interpolates between two points. Because of rounding errors, the result is limited by the
-// utility of b. Otherwise a monotone curve might not be monotone at its points.
+// between interpolates between two points. It limits the result to b's utility, because otherwise
+// rounding errors could make a monotone curve non-monotone at its points.
 func between(a, b Point, x float64) float64 {
 	y := a.Utility + (b.Utility-a.Utility)*((x-a.At)/(b.At-a.At))
 	if a.Utility <= b.Utility {
@@ -99,7 +101,7 @@ func (c *Curve) Validate() error {
 		switch {
 		case !(p.Utility >= 0 && p.Utility <= 1):
 			return bourse.Errorf(bourse.CodeInvalid, "utility %g: use 0 to 1", p.Utility)
-		case !(math.Abs(p.At) <= math.MaxFloat32): // finite, and so are differences of two such values
+		case !(math.Abs(p.At) <= math.MaxFloat32): // finite, and small enough that the difference of two such values is finite
 			return bourse.Errorf(bourse.CodeInvalid, "point at %g is out of range", p.At)
 		case i > 0 && p.At <= c.Points[i-1].At:
 			return bourse.Errorf(bourse.CodeInvalid, "point at %g does not come after the one at %g", p.At, c.Points[i-1].At)
@@ -121,8 +123,8 @@ func (p *Point) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmarshalJSON replaces the curves of the default set with those in the document, and validates
-// the result. An unknown field is CodeInvalid.
+// UnmarshalJSON starts from the default set, replaces the curves that the document contains, and
+// validates the result. It returns CodeInvalid for unknown fields.
 func (s *CurveSet) UnmarshalJSON(b []byte) error {
 	var doc struct {
 		Resources map[bourse.Resource]Curve `json:"resources"`
@@ -158,7 +160,8 @@ func overlay[T any](to, from *T) {
 	}
 }
 
-// Validate returns CodeInvalid unless every curve is valid and at least one of them has a weight.
+// Validate returns CodeInvalid unless all curves are valid and at least one of them has a weight
+// greater than 0.
 func (s *CurveSet) Validate() error {
 	if len(s.Resources) > maxCurves {
 		return bourse.Errorf(bourse.CodeInvalid, "curves: %d resources, at most %d", len(s.Resources), maxCurves)
@@ -187,7 +190,7 @@ func (s *CurveSet) all() map[string]*Curve {
 	return all
 }
 
-// of returns the curve for a resource. If the resource does not count, that is the zero Curve.
+// of returns the curve for a resource, or the zero Curve if the resource does not count.
 func (s *CurveSet) of(r bourse.Resource) Curve {
 	if c, ok := s.Resources[r]; ok {
 		return c

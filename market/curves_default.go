@@ -9,12 +9,12 @@ import (
 // DefaultCurves returns a new copy of the curve set that is used if none is configured.
 //
 // Resources are packed (best fit): a fuller worker is better, so that there is room for large
-// orders later. This is true up to a certain utilization, because the last tenth is left for the
-// machines that are already there. GPUs and countables are packed completely.
+// orders later. This applies only up to a certain utilization, because the last tenth is left for
+// the machines that are already on the worker. GPUs and countables are packed completely.
 //
 // The machines of an app are spread. A worker without machines of the app is preferred to a worker
-// with one machine, however much better the latter is packed in CPU and memory. Further machines
-// count less.
+// with one such machine, even if the latter is a much better fit in CPU and memory. Further
+// machines count less.
 func DefaultCurves() *CurveSet {
 	packed := []Point{{0, 0}, {0.9, 1}, {1, 0.6}}
 	return &CurveSet{

@@ -17,28 +17,28 @@ import (
 type Config struct {
 	Directory     Directory         // required
 	Trader        Trader            // required
-	Cancellations CancellationStore // nil: undeliverable cancellations are only in memory
+	Cancellations CancellationStore // if nil, undeliverable cancellations are only kept in memory
 	Log           *slog.Logger      // default: discards everything
 	// Decided, if set, is called once for each order that Place has decided, however many calls
-	// wait for the order. It must not block or retain its arguments. fill is nil if the order was
-	// not filled.
+	// wait for the order. It must not block or retain its arguments. The fill is nil if the order
+	// was not filled.
 	Decided func(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error)
-	// Rand is the source of randomness. Tests set a seeded one. It is used while a lock is held,
-	// and only to seed the source of each order. Default: a source with a random seed.
+	// Rand is the source of randomness. Tests set a seeded one. It is only used to seed the
+	// source of each order, while a lock is held. Default: a source with a random seed.
 	Rand   rand.Source
 	Curves Curves // default: DefaultCurves for all regions
-	// SampleAbove is the maximum number of candidates of a choice that are all asked at once. If
-	// there are more, only a sample is asked at first. Default 32.
+	// SampleAbove is the number of candidates up to which all candidates of a choice are asked
+	// at once. If there are more, only a sample is asked at first. Default 32.
 	SampleAbove int
 	// Sample is the size of such a sample. Default 8.
 	Sample int
 	// QuoteWithin is how long the exchange waits for quotes. Default 250 ms.
 	QuoteWithin time.Duration
-	// QuoteTTL is how long the quote of a willing worker may be used for further orders of the same
-	// kind without asking again. Default 1 s. A negative value disables such use.
+	// QuoteTTL is how long a worker's quote may be reused for similar orders without asking the
+	// worker again. Default 1 s. A negative value disables this.
 	QuoteTTL time.Duration
-	// Recorded is the maximum number of recorded decisions about filled orders, and also the
-	// maximum number of those about other orders. Default 4096.
+	// Recorded is the maximum number of recorded decisions about filled orders. The same
+	// limit applies separately to decisions about other orders. Default 4096.
 	Recorded int
 	// CancelWithin is how long an undeliverable cancellation is retried. If the cancellation is
 	// also in the CancellationStore, where its worker will find it, it is retried for only a tenth
@@ -84,8 +84,8 @@ type Exchange struct {
 	inflight    inflight
 	recentPicks recentPicks
 	cache       quoteCache
-	filled      memory // about filled orders; separate, so that they do not displace refusals, which are stored nowhere else
-	refused     memory // about all other orders, including canceled ones and timeouts
+	filled      memory // decisions about filled orders; separate, so that they do not displace refusals, which are stored nowhere else
+	refused     memory // decisions about all other orders, including canceled and timed-out ones
 	undelivered *cancelQueue
 }
 
@@ -101,9 +101,9 @@ func New(cfg Config) *Exchange {
 	}
 }
 
-// Run retries the cancellations that Place could not deliver, until ctx is done. It returns nil. If
-// cancellations are still undelivered then, or if the process is killed, the workers find them in
-// the CancellationStore.
+// Run retries the cancellations that Place could not deliver, until ctx is done. It returns nil.
+// Cancellations that are still undelivered at that time, or when the process is killed, remain in
+// the CancellationStore, where the workers find them.
 func (x *Exchange) Run(ctx context.Context) error { return x.undelivered.run(ctx) }
 
 // Place fills an order before its deadline. The order must have been validated and normalized. The
@@ -164,7 +164,8 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 }
 
 // Claiming returns the worker on which an order in progress was last claimed. The worker may be
-// pulling the image. Claiming returns false if there is no such worker.
+// pulling the image. If the order is not in progress or has not been claimed, Claiming returns
+// false.
 func (x *Exchange) Claiming(id bourse.OrderID) (bourse.Member, bool) { return x.inflight.claiming(id) }
 
 // Quote returns the decision that Place would make up to the first claim. It asks the workers for
@@ -191,8 +192,8 @@ func (x *Exchange) Decisions(id bourse.OrderID) []bourse.Decision {
 	return append(x.filled.chosen(id), x.refused.chosen(id)...)
 }
 
-// Recent returns recent decisions of this exchange for which keep returns true, newest first. It
-// returns at most limit of them. keep must not block.
+// Recent returns this exchange's recent decisions for which keep returns true, newest first. It
+// returns at most limit of them. The function keep must not block.
 func (x *Exchange) Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision {
 	out := x.refused.recent(x.filled.recent(nil, keep), keep)
 	slices.SortFunc(out, func(a, b bourse.Decision) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.Order, a.Order)) })
@@ -209,26 +210,26 @@ func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 	return x.refused.get(id)
 }
 
-// remember records the decision about a filled order. The decision about a repetition is not
-// recorded, because it only shows where the machine was found. The decision that led to the machine
-// was recorded earlier, here or by the machine's worker.
+// remember records the decision about a filled order. It does not record the decision about a
+// repetition, which only shows where the machine was found. The decision that led to the machine
+// has already been recorded, here or by the machine's worker.
 func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision) {
 	switch old, known := x.filled.get(d.Order); {
 	case !fill.Again:
 		x.filled.put(*d)
-	case known && (old.Machine != d.Machine || old.Volume != d.Volume): // in the meantime, another broker's fill has won
+	case known && (old.Machine != d.Machine || old.Volume != d.Volume): // another broker's fill has won in the meantime
 		x.filled.drop(d.Order)
 	}
-	if order.Named { // a refusal of an earlier try no longer applies
+	if order.Named { // refusals from earlier tries no longer apply
 		x.refused.drop(d.Order)
 	}
 }
 
 // candidates returns the candidates of all choices, one choice after the other, and the index at
-// which each choice ends. in must return the workers of a region, in a slice that candidates may
-// modify. A worker that the hint lists in two regions belongs to the first of them. A pinned order
-// has at most one candidate, which is the worker with the order's volume. If the order has a
-// reservation, only the workers of the reservation are candidates.
+// which each choice ends. The function in must return the workers of a region in a slice that
+// candidates may modify. A worker that is listed in several regions counts only in the first of
+// them. A pinned order has at most one candidate, which is the worker that has the order's volume.
+// If the order has a reservation, only the workers of the reservation are candidates.
 func candidates(order *bourse.Order, in func(bourse.Region) []bourse.Member, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
 	members, ends = allCandidates(in, choices)
 	pin := order.Pinned()
@@ -251,7 +252,7 @@ func candidates(order *bourse.Order, in func(bourse.Region) []bourse.Member, cho
 }
 
 func allCandidates(in func(bourse.Region) []bourse.Member, choices []bourse.Choice) (members []bourse.Member, ends []int) {
-	if len(choices) == 1 && len(choices[0]) == 1 { // by far the most frequent case; a single region has no duplicates
+	if len(choices) == 1 && len(choices[0]) == 1 { // the fast path for the most frequent case; a single region has no duplicates
 		members = in(choices[0][0])
 		return members, []int{len(members)}
 	}
@@ -270,8 +271,8 @@ func allCandidates(in func(bourse.Region) []bourse.Member, choices []bourse.Choi
 	return members, ends
 }
 
-// accepting returns a function that returns the members of here that are in a region and accept
-// orders.
+// accepting returns a function that lists the members of here that are in a given region and
+// accept orders.
 func accepting(here []bourse.Member) func(bourse.Region) []bourse.Member {
 	return func(region bourse.Region) (out []bourse.Member) {
 		for i := range here {
@@ -296,9 +297,9 @@ func (c *rngSource) rng() *rand.Rand {
 	return rand.New(rand.NewPCG(a, b))
 }
 
-// softDeadline returns the time at which the exchange stops working on an order. The time that is
-// left until the deadline is for canceling claims that may have succeeded, and for sending the
-// reply.
+// softDeadline returns the time at which the exchange stops working on an order. The time until
+// the actual deadline is reserved for canceling claims that may have succeeded, and for sending
+// the reply.
 func softDeadline(began time.Time, within time.Duration) time.Time {
 	return began.Add(within - min(within/8, 500*time.Millisecond))
 }

@@ -25,13 +25,13 @@ type call struct {
 
 	done     chan struct{} // closed once the following fields are set
 	fill     bourse.Fill
-	holds    []bourse.Hold // holds of a reservation; it has a call of its own, in addition to those of its orders
+	holds    []bourse.Hold // the holds of a reservation; a reservation has its own call, in addition to those of its orders
 	decision bourse.Decision
 	err      error
 
-	at atomic.Pointer[bourse.Member] // worker on which the order was last claimed; for a race, the first one
+	at atomic.Pointer[bourse.Member] // worker on which the order was last claimed; in a race, the first of the workers
 
-	callers int // number of callers that wait; guarded by inflight.mu
+	callers int // number of waiting callers; guarded by inflight.mu
 }
 
 // claiming returns the worker on which an order in progress was last claimed.
@@ -47,8 +47,8 @@ func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
 }
 
 // join starts a call for the order and returns the context in which the order must be placed; the
-// caller must call finish at the end. If there already is a call, join joins it and returns a nil
-// context.
+// caller must call finish at the end. If the order already has a call, join adds the caller to it
+// and returns a nil context.
 func (s *inflight) join(ctx context.Context, id bourse.OrderID, soft time.Time) (*call, context.Context, error) {
 	for {
 		f, work, abandoned := s.tryJoin(ctx, id, soft)
@@ -56,7 +56,7 @@ func (s *inflight) join(ctx context.Context, id bourse.OrderID, soft time.Time) 
 			return f, work, nil
 		}
 		// All callers of this call have left, and it is being canceled. A claim made now would be
-		// canceled with it, so wait for its end.
+		// canceled with it, so wait until the call has ended.
 		select {
 		case <-f.done:
 		case <-ctx.Done():
@@ -76,7 +76,8 @@ func (s *inflight) tryJoin(ctx context.Context, id bourse.OrderID, soft time.Tim
 		return f, nil, false
 	}
 	f = &call{id: id, done: make(chan struct{}), callers: 1}
-	// The order continues after its first caller has left if other callers wait for it.
+	// The order's context does not end with that of its first caller, because other
+	// callers may be waiting for it.
 	work, f.end = context.WithDeadline(context.WithoutCancel(ctx), soft)
 	f.stay = context.AfterFunc(ctx, func() { s.leave(f) })
 	if s.now == nil {
@@ -94,8 +95,8 @@ func (s *inflight) leave(f *call) {
 	}
 }
 
-// finish ends a call. The caller must have set the result, which finish makes available to the
-// callers that wait.
+// finish ends a call. The result must have been set. finish makes it available to the waiting
+// callers.
 func (s *inflight) finish(f *call) {
 	s.mu.Lock()
 	delete(s.now, f.id)
@@ -105,7 +106,7 @@ func (s *inflight) finish(f *call) {
 	close(f.done)
 }
 
-// wait waits for the result of a call that another caller has started.
+// wait waits for the result of a call that was started by another caller.
 func (s *inflight) wait(ctx context.Context, f *call, order *bourse.Order) (bourse.Fill, bourse.Decision, error) {
 	if err := s.await(ctx, f); err != nil {
 		return bourse.Fill{}, abandoned(order), err
@@ -115,7 +116,8 @@ func (s *inflight) wait(ctx context.Context, f *call, order *bourse.Order) (bour
 	return fill, f.decision, f.err
 }
 
-// await waits until a call that another caller has started has ended, or until ctx is done.
+// await waits until a call that was started by another caller has ended, or until ctx is
+// done.
 func (s *inflight) await(ctx context.Context, f *call) error {
 	stay := context.AfterFunc(ctx, func() { s.leave(f) })
 	defer stay()

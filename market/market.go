@@ -9,11 +9,11 @@
 //   - Workers are claimed, best first, until one of them fills the order (claim.go). An order may
 //     also ask for several claims at once (race.go).
 //
-// If a similar order was quoted recently, its quotes are used, and workers are asked only if that
-// fails (quotecache.go). An order's choices of regions are tried one after the other. If an order
-// may be a repetition, all workers are first asked whether they have filled it (once.go, absent.go).
-// The outcome is recorded in a bourse.Decision (record.go). The messages of refusals are written in
-// refusal.go.
+// If a similar order was quoted recently, its quotes are used, and workers are only asked if the
+// claim fails (quotecache.go). An order's choices of regions are tried one after the other. If an
+// order may be a repetition, all workers are first asked whether they have filled it (once.go,
+// absent.go). The outcome is recorded in a bourse.Decision (record.go). The messages of refusals
+// are written in refusal.go.
 //
 // A reservation consists of several orders for capacity, which are either all filled or not at all
 // (reserve.go).
@@ -61,8 +61,8 @@ type Directory interface {
 	// slice.
 	Candidates(region bourse.Region) []bourse.Member
 	// All returns the workers that are members, including those that do not accept orders, and the
-	// workers that belong to the cluster but are absent. Each worker is in only one of the two
-	// lists. The caller must not modify the slices.
+	// cluster's absent workers. Each worker is in only one of the two lists. The caller must not
+	// modify the slices.
 	All() (here []bourse.Member, away []bourse.Absence)
 }
 
@@ -79,16 +79,16 @@ type Trader interface {
 	// organization. It returns the refusal if the worker cannot. If the worker can, or if that is
 	// unknown, it returns nil.
 	Pullable(ctx context.Context, to bourse.Member, org, image string) *bourse.Refusal
-	// Cancel ensures that this worker does not fill the order, neither now nor later.
+	// Cancel ensures that this worker does not fill the order, now or later.
 	Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error)
 }
 
-// CancellationStore stores cancellations that could not be delivered, in the replicated view. When
-// a worker returns, it finds there which orders it must not keep, even if the broker has ended
-// (invariant 7).
+// CancellationStore stores cancellations that could not be delivered, in the replicated view. A
+// worker that returns finds there which orders it must not keep filled, even if the broker no
+// longer exists (invariant 7).
 type CancellationStore interface {
-	// RecordCancellation records that a worker must not keep the order filled, neither now nor
-	// later. Once it has returned nil, the record survives the end of this process.
+	// RecordCancellation records that a worker must not fill the order, or keep it filled, now
+	// or later. Once it has returned nil, the record survives the end of this process.
 	RecordCancellation(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error
 	// CanceledOn returns the workers for which a cancellation of the order was recorded by any
 	// broker, as far as this process knows.

@@ -11,7 +11,7 @@ type memory struct {
 	most int
 
 	mu   sync.Mutex
-	ring []bourse.OrderID // when the ring is full, next is the index of the oldest element
+	ring []bourse.OrderID // once the ring is full, the index next is that of the oldest element
 	next int
 	of   map[bourse.OrderID]*bourse.Decision
 }
@@ -36,16 +36,16 @@ func (m *memory) put(d bourse.Decision) {
 	}
 }
 
-// drop removes an order. Its place in the ring is reused later. If the order is added again before
-// that, it is removed earlier than it should be.
+// drop removes an order. Its entry in the ring remains until it is overwritten. If the order is
+// added again before that, it will be removed too early.
 func (m *memory) drop(id bourse.OrderID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, id)
 }
 
-// chosen returns the decisions about orders for which their callers chose the given ID. It looks at
-// all decisions, because orders are rarely looked up in this way.
+// chosen returns the decisions about the orders whose callers chose the given ID. It searches all
+// decisions, because orders are rarely looked up in this way.
 func (m *memory) chosen(id bourse.OrderID) []bourse.Decision {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,7 +58,8 @@ func (m *memory) chosen(id bourse.OrderID) []bourse.Decision {
 	return out
 }
 
-// recent appends to out the decisions for which keep returns true.
+// recent appends the decisions for which keep returns true to out, and returns
+// the result.
 func (m *memory) recent(out []bourse.Decision, keep func(*bourse.Decision) bool) []bourse.Decision {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,37 +19,38 @@ import (
 // has the smaller ID.
 //
 // All brokers agree on the fill that remains, for these reasons. A broker starts its second round
-// when its own fill is durable. If there are two fills, the broker of the later one therefore sees
-// both, unless another broker has seen both before and has already canceled one. The age of a fill
-// and the worker's ID are recorded with the machine, so every broker that sees two fills cancels the
-// same one. A cancellation goes to one worker, so it cannot affect the other fill. The oldest fill is
-// never canceled, so one fill remains. It is nearly always also the one that was returned first: a
-// broker that finds no other fill in its second round has the older one, as far as clocks agree and
-// recording a machine takes no time.
+// once its own fill is durable. If there are two fills, the broker of the later one therefore sees
+// both, unless another broker has already seen both and canceled one of them. The age of a fill and
+// the worker's ID are recorded with the machine, so every broker that sees two fills cancels the
+// same one. A cancellation goes to one worker, so it cannot affect the other fill. The oldest fill
+// is never canceled, so one fill remains. It is nearly always also the one that was returned first:
+// a broker that finds no other fill in its second round has the older one, as far as clocks agree
+// and recording a machine takes no time.
 //
 // A worker that does not answer in the second round may have another fill. Run asks it until it
 // answers, and then applies the same rule. Three cases remain in which the result may be wrong:
 //
-//   - A caller leaves one broker while it asks another one. The first broker may cancel the
-//     order.
-//   - A broker ends between its fill and its second round. Only a repetition, or Run on
-//     another broker, finds out that there is another fill.
+//   - A caller disconnects from one broker while it is asking another one. The first broker may
+//     cancel the order.
+//   - A broker stops between its fill and its second round. A second fill is then found only by
+//     a repetition, or by Run on another broker.
 //   - The directory of one broker does not contain a worker. The consequence is the same.
 //
-// When all workers have been asked, a claim of an earlier try may still be in flight, from a broker
-// that has ended. A worker that a later try has asked refuses such a claim (bourse.Options.Try).
+// After all workers have been asked, a claim from an earlier try may still arrive, sent by a broker
+// that no longer exists. A worker that has been asked by a later try refuses such a claim
+// (bourse.Options.Try).
 //
-// If an earlier try was canceled at a worker that does not know it yet, the worker counts as one that
-// refuses (see refuseCanceled).
+// If an earlier try was canceled on a worker that has not received the cancellation yet, the worker
+// is treated as if it refused (see refuseCanceled).
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
-	here, absent := t.x.cfg.Directory.All() // both lists reflect one moment, so a worker that comes or goes is either asked or waited for
+	here, absent := t.x.cfg.Directory.All() // both lists reflect the same moment, so a worker that comes or goes is either asked or counts as absent
 	members, ends := candidates(t.order, accepting(here), t.order.Regions...)
-	members = append(members, t.leaving(here)...) // after those of the last choice, because they are asked but never claimed
+	members = append(members, t.leaving(here)...) // appended last, because they are asked but never claimed
 	t.since = t.x.recentPicks.now()
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	t.askSilent(ctx, members, quotes)
-	unresponsive := unresponsive(members, quotes) // a worker with an invalid answer has answered
+	unresponsive := unresponsive(members, quotes) // before vet, so workers with invalid answers do not count as unresponsive
 	lo := 0
 	for k, hi := range ends {
 		for i := lo; i < hi; i++ {
@@ -150,8 +151,8 @@ func filledElsewhere(members []bourse.Member, quotes []bourse.Quote, but bourse.
 	return out
 }
 
-// confirm asks all candidates again after the order was filled. It cancels all fills except one,
-// and returns the one that remains.
+// confirm asks all candidates again after the order was filled. If it finds several fills, it
+// cancels all except the oldest one. It returns the fill that remains.
 func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse.Member) (*bourse.Fill, error) {
 	holder := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == fill.Sale().Worker })
 	keeper := members[holder]
@@ -188,8 +189,8 @@ func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse
 	return kept, nil
 }
 
-// overtaken corrects the record of a claim that filled the order, but was then canceled because
-// there is an older fill.
+// overtaken corrects the record of a claim whose fill was canceled because there is an older
+// fill.
 func (t *trade) overtaken(loser *bourse.Member, by bourse.WorkerID) {
 	claims := t.currentRound().Claims
 	for i := range claims {

@@ -8,14 +8,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// recentPicks records the workers that this exchange has chosen recently for orders of machines.
-// Concurrent orders are quoted before any of them is filled. If only their quotes counted, all of
-// them would go to the same worker. Like a quote, a record is only a hint.
+// recentPicks records the workers that this exchange has chosen recently for machine orders.
+// Concurrent orders of an app are quoted before any of them is filled. If only their quotes
+// counted, all of them would go to the same worker. Like a quote, a record is only a hint.
 type recentPicks struct {
 	mu    sync.Mutex
 	count uint64 // number of choices so far
 	apps  map[bourse.AppRef][]*pick
-	swept int // number of apps after the latest sweep
+	swept int // number of apps after the last sweep
 }
 
 // pick records which worker was chosen for an order.
@@ -23,10 +23,10 @@ type pick struct {
 	number uint64 // number of the choice; later choices have greater numbers
 	at     time.Time
 	worker bourse.WorkerID
-	done   time.Time // when the order was filled; zero: it is in progress
+	done   time.Time // when the order was filled or failed; zero while it is in progress
 }
 
-// Limits of recentPicks. Choices beyond them are not recorded.
+// Limits of recentPicks. If an app has more choices, the oldest are dropped.
 const (
 	maxPicks  = 256 // maximum number of choices of an app
 	sweepApps = 64
@@ -43,10 +43,10 @@ func (a *recentPicks) now() uint64 {
 // pick ranks the quotes of an order, records the best worker as chosen, and returns the ranking and
 // the record. If the ranking is empty, the record is nil.
 //
-// The machines of certain earlier choices count as if they were running on their workers already.
-// since is the number of the latest choice at the time when the quotes were requested. All later
-// choices count. Earlier ones count if they were made within slack and their orders are not filled
-// yet.
+// Machines that are not in the quotes yet because they were chosen recently count as if they were
+// already running. The number since is that of the latest choice when the quotes were requested.
+// All later choices count. Earlier choices count if they were made within the duration slack and
+// their orders are still in progress.
 func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration, quotes []bourse.Quote, rank func() []Ranked) ([]Ranked, *pick) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +71,7 @@ func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration,
 	return ranked, c
 }
 
-// young returns the recent choices of an app, and removes all other choices of the app.
+// young returns an app's recent choices and removes all of its old ones.
 func (a *recentPicks) young(app bourse.AppRef, now time.Time) []*pick {
 	if a.apps == nil {
 		a.apps = map[bourse.AppRef][]*pick{}
@@ -87,13 +87,13 @@ func (a *recentPicks) young(app bourse.AppRef, now time.Time) []*pick {
 	return list
 }
 
-// old reports whether a choice no longer matters, because all quotes that were requested before it
-// have arrived by now.
+// old reports whether a choice no longer matters, because all quotes that were requested before
+// its order ended must have arrived by now.
 func (c *pick) old(now time.Time) bool {
 	return !c.done.IsZero() && now.Sub(c.done) > maxQuoteTime || now.Sub(c.at) > bourse.MaxWithin
 }
 
-// maxQuoteTime is longer than the time in which workers have to answer a request for quotes.
+// maxQuoteTime is more than the time that workers have for answering a request for quotes.
 const maxQuoteTime = 2 * time.Second
 
 // sweep removes the apps that have no recent choices.
@@ -109,7 +109,8 @@ func (a *recentPicks) sweep(now time.Time) {
 	a.swept = len(a.apps)
 }
 
-// move records that the order of a choice is now claimed on another worker.
+// move records that the order of a choice is now being claimed on another
+// worker.
 func (a *recentPicks) move(c *pick, to bourse.WorkerID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,7 +120,8 @@ func (a *recentPicks) move(c *pick, to bourse.WorkerID) {
 	}
 }
 
-// end records on which worker the order of a choice was filled. at is "" if it was not filled.
+// end records on which worker the order of a choice was filled. The worker is "" if the order
+// was not filled.
 func (a *recentPicks) end(c *pick, at bourse.WorkerID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits for asking workers about an image. Each worker that is asked sends a request to the
-// image's registry.
+// Limits for asking workers about an image. The limits are necessary because each of these
+// workers sends a request to the image's registry.
 const (
 	pullableWorkers = 16
 	pullableWithin  = 10 * time.Second
@@ -25,8 +25,8 @@ func (t *trade) asksAboutImage() bool {
 }
 
 // pullable removes from the ranking the workers that cannot pull the order's image. Their refusals
-// are recorded like refusals of claims. Only the best workers are asked, so workers that rank lower
-// always remain.
+// are recorded like refusals of claims. It asks only the best workers; those that rank lower always
+// remain.
 func (t *trade) pullable(ctx context.Context, members []bourse.Member, ranked []Ranked) []Ranked {
 	if !t.asksAboutImage() {
 		return ranked

@@ -12,19 +12,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// retryFactor is the factor by which the time limit is multiplied when all workers are asked again
-// because none has answered.
+// retryFactor is the factor by which the time limit is extended when no worker has answered and
+// all of them are asked again.
 const retryFactor = 4
 
 // ask requests quotes from members. It returns them in the order of members. If a member did not
 // answer in time, its quote contains a refusal with RefusedNoAnswer.
 func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote {
 	began := time.Now()
-	// Half of the remaining time is reserved for claims, however long workers hang.
+	// Reserve half of the remaining time for claims, however long workers hang.
 	within := min(t.x.cfg.QuoteWithin, time.Until(t.deadline)/2)
 	quotes := collectQuotes(ctx, t.x.cfg.Trader, within, t.order, members)
 	if !slices.ContainsFunc(quotes, func(q bourse.Quote) bool { return q.Worker != "" }) && ctx.Err() == nil {
-		// If nobody has answered, the fault is probably on this side, such as an overloaded host.
+		// If nobody has answered, the cause is probably on this side, such as an overloaded host.
 		// Ask once more, with a longer limit.
 		within = min(retryFactor*within, time.Until(t.deadline)/2)
 		quotes = collectQuotes(ctx, t.x.cfg.Trader, within, t.order, members)
@@ -40,9 +40,9 @@ func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote
 	return quotes
 }
 
-// collectQuotes requests quotes and returns the first one of each member, in the order of members.
-// If a member does not answer, its quote is zero. Quotes from other workers, duplicates and late
-// quotes are dropped.
+// collectQuotes requests quotes and returns the first quote from each member, in the order of
+// members. A member that does not answer has a zero quote. Quotes from other workers, duplicates
+// and late quotes are dropped.
 func collectQuotes(ctx context.Context, trader Trader, within time.Duration, order *bourse.Order, members []bourse.Member) []bourse.Quote {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -51,7 +51,7 @@ func collectQuotes(ctx context.Context, trader Trader, within time.Duration, ord
 	for i := range members {
 		index[members[i].ID] = i
 	}
-	var mu sync.Mutex // guards quotes and over, because a fabric may answer late or from several goroutines
+	var mu sync.Mutex // guards quotes and over, because a fabric may deliver quotes late or from several goroutines
 	over := false
 	trader.Ask(ctx, members, order.Asked(), func(q bourse.Quote) {
 		mu.Lock()
@@ -67,14 +67,15 @@ func collectQuotes(ctx context.Context, trader Trader, within time.Duration, ord
 	return quotes
 }
 
-// silent reports whether q takes the place of an answer that is missing or invalid.
+// silent reports whether q was created in place of a missing or invalid answer.
 func silent(q *bourse.Quote) bool {
 	return q.Refusal != nil && q.Refusal.Reason == bourse.RefusedNoAnswer
 }
 
 // vet checks the quote of worker m. It turns a quote that is not acceptable into a refusal, and
-// corrects the sender of a refusal. choice contains the regions for which the worker was asked. The
-// region in the quote counts, not that in the directory (invariant 3).
+// sets the sender of a refusal to m. The choice contains the regions for which the worker was
+// asked. The region in the quote must be one of them; the region in the directory does not count
+// (invariant 3).
 func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
 	if q.Refusal != nil {
 		q.Refusal = sanitize(q.Refusal, m)
@@ -82,7 +83,8 @@ func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.C
 		return
 	}
 	if f := q.Fill(); f != nil {
-		// The order is already filled, so a region of any of its choices is acceptable.
+		// The order is already filled, so a region from any of its choices is
+		// acceptable.
 		if !fills(f, order, m) || !names(order.Regions, f.Sale().Region) {
 			q.Refusal = invalidAnswer(m, "the fill has another order, worker or region")
 			unfill(q)
@@ -98,9 +100,9 @@ func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.C
 	}
 }
 
-// fills reports whether the fill f matches the order, the order's kind, and worker m. If an
-// object's ID contained the tag of another worker, the caller would operate on an object of that
-// worker.
+// fills reports whether the fill f matches the order, the order's kind, and worker m. It also
+// checks the tags in the IDs: if an ID contained another worker's tag, the caller would operate
+// on that worker's objects.
 func fills(f *bourse.Fill, order *bourse.Order, m *bourse.Member) bool {
 	if s := f.Sale(); s.Order != order.ID || s.Worker != m.ID || f.Kind() != order.Kind() {
 		return false
@@ -158,14 +160,14 @@ func invalidAnswer(m *bourse.Member, what string) *bourse.Refusal {
 	return newRefusal(m, bourse.RefusedNoAnswer, "invalid answer: "+what)
 }
 
-// Limits for the parts of a worker's refusal.
+// Limits on the parts of a worker's refusal.
 const (
 	maxDetail = 512
 	maxAlso   = 16
 	maxWord   = 128
 )
 
-// sanitize returns a copy of a refusal of worker m that is safe to record. It sets the sender to m,
+// sanitize returns a copy of worker m's refusal that is safe to record. It sets the sender to m,
 // shortens long texts and lists, and replaces negative numbers with 0.
 func sanitize(r *bourse.Refusal, m *bourse.Member) *bourse.Refusal {
 	out := *r

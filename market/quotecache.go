@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// quoteCache caches the latest quotes of workers for a short time. If a further order is like an
-// earlier one, it can be claimed without asking the workers first. The cache is only a hint: a
-// claimed worker checks its ledger. If the worker refuses, or if anything is in doubt, the workers
-// are asked as usual. A cached refusal only excludes its worker from the ranking. No order is
-// refused because of the cache.
+// quoteCache caches the latest quotes of workers for a short time. An order that is similar to an
+// earlier one can then be claimed without asking the workers first. The cache is only a hint,
+// because a worker checks its ledger when it is claimed. If the worker refuses, or if anything is
+// in doubt, the workers are asked as usual. A cached refusal only excludes its worker from the
+// ranking; it never causes an order to be refused.
 type quoteCache struct {
 	within  time.Duration // how long quotes are cached; negative: they are not cached
-	silence time.Duration // a worker that has left a claim unanswered for this long must be asked first
+	silence time.Duration // a worker that has left a claim unanswered for this long must be asked before it is claimed again
 	most    int           // maximum value of count
 
 	mu      sync.Mutex
@@ -26,11 +26,11 @@ type quoteCache struct {
 	count   int // number of cached quotes of all workers
 }
 
-// cachedWorker contains the latest quotes of one worker. They are adjusted for the claims that were
-// sent to the worker since then.
+// cachedWorker contains the latest quotes of one worker. They are adjusted for the claims that have
+// been sent to the worker since the quotes arrived.
 type cachedWorker struct {
 	member     bourse.Member         // the worker as it was when the quotes were requested
-	facts      bourse.Quote          // region, load and accounts, which are the same for every order; the accounts are never modified in place
+	facts      bourse.Quote          // region, load and accounts, which do not depend on the order; the accounts are never modified in place
 	machines   map[bourse.AppRef]int // number of running machines of each app; tasks do not count
 	quotes     map[shape]cachedQuote
 	claims     int       // number of claims that the worker has not answered yet
@@ -53,7 +53,7 @@ type shape struct {
 	image string
 	guest bourse.Guest
 	needs string // the order's requirements, encoded
-	task  string // name of the task for which the worker must have a warm machine; "": the order is not for such a task
+	task  string // name of the task for which the worker needs a warm machine; "" if the order is not for such a task
 }
 
 // Limits of the cache, whatever orders and workers contain.
@@ -64,8 +64,9 @@ const (
 )
 
 func shapeOf(o *bourse.Order) shape {
-	// The quote for an order that is only prepared is too high for other orders. For an order with
-	// a volume, a reservation or a runtime of its own, no later order gets the same quote.
+	// A worker does not check for free devices if the machine will not be launched, so the quote is
+	// too optimistic for other orders. If the order has a volume, a reservation or its own runtime,
+	// no later order would get the same quote.
 	if !o.Warm() && o.Config.Guest == nil || o.SkipLaunch || o.Reservation != "" || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
@@ -91,18 +92,17 @@ func shapeOf(o *bourse.Order) shape {
 	return s
 }
 
-// cacheable reports whether a quote for the shape of o says everything that has to be known about
-// o. It does not if the order has a machine name, which may be taken, or an ID that the caller has
-// chosen, because the order may be filled already. Races and leases are excluded because they are
-// rare.
+// cacheable reports whether an order may be claimed on the basis of cached quotes for its shape.
+// It may not if the order has a machine name, which may be taken, or an ID chosen by the caller,
+// because the order may already be filled. Races and leases are excluded because they are rare.
 func cacheable(o *bourse.Order) bool {
 	return !o.Named && o.Name == "" && o.Race <= 1 && o.LeaseTTL == 0
 }
 
-// claimCached claims the order on the best of members, according to their cached quotes. It does so
-// only if every member has one. If the order is not filled, claimCached returns the members that
-// still have to be asked. They are all members except the one that was claimed: its refusal is
-// final, and a cancellation may be in flight to it, which must not meet another claim.
+// claimCached claims the order on the best of members, according to their cached quotes. It does
+// nothing unless every member has a cached quote. If the order is not filled, claimCached returns
+// the members that still have to be asked. These do not include the claimed worker: its refusal is
+// final, and a cancellation may be on its way to it, which must not coincide with another claim.
 func (t *trade) claimCached(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
 	if t.quoteOnly || len(members) < 2 || !cacheable(t.order) {
 		return nil, members
@@ -121,7 +121,7 @@ func (t *trade) claimCached(ctx context.Context, round bourse.Round, members []b
 	return nil, slices.Concat(members[:best], members[best+1:])
 }
 
-// all returns the cached quotes of members, in the order of members, and the age of the oldest
+// all returns the members' cached quotes, in the order of members, and the age of the oldest
 // quote. It returns nil unless every member has a quote and at least one of them is willing. The
 // slices in the quotes are shared.
 func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choice, now time.Time) ([]bourse.Quote, time.Duration) {
@@ -162,7 +162,7 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 var cachedNo = bourse.Refusal{Reason: bourse.RefusedResource}
 
 // reliable reports whether the cached quotes may be used for m. The member must be the same as when
-// it was asked, its own quote must be from a region in choice, and it must not have left a claim
+// it was asked, its quote must name a region in choice, and it must not have left a claim
 // unanswered since the given time.
 func (d *cachedWorker) reliable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
 	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
@@ -179,7 +179,7 @@ func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
 	return true
 }
 
-// store caches the vetted quotes of members. asked is the time when the quotes were requested.
+// store caches the members' vetted quotes. The time asked is when they were requested.
 func (s *quoteCache) store(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
 	if s.within < 0 || *of == (shape{}) {
 		return
@@ -189,12 +189,12 @@ func (s *quoteCache) store(of *shape, asked time.Time, members []bourse.Member, 
 	defer s.mu.Unlock()
 	for i := range quotes {
 		switch q := &quotes[i]; {
-		case q.Fill() != nil: // the quote does not say whether another machine fits
+		case q.Fill() != nil: // the quote does not show whether another machine fits
 		case silent(q) || oversize(q):
 			s.drop(members[i].ID)
-		case q.Refusal != nil && of.task != "" && q.Refusal.Reason == bourse.RefusedUnknown: // most workers do not serve the task
+		case q.Refusal != nil && of.task != "" && q.Refusal.Reason == bourse.RefusedUnknown: // cache the refusal, because most workers do not serve the task
 			s.put(&members[i], of, q, asked, now)
-		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // unknown how long, and for which orders, it is valid
+		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // it is unknown how long, and for which orders, the refusal is valid
 			s.drop(members[i].ID)
 		default:
 			s.put(&members[i], of, q, asked, now)
@@ -209,7 +209,7 @@ func oversize(q *bourse.Quote) bool {
 }
 
 func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now time.Time) {
-	if s.count >= s.most { // most of the quotes have expired, and getting the others again costs one round
+	if s.count >= s.most { // start over: most of the quotes have expired, and getting the others again costs only one round
 		clear(s.workers)
 		s.count = 0
 	}
@@ -223,7 +223,7 @@ func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, no
 	}
 	d.member, d.answeredAt = *m, now
 	d.quotes[*of] = cachedQuote{asked, q.Refusal != nil, q.Takes, q.MissingBytes}
-	if q.Refusal != nil { // a refusal has no other fields
+	if q.Refusal != nil { // a refusal has none of the other fields
 		d.facts.Worker, d.facts.Region = m.ID, q.Region
 		return
 	}
@@ -231,8 +231,8 @@ func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, no
 	d.machines[of.app] = q.AppMachines
 }
 
-// drop removes a worker from the cache. If a claim on the worker is in progress, it still has a
-// pointer to the worker's entry.
+// drop removes a worker from the cache. Claims in progress keep their pointers to the removed
+// entry.
 func (s *quoteCache) drop(id bourse.WorkerID) {
 	if d := s.workers[id]; d != nil {
 		s.count -= len(d.quotes)
@@ -240,9 +240,9 @@ func (s *quoteCache) drop(id bourse.WorkerID) {
 	}
 }
 
-// claiming subtracts from a worker's quotes the amounts that a claim will take. It is called before
-// the claim is sent, so that concurrent orders do not all go to the same worker. It returns the
-// worker's entry, which must be passed to answered.
+// claiming adjusts a worker's quotes for a claim, by counting the amounts that the claim will take
+// as used. It is called before the claim is sent, so that concurrent orders do not all go to the
+// same worker. It returns the worker's entry, which must be passed to answered.
 func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cachedWorker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,7 +251,7 @@ func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cac
 		return nil
 	}
 	w, ok := d.quotes[*of]
-	if !ok || w.no { // the amounts that the claim takes are unknown
+	if !ok || w.no { // the amounts that the claim will take are unknown
 		s.drop(id)
 		return nil
 	}
@@ -266,8 +266,9 @@ func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cac
 	return d
 }
 
-// answered must be called when a claim has ended. If the worker did not fill the order, its quotes
-// were wrong and are dropped. If the order was a task, its resources are free again.
+// answered must be called when a claim has ended. If the worker did not fill the order, answered
+// drops the worker's quotes, because they were wrong. If the order was a task, its resources count
+// as free again.
 func (s *quoteCache) answered(id bourse.WorkerID, d *cachedWorker, of *shape, filled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,9 +293,9 @@ func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	}
 }
 
-// mergeAccounts returns the accounts of a new quote, and those that only the previous quote
-// contained. The quote for one task lacks the slots of other tasks, for example. The field quotes
-// determines when they expire.
+// mergeAccounts returns the accounts of a new quote, and those that only earlier quotes
+// contained. For example, the quote for one task lacks the slots of other tasks. The accounts
+// themselves do not expire; only the entries in quotes do.
 func (d *cachedWorker) mergeAccounts(accounts []bourse.Account) []bourse.Account {
 	out := accounts
 	for _, old := range d.facts.Accounts {

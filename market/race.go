@@ -9,8 +9,8 @@ import (
 )
 
 // race claims the order on several workers concurrently. It marks the first fill as the winner, and
-// returns when all claims have returned. The winner cancels the context of the other claims, so
-// that they return sooner; their outcome is then unknown.
+// returns when all claims have returned. After the first fill, it cancels the context of the other
+// claims, so that they return sooner; their outcome is then unknown.
 func (t *trade) race(ctx context.Context, batch []*bourse.Member, tries []attempt) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

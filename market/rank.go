@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ranked is a willing quote with its rank. It contains only an index into the quotes, so that
-// sorting moves little data.
+// Ranked is a willing quote with its score. It refers to the quote by index, so that sorting
+// moves little data.
 type Ranked struct {
 	Quote int     // index of the quote
 	Score float64 // from 0 (worst) to 1 (best)
@@ -18,15 +18,16 @@ type Ranked struct {
 }
 
 // Rank appends the willing quotes to dst, best first, and returns the result. It is a pure function
-// of its arguments. rng is required, but only breaks ties, so that brokers do not all claim the
-// same one of several equal workers. Each quote is scored with the curves of its region. An invalid
-// number in a quote scores 0. If dst has enough capacity, Rank does not allocate for each quote.
+// of its arguments. The source rng is required. It only breaks ties, so that brokers do not all
+// claim the same one of several equal workers. Each quote is scored with the curves of its region.
+// An invalid number in a quote scores 0. If dst has enough capacity, Rank does not allocate for
+// each quote.
 func Rank(order *bourse.Order, quotes []bourse.Quote, curves *Curves, rng *rand.Rand, dst []Ranked) []Ranked {
 	scorers := newScorers(order, curves)
 	return scorers.rank(quotes, rng, dst)
 }
 
-// Explain returns all parts of the score that Rank computes for a quote.
+// Explain returns the parts of the score that Rank computes for a quote.
 func Explain(order *bourse.Order, q *bourse.Quote, curves *Curves) []bourse.ScorePart {
 	scorers := newScorers(order, curves)
 	return scorers.of(q.Region).explain(q)
@@ -36,7 +37,7 @@ func Explain(order *bourse.Order, q *bourse.Quote, curves *Curves) []bourse.Scor
 type scorers struct {
 	order   *bourse.Order
 	regions map[bourse.Region]*CurveSet
-	made    []setScorer // the first one is that of the default set
+	made    []setScorer // the first one is the scorer for the default set
 }
 
 type setScorer struct {
@@ -91,10 +92,10 @@ type scorer struct{ terms []term }
 type term struct {
 	kind     termKind
 	name     string          // name of the quantity in the decision
-	resource bourse.Resource // only if kind is utilisation
+	resource bourse.Resource // used only if kind is utilisation
 	curve    Curve
 	share    float64 // maximum contribution of the term to the total score
-	scale    float64 // divisor of the quantity; only if kind is image
+	scale    float64 // divisor of the quantity; used only if kind is image
 }
 
 type termKind int
@@ -106,13 +107,13 @@ const (
 	load
 )
 
-// newScorer returns a scorer whose terms depend on the order only, and not on any quote. Therefore
-// all quotes are measured by the same terms, and a quote that omits a number scores nothing for it.
+// newScorer returns a scorer whose terms depend only on the order, not on the quotes. Therefore,
+// all quotes are scored by the same terms, and a quote that lacks a number scores 0 for it.
 func newScorer(order *bourse.Order, set *CurveSet) scorer {
 	terms := make([]term, 0, 8)
 	for _, r := range scoredResources(order) {
 		curve := set.of(r)
-		if order.Warm() { // a call is not packed: it ends sooner on a worker that is less busy
+		if order.Warm() { // a call to a warm machine is not packed, because it ends sooner on a less busy worker
 			curve.Points = emptiestFirst
 		}
 		terms = append(terms, term{kind: utilisation, name: string(r), resource: r, curve: curve})
@@ -133,11 +134,12 @@ func newScorer(order *bourse.Order, set *CurveSet) scorer {
 	return scorer{terms}
 }
 
-// emptiestFirst is the curve for the resources of a call to a warm machine. The less of them is
-// used, the better.
+// emptiestFirst is the curve for the resources of a call to a warm machine. Lower utilization
+// scores higher.
 var emptiestFirst = []Point{{0, 1}, {1, 0}}
 
-// scoredResources returns the resources that an order takes and that are scored, sorted.
+// scoredResources returns the resources that an order takes and that count for its
+// score, sorted.
 func scoredResources(order *bourse.Order) []bourse.Resource {
 	if order.Kind() == bourse.KindVolume {
 		return []bourse.Resource{bourse.ResourceDisk}
@@ -180,8 +182,8 @@ func (s *scorer) explain(q *bourse.Quote) []bourse.ScorePart {
 	return parts
 }
 
-// value returns the quantity that the term measures in a quote. If it is invalid, value returns
-// NaN.
+// value returns the quantity that the term measures in a quote, or NaN if the quantity is
+// invalid.
 func (t *term) value(q *bourse.Quote) float64 {
 	x := math.NaN()
 	switch t.kind {
@@ -200,9 +202,9 @@ func (t *term) value(q *bourse.Quote) float64 {
 	return x
 }
 
-// utilisationAfter returns the share of r, from 0 to 1, that would be in use after the fill. It
-// returns NaN if the quote has no account for r, or if that account shows that the order does not
-// fit.
+// utilisationAfter returns the share of resource r, from 0 to 1, that would be in use after the
+// fill. It returns NaN if the quote has no account for r, or if that account shows that the order
+// does not fit.
 func utilisationAfter(q *bourse.Quote, r bourse.Resource) float64 {
 	takes := q.Takes.Of(r)
 	for i := range q.Accounts {

@@ -10,7 +10,7 @@ import (
 // currentRound returns the latest round of the decision.
 func (t *trade) currentRound() *bourse.Round { return &t.decision.Rounds[len(t.decision.Rounds)-1] }
 
-// refused records a refusal that a worker has sent instead of a quote.
+// refused records a refusal that a worker sent instead of a quote.
 func (t *trade) refused(r bourse.Refusal) {
 	t.refusals.add(r)
 	if round := t.currentRound(); len(round.Refusals) < bourse.MaxRecorded {
@@ -18,7 +18,8 @@ func (t *trade) refused(r bourse.Refusal) {
 	}
 }
 
-// claimed records a claim. The claim has no refusal if the worker filled the order.
+// claimed records a claim. If the worker filled the order, the claim has no
+// refusal.
 func (t *trade) claimed(try bourse.ClaimTry) {
 	if try.Refusal != nil {
 		t.refusals.claimed(*try.Refusal, t.order)
@@ -32,7 +33,7 @@ func (t *trade) claimed(try bourse.ClaimTry) {
 // the worker records. The rounds are copied, because this trade will change them.
 func (t *trade) claimRequest() *bourse.Claim {
 	t.claim.Order, t.claim.AppKeys = *t.order, t.order.AppKeys
-	if t.order.Kind() == bourse.KindTask { // the worker records only the outcome of a task
+	if t.order.Kind() == bourse.KindTask { // the worker does not record the decision about a task, only the task's outcome
 		return &t.claim
 	}
 	t.claim.Decision = t.decision

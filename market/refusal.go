@@ -10,20 +10,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tally counts the refusals of an order. It also counts those that are not recorded because there
-// are too many.
+// tally counts an order's refusals, including those beyond the limit on recorded refusals.
 type tally struct {
 	kinds []kind
-	name  *bourse.Refusal // the first refusal because the app already has a machine with the name
-	end   *bourse.Refusal // the first refusal of a claim that would be the same for every other worker
+	name  *bourse.Refusal // the first refusal because the machine's name is taken in the app
+	end   *bourse.Refusal // the first refusal of a claim that would be the same on every other worker
 }
 
-// kind contains the refusals with the same reason and the same resource.
+// kind groups the refusals that have the same reason and concern the same
+// resource.
 type kind struct {
 	reason bourse.RefusalReason
-	about  string         // the resource or label; "": none
+	about  string         // the resource or label; "" if there is none
 	count  int            // number of refusals
-	best   bourse.Refusal // for a resource, the refusal with the most free capacity; otherwise the first one
+	best   bourse.Refusal // the refusal with the most free capacity if the kind concerns a resource; otherwise the first refusal
 }
 
 // maxKinds is the maximum number of kinds in a tally, whatever refusals workers send.
@@ -52,9 +52,9 @@ func (t *tally) count(r bourse.Refusal) {
 	}
 }
 
-// claimed adds the refusal of a claim. A worker that was claimed knows more than one that was only
-// asked. If it reports that the image or the program does not exist, no other worker will find it
-// either.
+// claimed adds the refusal of a claim. A claimed worker has found out more than one that was only
+// asked. If it reports that the image or the program does not exist, other workers will not find
+// it either.
 func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
 	t.add(r)
 	if t.end == nil && (r.Reason == bourse.RefusedNoImage || r.Reason == bourse.RefusedProgram && order.Config.ImageKind() == bourse.RegistryImage) {
@@ -62,8 +62,9 @@ func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
 	}
 }
 
-// final returns an error if one of the refusals applies to all workers, and otherwise nil. A
-// machine's name is such a case, because it must be unique in the app.
+// final returns an error if one of the refusals applies to all workers, and otherwise nil.
+// For example, if the machine's name is taken, all workers have to refuse it, because names
+// are unique within an app.
 func (t *tally) final(order *bourse.Order) error {
 	switch {
 	case t.name != nil:
@@ -123,19 +124,20 @@ func kindName(order *bourse.Order) string {
 	return string(order.Kind())
 }
 
-// anyAnswer reports whether any worker has answered with a refusal of its own.
+// anyAnswer reports whether any worker has itself sent a refusal.
 func (t *tally) anyAnswer() bool {
 	return slices.ContainsFunc(t.kinds, func(k kind) bool { return !k.unanswered() })
 }
 
-// unanswered reports whether the refusals mean only that workers did not answer.
+// unanswered reports whether the kind consists of workers that did not answer.
 func (k *kind) unanswered() bool {
 	return k.reason == bourse.RefusedNoAnswer || k.reason == bourse.RefusedLost
 }
 
 // sorted returns the kinds, most useful first: problems with a registry, shortages of resources,
-// other refusals, and last missing answers. Within each of these classes, more frequent kinds come
-// first. Among equally frequent ones, those about the resources that people check first come first.
+// other refusals, and finally missing answers. Within each of these classes, more frequent kinds
+// come first. Equally frequent kinds are sorted by resource, in the order in which people usually
+// check the resources.
 func (t *tally) sorted() []kind {
 	out := slices.Clone(t.kinds)
 	slices.SortStableFunc(out, func(a, b kind) int {
@@ -149,10 +151,11 @@ func (t *tally) sorted() []kind {
 	return out
 }
 
-// class returns the class of k in the order that sorted uses. 0 is the most useful class.
+// class returns the position of k's class in the order that sorted uses; 0 is the most
+// useful class.
 func (k *kind) class() int {
 	switch {
-	case k.reason == bourse.RefusedRegistry: // a worker had capacity and tried to pull the image
+	case k.reason == bourse.RefusedRegistry: // the worker had capacity and tried to pull the image
 		return 0
 	case k.reason == bourse.RefusedResource:
 		return 1
@@ -170,7 +173,7 @@ func familiarity(resource string) int {
 	return i
 }
 
-// resourceName returns the name that the Machines API has for a resource.
+// resourceName returns the name of a resource in the Machines API.
 func resourceName(resource string) string {
 	switch r := bourse.Resource(resource); {
 	case r == bourse.ResourceCPU:
@@ -183,14 +186,14 @@ func resourceName(resource string) string {
 	return resource
 }
 
-// Limits for a message.
+// Limits on a message.
 const (
-	maxShown  = 6   // number of kinds, and of rounds
-	maxReason = 160 // length of a worker's message, in bytes
+	maxShown  = 6   // maximum number of kinds, and of rounds
+	maxReason = 160 // maximum length of a worker's message, in bytes
 )
 
-// summary returns a text in parentheses that tells which workers were asked and why they refused.
-// If no worker was asked, it returns "".
+// summary describes, in parentheses, which workers were asked and why they refused. If no worker
+// was asked, it returns "".
 func (t *tally) summary(rounds []bourse.Round) string { return summary(rounds, t.sorted()) }
 
 // besides is like summary, but omits the kind told, which the message already contains.
@@ -246,7 +249,7 @@ func (k *kind) String() string {
 	}
 }
 
-// detail returns the message of a worker.
+// detail returns the message of one of the workers.
 func (k *kind) detail() string {
 	s := ""
 	switch {

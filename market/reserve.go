@@ -14,18 +14,18 @@ import (
 // reservation, and must have been validated and normalized. The deadline of the first order applies
 // to all of them together. It is limited to half of the holds' TTL, so that the first hold still
 // exists when the last one is created. The returned holds are in the order of orders. The errors
-// are those of Place. The decision is about the order that was not filled.
+// are those of Place. If an order was not filled, the decision is about that order.
 //
 // The orders are placed one after the other, larger ones first, in the same way as any other order.
 // If one of them is not filled, Reserve releases all holds by canceling their orders (see
 // claim.go). If a cancellation cannot be delivered, the worker finds it in the CancellationStore.
-// The hold also expires in any case.
+// In any case, the hold expires eventually.
 //
 // If the caller chose the key of the reservation, Reserve continues even after the caller has left,
 // and a repetition finds the holds (see once.go). After a refusal, the key cannot be used again,
-// because its workers refuse it. If two brokers receive the same key at the same moment, they
-// create one set of holds. If one of them fails, it releases the holds of both, and the caller of
-// the other broker may receive holds that no longer exist.
+// because the workers on which its orders were canceled refuse it. If two brokers receive the same
+// key at the same moment, they create one set of holds. If one of them fails, it releases the holds
+// of both, and the caller of the other broker may receive holds that no longer exist.
 func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	began, first := time.Now(), &orders[0]
 	if err := ctx.Err(); err != nil {
@@ -48,7 +48,8 @@ func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse
 		return f.holds, f.decision, f.err
 	}
 	defer x.inflight.finish(f)
-	// cancelAll and reserve need only the ID that is canceled, and the deadline.
+	// cancelAll and reserve use only the deadline and the ID, which is the ID to
+	// cancel.
 	t := &trade{x: x, order: &bourse.Order{ID: all}, deadline: began.Add(within)}
 	f.holds, f.decision, f.err = t.reserve(work, orders)
 	return f.holds, f.decision, f.err
@@ -88,9 +89,9 @@ func largestFirst(orders []bourse.Order) []int {
 	return index
 }
 
-// holders returns the workers that have holds, as the directory knows them now. If the directory no
-// longer knows a worker, the result contains only its ID; the worker then finds the cancellation in
-// the CancellationStore.
+// holders returns the directory's current entries for the workers that have the holds. If the
+// directory does not list a worker anymore, the result contains only its ID and region; the worker
+// then finds the cancellation in the CancellationStore.
 func (t *trade) holders(holds []bourse.Hold) []*bourse.Member {
 	var out []*bourse.Member
 	for i := range holds {
@@ -119,8 +120,8 @@ func reserved(order *bourse.Order, m *bourse.Member) bool {
 	return order.Reservation == "" || slices.Contains(order.Reservation.Workers(), m.Tag)
 }
 
-// heldFirst moves to the front the workers whose holds cover everything that the order takes. Free
-// capacity should be left for other orders. The sort is stable.
+// heldFirst moves to the front the workers whose holds cover everything that the order takes. This
+// leaves free capacity for other orders. The sort is stable.
 func heldFirst(ranked []Ranked, quotes []bourse.Quote) {
 	slices.SortStableFunc(ranked, func(a, b Ranked) int {
 		switch x, y := quotes[a.Quote].Held, quotes[b.Quote].Held; {

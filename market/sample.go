@@ -8,8 +8,8 @@ import (
 
 // sample moves d random members to the front, each at most once, followed by the remaining members.
 // For each place it draws two members and takes the one with the better hint (the power of two
-// choices, Mitzenmacher 2001). This keeps brokers that have the same outdated hint from all asking
-// the same workers. If there are fewer than d members, it takes all of them.
+// choices, Mitzenmacher 2001). This prevents brokers that have the same outdated hints from all
+// asking the same workers.
 func sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand) {
 	for i := range min(d, len(members)-1) {
 		a, b := i+rng.IntN(len(members)-i), i+rng.IntN(len(members)-i)
@@ -20,8 +20,8 @@ func sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand
 	}
 }
 
-// room rates a hint: 2 if everything that is needed is free, 1 if that is unknown, and 0 if some
-// resource is short.
+// room rates a worker by its hint: 2 if all needed resources are free, 1 if that is unknown, and
+// 0 if some resource is short.
 func room(free, needs bourse.Amounts) int {
 	if len(free) == 0 {
 		return 1
@@ -34,8 +34,8 @@ func room(free, needs bourse.Amounts) int {
 	return 2
 }
 
-// needs returns the amounts that an order takes from a worker, as far as a hint contains them. It
-// omits the CPU, because that amount depends on the worker's overcommit.
+// needs returns the amounts that an order takes from a worker, for comparison with a hint. It
+// omits the CPU, because its amount depends on the worker's overcommit.
 func needs(order *bourse.Order) bourse.Amounts {
 	var out bourse.Amounts
 	if v := order.Volume; v != nil {

@@ -9,20 +9,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Unlike a machine, a task cannot be undone. A machine that was started twice can be destroyed, but
-// work that was done twice stays done. If the outcome of a claim of a task is unknown, the order
-// therefore ends. No other worker is claimed, and a repetition with the same ID returns the
-// outcome. The task is not canceled either: a worker that is running notices the broken connection
-// and stops the task itself, and a worker whose daemon was restarted continues a program that is
-// still running.
+// Unlike a machine, a task cannot be undone. If a machine was started twice, one of the two can be
+// destroyed, but work that was done twice stays done. If the outcome of a claim of a task is
+// unknown, the order therefore ends. No other worker is claimed, and a repetition with the same ID
+// returns the outcome. The task is not canceled either: a running worker notices the broken
+// connection and stops the task itself, and a worker whose daemon was restarted lets a program that
+// is still running continue.
 
 // errUnknownTask returns the error for a task that a worker may have started. If the caller chose
-// the order's ID, a repetition may even overtake the claim: both go to the same worker (see
-// sortByHash), which runs the task once.
+// the order's ID, it is harmless if a repetition overtakes the claim, because both go to the same
+// worker (see sortByHash), which runs the task once.
 //
-// One problem remains. A claim whose connection was lost may still be in progress when a repetition
-// has asked all workers. The repetition may then be claimed on another worker, either because the
-// broker chose the ID, or because the first worker refuses at that moment.
+// One problem remains. A claim whose connection was lost may still be in progress after a
+// repetition has asked all workers. The repetition may then be claimed on another worker, either
+// because the broker chose the ID, or because the first worker refuses at that moment.
 func errUnknownTask(order *bourse.Order, at *bourse.Member) error {
 	return bourse.Errorf(bourse.CodeTimeout,
 		"the answer of worker %s was lost; it may have started the task: repeat it with order id %s to learn the outcome", at.ID, order.ID)

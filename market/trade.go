@@ -23,12 +23,12 @@ type trade struct {
 	decision bourse.Decision
 	refusals tally
 	canceled []bourse.WorkerID              // workers on which the order was or will be canceled
-	unknown  error                          // set if a worker may have filled the order, so that no other worker may
+	unknown  error                          // set if a worker may have filled the order, so that no other worker may fill it
 	claim    bourse.Claim                   // the claim that is sent to workers; set by the first claim
-	at       *atomic.Pointer[bourse.Member] // receives the worker that is being claimed; may be nil
+	at       *atomic.Pointer[bourse.Member] // set to the worker that is being claimed; may be nil
 
 	since uint64 // number of the latest choice when the quotes were requested; see recentPicks
-	pick  *pick  // the choice of this order; nil before the ranking, and for kinds of orders that are not spread
+	pick  *pick  // this order's choice; nil before the ranking, and for kinds of orders that are not spread
 }
 
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
@@ -38,7 +38,7 @@ func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 	}
 }
 
-// place returns a fill or an error. Only if quoteOnly is set, both may be nil. ctx ends when the
+// place returns a fill or an error. If quoteOnly is set, both may be nil. ctx ends when the
 // caller leaves or the soft deadline passes.
 func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	try := t.eachChoice
@@ -58,7 +58,7 @@ func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	return nil, t.errNoWorker()
 }
 
-// errQuoted ends a trade from which only a quote was wanted.
+// errQuoted ends a trade that is for a quote only.
 var errQuoted = errors.New("quoted")
 
 // eachChoice tries the choices of regions in the caller's order of preference (invariant 3).
@@ -71,11 +71,11 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 	return nil, nil
 }
 
-// choice tries to fill the order on the candidates of one choice. If there are many, it asks only a
-// sample of them at first. It asks the rest only if all workers in the sample have refused.
+// choice tries to fill the order on the candidates of one choice. If there are many, it first asks
+// only a sample of them. If none of these fills the order, it asks the rest.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
 	members, _ := candidates(t.order, t.x.cfg.Directory.Candidates, choice)
-	if len(t.canceled) > 0 { // the hint may have changed and may list such a worker again, but it must not fill the order
+	if len(t.canceled) > 0 { // even if the hint lists such a worker again, it must not fill the order
 		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.canceled, m.ID) })
 	}
 	known := len(members)
@@ -96,9 +96,9 @@ func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill,
 	return nil, nil
 }
 
-// round claims the order on members, which all belong to the same choice. It first tries the best
-// one according to cached quotes. After that, it requests quotes and tries the willing members,
-// best first.
+// round claims the order on members, which all belong to the same choice. It first tries the
+// member that is best according to cached quotes. If that fails, it requests quotes and tries the
+// willing members, best first.
 func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, error) {
 	if err := t.ended(ctx); err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 	return t.trade(ctx, members, quotes)
 }
 
-// trade continues with the quotes of the current round, which have been vetted and are in the order
-// of members. It records refusals, ranks the quotes, and claims.
+// trade continues the current round with the members' vetted quotes, which are in the order of
+// members. It records refusals, ranks the quotes, and claims workers.
 func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) (*bourse.Fill, error) {
 	for i := range quotes {
 		if r := quotes[i].Refusal; r != nil {
@@ -155,9 +155,9 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 	return t.claims(ctx, members, ranked)
 }
 
-// rank ranks the quotes of members, which are in the same order. A worker that was chosen by other
-// orders, after the quotes were requested or within slack before, counts as having one more machine
-// for each of them.
+// rank ranks the quotes of members, which are in the same order. A worker counts as having one more
+// machine for each other order that chose it after the quotes were requested, or that chose it at
+// most slack before now and is still in progress.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.x.cfg.Curves)
@@ -208,7 +208,8 @@ func (t *trade) discountReplaced(members []bourse.Member, quotes []bourse.Quote)
 	}
 }
 
-// endPick records on which worker the order was filled. at is "" if it was not filled.
+// endPick records on which worker the order was filled. The worker is "" if the order
+// was not filled.
 func (t *trade) endPick(at bourse.WorkerID) {
 	if t.pick != nil {
 		t.x.recentPicks.end(t.pick, at)
@@ -216,8 +217,8 @@ func (t *trade) endPick(at bourse.WorkerID) {
 	}
 }
 
-// standbysLast moves to the end the workers that run a primary machine of the order's standby,
-// because the standby would be lost together with that machine. The sort is stable.
+// standbysLast moves the workers that run a primary machine of the order's standby to the end,
+// because the standby would be lost together with such a worker. The sort is stable.
 func standbysLast(order *bourse.Order, members []bourse.Member, ranked []Ranked) {
 	has := func(r Ranked) int {
 		if slices.ContainsFunc(order.Config.Standbys, func(id bourse.MachineID) bool { return id.Tag() == members[r.Quote].Tag }) {
