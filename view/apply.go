@@ -188,7 +188,8 @@ func (v *View) decodeEntry(st wire.Stamp, by *wire.Author, raw []byte) (schema.E
 	return e, err
 }
 
-// Flush waits until everything that Apply has queued so far is in the file.
+// Flush waits until all transactions that Apply has queued so far are in the
+// file.
 func (v *View) Flush(ctx context.Context) error {
 	v.mu.Lock()
 	f := flush{v.intake.issued, make(chan struct{})}

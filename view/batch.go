@@ -165,8 +165,8 @@ func (b *batch) committed() {
 	}
 }
 
-// tick returns the clock value for a version that this server writes. It is greater than below,
-// the clock value of the version that is replaced, which is 0 if there is none.
+// tick returns the clock value for a version that this server writes. The result is greater
+// than below, which is the clock value of the replaced version, or 0 if there is none.
 func (b *batch) tick(below wire.Clock) wire.Clock {
 	physical := wire.ClockAt(b.now)
 	next := max(physical, below+1)

@@ -35,8 +35,8 @@ type FaultStage int
 
 // Stages at which Config.Fault is called.
 const (
-	FaultBefore FaultStage = iota + 1 // before a commit: the file contains none of it
-	FaultAfter                        // after a commit: the file contains all of it, but nobody has been notified
+	FaultBefore FaultStage = iota + 1 // before a commit: none of its changes are in the file
+	FaultAfter                        // after a commit: all of its changes are in the file, but nobody has been notified
 	FaultApply                        // before another site's transaction is applied
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Read calls fn with a connection that reads a snapshot of the file. fn may run any number of read-only statements,
-// which all see the same state, and are interrupted when ctx ends. fn must not call Read. Read returns
-// CodeUnavailable if the file cannot be read.
+// Read calls fn with a connection that reads a snapshot of the file. fn may execute any number of
+// read-only statements. They all see the same state, and are interrupted when ctx ends. fn must not
+// call Read. Read returns CodeUnavailable if the file cannot be read.
 func (v *View) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	err := v.pool.Read(ctx, fn)
 	if err == nil {

@@ -2,7 +2,8 @@ package view
 
 import "log/slog"
 
-// takeItems returns the transactions for the next commit. It returns none while the disk cannot be written.
+// takeItems returns the transactions for the next commit. While the disk cannot be written, it
+// returns none.
 func (w *writer) takeItems() []*incoming {
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()

@@ -104,9 +104,9 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 	return out
 }
 
-// lastHeard returns the time when the absence of a worker that this process has never seen as
-// a member began. That is the time when the worker was last heard from or, if later, the time
-// when this process first knew all workers.
+// lastHeard returns the start of the absence of a worker that this process has never seen as
+// a member. The absence starts at the time when the worker was last heard from or, if later,
+// the time when this process first knew all workers.
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	if a.since.IsZero() {
 		return now

@@ -29,7 +29,7 @@ type Config struct {
 	Timing    Timing       //
 	Log       *slog.Logger // default: discards all records
 	// OnLost is called, from one goroutine at a time, for each member that has left or was lost.
-	// The argument at is the time when this server learned of it. It may block.
+	// The argument at is the time when this server learned of it. OnLost may block.
 	OnLost    func(member bourse.Member, at time.Time)
 	Rumors    Rumors               // receives and supplies rumors; default: no rumors
 	Transport memberlist.Transport // default: TCP and UDP sockets
@@ -120,7 +120,7 @@ func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate
 	g.SuspicionMult, g.SuspicionMaxTimeoutMult = c.Timing.Suspicion, maxSuspicion
 	g.AwarenessMaxMultiplier = maxSlower
 	g.RetransmitMult = retransmit
-	g.GossipNodes = 5 // a larger value costs nothing, because the number of transmissions is limited, not their rate
+	g.GossipNodes = 5 // a larger value is not more expensive, because the number of transmissions is limited, not their rate
 	g.GossipInterval, g.PushPullInterval = c.Timing.Gossip, c.Timing.PushPull
 	g.TCPTimeout = streamTimeout
 	g.EnableCompression = false // receivers do not decompress, see sealed_transport.go

@@ -157,8 +157,8 @@ func (m *Members) livesOn(n node, is func(node) bool) bool {
 	return false
 }
 
-// notify wakes Run and everything that waits for a change. The caller holds the
-// lock.
+// notify wakes Run and all other goroutines that wait for a change. The caller
+// holds the lock.
 func (m *Members) notify() {
 	close(m.changed)
 	m.changed = make(chan struct{})

@@ -58,7 +58,7 @@ func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	return d
 }
 
-// hintsEvery is the minimum time between two reads of the view, which is limited because free
+// hintsEvery is the minimum time between two reads of the view. It is needed because free
 // capacity changes constantly.
 const hintsEvery = 100 * time.Millisecond
 

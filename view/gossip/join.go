@@ -51,8 +51,8 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	}
 }
 
-// callAll calls the missing members. It returns a reason for each configured address at which no
-// member was found.
+// callAll calls the missing members. For each configured address without a member, it returns
+// the reason.
 func (m *Members) callAll(ctx context.Context) (why []string) {
 	given := m.toJoin(slices.Concat(m.config.Join, m.config.found(ctx)))
 	gone := m.goneMembers(time.Now())

@@ -70,7 +70,7 @@ type verdict int
 const (
 	proven   verdict = iota
 	unknown          // the server's key has to be fetched, because it is unknown or may have changed
-	unproven         // the proof is invalid, whatever the key
+	unproven         // the proof is invalid regardless of the key
 )
 
 // judge checks n's proof. The caller holds the lock.

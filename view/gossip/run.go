@@ -24,9 +24,10 @@ const pings = 3
 // running.
 const doubt = 10 * time.Second
 
-// Run joins the group and keeps this member in it until ctx ends; then it notifies the others and returns within a
-// few seconds. If nobody can be joined, it continues to call. It returns CodeAlreadyExists if this member's id or tag
-// belongs to another running server that was there first.
+// Run joins the group and keeps this member in it until ctx ends; then it notifies the others and
+// returns within a few seconds. If it cannot reach any member, it continues to try. It returns
+// CodeAlreadyExists if this member's id or tag belongs to another running server that was there
+// first.
 func (m *Members) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

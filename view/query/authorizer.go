@@ -17,7 +17,7 @@ const (
 )
 
 // sealed lists columns that can never be read, because they contain secrets or other sites' raw
-// rows, in which there may be secrets.
+// rows, which may include secrets.
 var sealed = map[string][]string{
 	"secret_rows": {"sealed"},
 	"quarantine":  {"row"},

@@ -203,6 +203,6 @@ func (r *reader) prepare() error {
 }
 
 func (r *reader) close() {
-	_ = r.conn.Close() // it is read-only, so nothing can be lost
+	_ = r.conn.Close() // the connection is read-only, so nothing can be lost
 	r.release()
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// failure contains reasons why a statement failed that SQLite's error does not
-// show.
+// failure records reasons for a statement's failure that SQLite's error does
+// not show.
 type failure struct {
 	ctx     context.Context //nolint:containedctx // the statement's context, to determine why it ended
 	rules   *rules

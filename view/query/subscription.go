@@ -96,9 +96,9 @@ func (s *subscription) watch(ctx context.Context) (changed <-chan struct{}, stop
 	return changed, stop, nil
 }
 
-// isFatal reports whether err ends the subscription; failed is the number of consecutive
-// failures before it. Most errors are temporary: while the view's file is being replaced, it or
-// its tables may be missing.
+// isFatal reports whether err ends the subscription. The argument failed is the number of
+// consecutive failures before err. Most errors are temporary: while the view's file is being
+// replaced, it or its tables may be missing.
 func (s *subscription) isFatal(err error, failed int) bool {
 	s.mu.Lock()
 	first := s.now == nil

@@ -142,8 +142,9 @@ func (r *Replicator) repairStreams(ctx context.Context, broken []view.Head) {
 	}
 }
 
-// repairStream compares our rows of a stream with those of the site that owns them, and restores
-// the site's snapshot if ours are wrong. It reports whether ours are correct afterward.
+// repairStream compares our hash of the stream with that of the site that owns the rows. If
+// they differ, it restores the site's snapshot. It reports whether our rows are correct
+// afterward.
 func (r *Replicator) repairStream(ctx context.Context, h view.Head) (bool, error) {
 	owner, ok := r.member(h.Site)
 	if !ok {
@@ -197,12 +198,12 @@ func (r *Replicator) headHere(s wire.Stream) (view.Head, bool) {
 	return view.Head{}, false
 }
 
-// sharedRows is the name that records of repairs use for the shared rows.
+// sharedRows is the name of the shared rows in the records of repairs.
 const sharedRows = "shared rows"
 
 // recordProgress records which streams did not advance in a pull, so that transactions that no
-// member has are requested at increasing intervals. It records nothing if the member did not
-// respond, and nothing for a stream of which no present member can provide a trusted snapshot.
+// member has are requested at increasing intervals. It does nothing if the member did not
+// respond. It skips streams for which no present member can provide a trusted snapshot.
 func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]uint64, wanted map[wire.Stream]view.Head, err error) {
 	if code := bourse.CodeOf(err); err != nil && code != bourse.CodeInvalid && code != bourse.CodeInternal {
 		return

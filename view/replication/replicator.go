@@ -73,8 +73,8 @@ func (r *Replicator) Run(ctx context.Context) error {
 }
 
 // Synced returns a channel that is closed once the view has been compared completely with
-// another member's and has received everything that was missing. It is also closed if there is
-// no other member.
+// another member's and has received all missing data. It is also closed if there is no other
+// member.
 func (r *Replicator) Synced() <-chan struct{} { return r.synced }
 
 func (r *Replicator) setSynced() {
@@ -101,15 +101,15 @@ func (r *Replicator) isAhead(p wire.Position) bool {
 	return p.Site == r.config.Self.ID && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > self.Seq)
 }
 
-// ahead requests a new epoch if other members, which have our own stream up to p, are ahead
-// of us.
+// ahead requests a new epoch if p, a position in our own stream that other members have
+// reached, is ahead of ours.
 func (r *Replicator) ahead(p wire.Position) {
 	if !r.isAhead(p) {
 		return
 	}
 	select {
 	case r.renewals <- p.Stream:
-	default: // one pending request is enough, because its epoch will be greater than both
+	default: // one pending request is enough, because the new epoch will be greater than any that others have seen
 	}
 }
 

@@ -26,8 +26,8 @@ func (e *Entry) Version(st wire.Stamp) wire.Version {
 	}
 }
 
-// Check checks whether a row from site fits the schema, and returns it in the form in which it
-// is merged. An error concerns only this row, not the other rows of its transaction.
+// Check checks whether a site's row fits the schema, and returns the row in the form required
+// for merging. An error concerns only this row, not the other rows of its transaction.
 func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 	e := Entry{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: r.Clock != 0}
 	if err := checkName("table", r.Table); err != nil {

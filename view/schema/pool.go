@@ -124,8 +124,9 @@ func (p *Pool) give(r *reader, sound bool) {
 	}
 }
 
-// Read calls fn with a connection that reads a snapshot of the file. fn may run any number of read-only statements,
-// which all see the same state, and are interrupted when ctx ends. fn must not call Read.
+// Read calls fn with a connection that reads a snapshot of the file. fn may execute any number of
+// read-only statements. They all see the same state, and are interrupted when ctx ends. fn must not
+// call Read.
 func (p *Pool) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	select {
 	case p.slots <- struct{}{}:

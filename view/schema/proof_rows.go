@@ -18,7 +18,8 @@ func deleteProof(c *sqlite.Conn, r wire.Version) error {
 	return Run(c, "DELETE FROM proofs WHERE tbl = ? AND key = ?", r.Table, r.Key)
 }
 
-// ProofOf returns the proof of a shared row's current version. ok is false if there is none.
+// ProofOf returns the proof of a shared row's current version. If there is none, ok is
+// false.
 func ProofOf(c *sqlite.Conn, table, key string) (birth, sig []byte, ok bool, err error) {
 	err = Query(c, "SELECT birth, sig FROM proofs WHERE tbl = ? AND key = ?", func(s *sqlite.Stmt) error {
 		birth, _ = ValueAt(s, 0).([]byte)

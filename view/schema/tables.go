@@ -26,7 +26,7 @@ const (
 type definition struct {
 	Name     string
 	kind     kind
-	fallback wire.Value // default value; nil is NULL
+	fallback wire.Value // default value; nil means NULL
 }
 
 // table is a replicated table and the statements that read and write it.

@@ -6,8 +6,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Order compares two versions of a shared row. The greater one wins. Order is a total order of different versions, so
-// all members agree on the greatest one regardless of the order in which they receive them.
+// Order compares two versions of a shared row. The greater one wins. Order is a total order of
+// different versions, so all members agree on the greatest version, regardless of the order in
+// which they receive the versions.
 func Order(a, b Version) int {
 	first, later := 0, cmp.Compare(a.Clock, b.Clock)
 	if a.Table == TableApps {

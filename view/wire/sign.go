@@ -21,11 +21,12 @@ type Keys interface {
 	// Own returns this site's birth certificate and private key. When the birth certificate changes, a new epoch
 	// begins.
 	Own() (birth []byte, key crypto.Signer)
-	// Author reads the birth certificate of an epoch that began at the time at. It returns the
-	// site that the certificate names ("" if it names none, in which case the stream names the
-	// site), the site's role, and the key that verifies its signatures. The result depends
-	// only on the arguments and the cluster's CAs, so that all members agree. It returns
-	// CodeForbidden if the certificate is not valid in this cluster.
+	// Author reads the birth certificate of an epoch that began at the given time. It returns
+	// the site that the certificate names, the site's role, and the key that verifies its
+	// signatures. The site is "" if the certificate names none; then the stream's site
+	// applies. The result depends only on the arguments and the cluster's CAs, so that all
+	// members agree. It returns CodeForbidden if the certificate is not valid in this
+	// cluster.
 	Author(birth []byte, at time.Time) (site bourse.WorkerID, role bourse.Role, key crypto.PublicKey, err error)
 }
 
