@@ -56,8 +56,9 @@ func decode(body []byte, v any) error {
 	return nil
 }
 
-// WriteBody responds with v and status 200. A value that cannot be encoded is an internal
-// error. If the caller has disconnected, WriteBody does nothing.
+// WriteBody responds with v and status 200. If the value cannot be encoded, WriteBody
+// responds with an internal error. If the caller has disconnected, WriteBody does
+// nothing.
 func WriteBody(w http.ResponseWriter, v any) { writeBody(w, http.StatusOK, v) }
 
 func writeBody(w http.ResponseWriter, status int, v any) {

@@ -3,8 +3,8 @@
 // The verbs for each kind of object have their own file. A [Fabric] transports requests over any
 // network. A worker serves the same http.Handler to every fabric.
 //
-// Fabrics have no state and retry nothing, because the market has to decide what a lost answer
-// means.
+// Fabrics are stateless and never retry, because the market has to decide how to handle a lost
+// answer.
 package fabric
 
 import (

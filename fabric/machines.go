@@ -76,8 +76,8 @@ type Usage struct {
 	ReadByte  int64             `json:"read_byte"`
 	WriteByte int64             `json:"write_byte"`
 	CPUs      float64           `json:"cpus"`            // cores in use, averaged over the last few seconds
-	MayCPUs   float64           `json:"may_cpus"`        // limit in cores; 0 means none
-	MayMemory int64             `json:"may_memory"`      // limit in bytes; 0 means none
+	MayCPUs   float64           `json:"may_cpus"`        // limit in cores; 0 means no limit
+	MayMemory int64             `json:"may_memory"`      // limit in bytes; 0 means no limit
 	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // set only for warm machines that have run tasks
 }
 
@@ -86,7 +86,7 @@ type LogsQuery struct {
 	Machine bourse.MachineID `json:"machine"`
 	After   string           `json:"after,omitempty"`  // only lines after this position
 	Since   time.Time        `json:"since,omitzero"`   // only lines since this time; zero means all
-	Tail    int              `json:"tail,omitempty"`   // number of latest lines; 0: all, negative: none (with Follow: only new lines)
+	Tail    int              `json:"tail,omitempty"`   // number of latest lines; 0 means all, a negative number none (with Follow: only new lines)
 	Follow  bool             `json:"follow,omitempty"` // whether to continue until the machine is destroyed
 }
 
@@ -106,7 +106,7 @@ type MachineAction struct {
 	Signal  bourse.Signal    `json:"signal,omitempty"`   // for stop, restart and signal
 	Timeout bourse.Duration  `json:"timeout,omitempty"`  // for stop and restart; 0 means the machine's own timeout
 	Secrets uint64           `json:"secrets,omitempty"`  // for start and restart: minimum version of the app's secrets
-	AppKeys bourse.AppKeys   `json:"app_keys,omitempty"` // for start and restart: keys for the app's secrets; empty: none
+	AppKeys bourse.AppKeys   `json:"app_keys,omitempty"` // for start and restart: keys for the app's secrets; empty if the broker has none
 	Force   bool             `json:"force,omitempty"`    // for destroy: even if the machine is running; for restart: use SIGKILL
 	By      string           `json:"by,omitempty"`       // name of the caller's token, for the machine's events
 }
@@ -132,7 +132,7 @@ type UpdateRequest struct {
 	Secrets     uint64            `json:"secrets,omitempty"` // minimum version of the app's secrets for the new version
 	Renew       uint64            `json:"renew,omitempty"`   // minimum version of the app's secrets for the running program; if it has a lower version, it is restarted
 	SkipSecrets bool              `json:"skip_secrets,omitempty"`
-	AppKeys     bourse.AppKeys    `json:"app_keys,omitempty"` // keys for the app's secrets; empty: the broker has none
+	AppKeys     bourse.AppKeys    `json:"app_keys,omitempty"` // keys for the app's secrets; empty if the broker has none
 }
 
 // LeaseRequest acquires a lease, or extends it if Nonce is the current lease's

@@ -13,7 +13,7 @@ import (
 type Message struct {
 	Method string
 	URI    string // path and query, escaped
-	Body   []byte // nil means none; the sender may reuse the slice after Send returns
+	Body   []byte // nil if there is no body; the sender may reuse the slice after Send returns
 }
 
 // Answer is a reply whose body is completely in memory.

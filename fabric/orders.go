@@ -36,7 +36,8 @@ type ClaimPart struct {
 	Failure *Failure    `json:"failure,omitempty"`
 }
 
-// ExtendHolds makes a reservation's holds on a worker expire after the given time from now.
+// ExtendHolds requests that a reservation's holds on a worker expire only after the given
+// time from now.
 type ExtendHolds struct {
 	Reservation bourse.ReservationKey `json:"reservation"`
 	TTL         bourse.Duration       `json:"ttl"`

@@ -2,7 +2,7 @@ package fabric
 
 import "github.com/bourse-dev/bourse/internal/duplex"
 
-// Types for MachineAttach, whose frames are those of package duplex.
+// Types for MachineAttach, which uses the frames of package duplex.
 type (
 	// ExecStart describes a command to run.
 	ExecStart = duplex.Command

@@ -27,8 +27,8 @@ type Tunnel struct {
 
 var _ net.Conn = (*Tunnel)(nil)
 
-// DialTunnel connects to a port of a machine, like MachineTunnel. The connection to the
-// worker is used for nothing else and outlives ctx. Errors: those of [Fabric] and of the
+// DialTunnel connects to a port of a machine, like MachineTunnel. The tunnel has its own
+// connection to the worker, which outlives ctx. Errors: those of [Fabric] and of the
 // worker.
 func DialTunnel(ctx context.Context, f Fabric, to bourse.Member, at TunnelRequest) (*Tunnel, error) {
 	encoded, err := encodeBody(&at)
@@ -97,8 +97,8 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// breakOff closes a connection in such a way that the other end notices that it was aborted. It
-// skips the regular shutdown, including that of TLS.
+// breakOff closes a connection abruptly, so that the other end can tell that it was aborted. It
+// skips the regular shutdown, including TLS's.
 func breakOff(c net.Conn) {
 	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secure.NetConn()

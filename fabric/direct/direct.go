@@ -24,7 +24,7 @@ const (
 	// dialTimeout is long enough for TCP and TLS handshakes around the world, and shorter than
 	// an order's deadline.
 	dialTimeout = 3 * time.Second
-	// clientIdle is the time for which an unused connection is kept. It must be well below
+	// clientIdle is how long an unused connection is kept open. It must be well below
 	// serverIdle, because if the server closes a connection while a request is being sent, the
 	// request's outcome is unknown.
 	clientIdle = 60 * time.Second

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// allOf begins the last part of the subject to which the workers of a region answer an
-// order that was sent to the whole region. The region's name follows.
+// allOf is the prefix of the last part of a reply subject if the order was sent to a
+// whole region. The rest of that part is the region's name.
 const allOf = "all."
 
 // askNumber is the number of the latest Ask of this process.
@@ -94,8 +94,9 @@ func (l *Link) orders(region bourse.Region) string {
 	return l.base + "region." + string(region) + ".orders"
 }
 
-// takeQuote passes an answer to the Ask that it belongs to. The rest of the
-// subject contains the Ask's number and identifies the sender.
+// takeQuote passes an answer to the Ask that it belongs to. The argument rest
+// is the end of the subject, which contains the Ask's number and identifies the
+// sender.
 func (l *Link) takeQuote(rest string, m *client.Msg) {
 	number, of, _ := strings.Cut(rest, ".")
 	l.mu.Lock()

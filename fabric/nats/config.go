@@ -35,7 +35,7 @@ type Config struct {
 	// reset; default 6 s. The other end is pinged every third of this time.
 	Patience time.Duration
 	// Window is the number of unread bytes that a connection buffers; default 1 MiB. It limits
-	// the memory for a slow reader, and the data in flight.
+	// both the memory that a slow reader takes up and the amount of data in transit.
 	Window int
 }
 

@@ -243,7 +243,7 @@ func (c *Conn) Close() error {
 	live := c.err == nil && c.opened
 	c.mu.Unlock()
 	if live {
-		_ = c.send(frame{kind: kindEnd}, c.to) // if this fails, nothing else can be done
+		_ = c.send(frame{kind: kindEnd}, c.to) // if this fails, there is nothing else to do
 	}
 	c.end(net.ErrClosed)
 	return nil

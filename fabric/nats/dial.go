@@ -149,7 +149,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 		l.refuse(m.Reply, err.Error())
 		return
 	}
-	c.mu.Lock() // no lock is needed to exclude others, because the connection's frames arrive after this message
+	c.mu.Lock() // does not wait: nobody else uses the connection yet, because its frames arrive after this message
 	c.opened, c.credit, c.expected = true, int(min(f.window, 1<<30)), 1
 	c.mu.Unlock()
 	if c.send(frame{kind: kindAccept, window: uint32(c.window)}, c.to) != nil {

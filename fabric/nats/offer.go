@@ -20,7 +20,7 @@ const (
 
 const (
 	quoteWithin = 5 * time.Second // time limit for a quote; the market does not wait longer
-	quotesOnce  = 256             // maximum number of orders that are answered concurrently; more are dropped
+	quotesOnce  = 256             // maximum number of orders that are answered concurrently; further orders are dropped
 )
 
 // offer is a worker's subscription to orders.
