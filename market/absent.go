@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// An unreachable worker has refused nothing. If it is the only candidate, the order ends as
-// unavailable, and not as refused. It may also have filled the order in an earlier try without the
+// An unreachable worker has not refused the order. If it is the only candidate, the order fails as
+// unavailable, not as refused. It may also have filled the order in an earlier try without the
 // caller knowing. In that case, no other worker may fill the order, and the caller has to repeat
 // the order until the worker is back or counts as lost for good.
 

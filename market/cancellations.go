@@ -37,7 +37,7 @@ func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 		if v.known || v.rival != nil {
 			continue
 		}
-		// If this write fails, the others would fail in the same way.
+		// If this write fails, the remaining writes would fail in the same way.
 		if err := s.cfg.Cancellations.RecordCancellation(ctx, v.order, v.at.ID); err != nil {
 			s.cfg.Log.Warn("publish cancellation failed", attrs(v, err)...)
 			return

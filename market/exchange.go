@@ -18,7 +18,7 @@ type Config struct {
 	Directory     Directory         // required
 	Trader        Trader            // required
 	Cancellations CancellationStore // if nil, undeliverable cancellations are only kept in memory
-	Log           *slog.Logger      // default: discards everything
+	Log           *slog.Logger      // default: discards all records
 	// Decided, if set, is called once for each order that Place has decided, however many calls
 	// wait for the order. It must not block or retain its arguments. The fill is nil if the order
 	// was not filled.
@@ -30,7 +30,7 @@ type Config struct {
 	// SampleAbove is the number of candidates up to which all candidates of a choice are asked
 	// at once. If there are more, only a sample is asked at first. Default 32.
 	SampleAbove int
-	// Sample is the size of such a sample. Default 8.
+	// Sample is the size of that sample. Default 8.
 	Sample int
 	// QuoteWithin is how long the exchange waits for quotes. Default 250 ms.
 	QuoteWithin time.Duration
@@ -168,10 +168,10 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 // false.
 func (x *Exchange) Claiming(id bourse.OrderID) (bourse.Member, bool) { return x.inflight.claiming(id) }
 
-// Quote returns the decision that Place would make up to the first claim. It asks the workers for
-// quotes and ranks them, but claims nothing. The outcome of the decision is quoted, and the last
-// round lists the workers, best first. The errors are those of Place. If a worker has already
-// filled the order, the decision names the worker and the machine.
+// Quote returns the decision that Place would have made before its first claim. It asks the
+// workers for quotes and ranks them, but does not claim any of them. The outcome of the decision
+// is quoted, and the last round lists the workers, best first. The errors are those of Place. If
+// a worker has already filled the order, the decision names the worker and the machine.
 func (x *Exchange) Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, softDeadline(began, order.Deadline()))
@@ -201,7 +201,7 @@ func (x *Exchange) Recent(limit int, keep func(*bourse.Decision) bool) []bourse.
 }
 
 // Decision returns the decision about an order that this exchange has decided recently, with its
-// claims and times. It returns false if there is none. The slices in the decision are shared, and
+// claims and times. It returns false if there is none. The slices in the decision are shared and
 // must not be modified.
 func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 	if d, ok := x.filled.get(id); ok {

@@ -90,7 +90,7 @@ type CancellationStore interface {
 	// RecordCancellation records that a worker must not fill the order, or keep it filled, now
 	// or later. Once it has returned nil, the record survives the end of this process.
 	RecordCancellation(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error
-	// CanceledOn returns the workers for which a cancellation of the order was recorded by any
-	// broker, as far as this process knows.
+	// CanceledOn returns the workers for which any broker has recorded a cancellation of the
+	// order, as far as this process knows.
 	CanceledOn(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error)
 }

@@ -11,7 +11,7 @@ type memory struct {
 	most int
 
 	mu   sync.Mutex
-	ring []bourse.OrderID // once the ring is full, the index next is that of the oldest element
+	ring []bourse.OrderID // once the ring is full, ring[next] is the oldest element
 	next int
 	of   map[bourse.OrderID]*bourse.Decision
 }

@@ -44,9 +44,9 @@ func (a *recentPicks) now() uint64 {
 // the record. If the ranking is empty, the record is nil.
 //
 // Machines that are not in the quotes yet because they were chosen recently count as if they were
-// already running. The number since is that of the latest choice when the quotes were requested.
-// All later choices count. Earlier choices count if they were made within the duration slack and
-// their orders are still in progress.
+// already running. When the quotes were requested, the latest choice was number since. All later
+// choices count. Earlier choices count if they were made within the duration slack and their orders
+// are still in progress.
 func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration, quotes []bourse.Quote, rank func() []Ranked) ([]Ranked, *pick) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

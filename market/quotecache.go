@@ -56,7 +56,7 @@ type shape struct {
 	task  string // name of the task for which the worker needs a warm machine; "" if the order is not for such a task
 }
 
-// Limits of the cache, whatever orders and workers contain.
+// Limits of the cache. They bound its size whatever orders and workers contain.
 const (
 	maxCached = 4096 // number of quotes
 	maxNeeds  = 512  // length of a shape's requirements, in bytes

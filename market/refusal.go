@@ -26,7 +26,8 @@ type kind struct {
 	best   bourse.Refusal // the refusal with the most free capacity if the kind concerns a resource; otherwise the first refusal
 }
 
-// maxKinds is the maximum number of kinds in a tally, whatever refusals workers send.
+// maxKinds is the maximum number of kinds in a tally. It bounds the tally whatever
+// refusals workers send.
 const maxKinds = 32
 
 func (t *tally) add(r bourse.Refusal) {
@@ -118,7 +119,7 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 }
 
 func kindName(order *bourse.Order) string {
-	if order.Kind() == bourse.KindHold { // the capacity is meant for a machine
+	if order.Kind() == bourse.KindHold { // a hold reserves capacity for a machine
 		return string(bourse.KindMachine)
 	}
 	return string(order.Kind())

@@ -116,8 +116,8 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 		return nil, nil
 	}
 	if len(members) == 1 && !t.quoteOnly && !t.asksAboutImage() {
-		// There is nothing to choose, and the worker checks a claim against its ledger anyway. A
-		// quote would cost a round trip without changing the result.
+		// There is only one candidate, and it checks a claim against its ledger anyway. A quote
+		// would cost a round trip without changing the result.
 		return t.claims(ctx, members, []Ranked{{}})
 	}
 	t.since = t.x.recentPicks.now()

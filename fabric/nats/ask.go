@@ -144,7 +144,7 @@ func (a *asked) sender(m answer) (int, bool) {
 	return i, i >= 0
 }
 
-// missing stops waiting for the workers to which the last part of a subject refers, because
+// missing stops waiting for the workers that the last part of a subject identifies, because
 // they will not answer.
 func (a *asked) missing(of string) {
 	region, all := strings.CutPrefix(of, allOf)

@@ -34,9 +34,9 @@ func (h *history) add(line []byte) {
 // last returns the latest change's number.
 func (h *history) last() int64 { return h.first + int64(len(h.lines)) - 1 }
 
-// after returns the changes after number n, limited to about most bytes. The caller must not
-// modify them. Errors: invalid if there is no change n, not_found if the changes after n are no
-// longer available.
+// after returns the changes after number n. The argument most limits their approximate total
+// size in bytes. The caller must not modify them. Errors: invalid if there is no change n,
+// not_found if the changes after n are no longer available.
 func (h *history) after(n int64, most int) ([][]byte, error) {
 	switch {
 	case n > h.last() || n < 0:

@@ -61,7 +61,7 @@ func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.byStream[p.Stream] = old
 }
 
-// take returns the wants that are due and not yet satisfied, and the time at which to call it
+// take returns the wants that are due and not yet satisfied, and the time at which to call take
 // again, which is zero if there are no other wants. Each returned want counts as an attempt. It
 // is due again later, and dropped after maxTries attempts.
 func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire.Stream]want, next time.Time) {
