@@ -20,13 +20,13 @@ import (
 type App struct {
 	Name      AppName    `json:"name"`
 	ID        string     `json:"id"`             // a ULID; machines, volumes, orders and holds refer to the app by this ID
-	Life      int        `json:"life,omitempty"` // generation of the name; if the app replaces a deleted one, one more than that app's
+	Life      int        `json:"life,omitempty"` // generation of the name; incremented when a deleted app's name is used again
 	Org       string     `json:"org"`
 	Network   string     `json:"network,omitempty"`
 	CreatedAt time.Time  `json:"created_at"`
 	DeletedAt *time.Time `json:"deleted_at,omitempty"` // if set, the record is a tombstone
-	// Proof is the record with a broker's signature. It allows others to trust a worker's copy of
-	// the record.
+	// Proof contains the record, signed by a broker. It allows other servers to trust a worker's
+	// copy of the record.
 	Proof []byte `json:"proof,omitempty"`
 }
 
@@ -39,8 +39,8 @@ type AppRef struct {
 // Ref returns a reference to the app.
 func (a *App) Ref() AppRef { return AppRef{a.Name, a.ID} }
 
-// NewAppID returns a new ID for an app. It is random. Therefore nobody can create an app with the
-// ID of another app, or one whose order IDs have the same checksums as those of another app.
+// NewAppID returns a new, random ID for an app. Because it is random, nobody can create an app
+// that has another app's ID, or an app whose order IDs have the same checksums as another app's.
 func NewAppID() string {
 	var id ulid.ULID
 	_ = id.SetTime(ulid.Now()) // fails only after the year 10889
@@ -89,7 +89,7 @@ func (a App) Merge(b App) App {
 	return b
 }
 
-// compareDeletions compares two times of deletion. nil is later than any time.
+// compareDeletions compares two deletion times. nil sorts after every time.
 func compareDeletions(a, b *time.Time) int {
 	switch {
 	case a == nil && b == nil:
@@ -102,10 +102,10 @@ func compareDeletions(a, b *time.Time) int {
 	return a.Compare(*b)
 }
 
-// DefaultAppName is the name of the app that exists without having been created.
+// DefaultAppName is the name of the default app, which exists without being created.
 const DefaultAppName = AppName("default")
 
-// DefaultOrg is the organization of an app for which none is specified.
+// DefaultOrg is the organization of apps that are created without one.
 const DefaultOrg = "personal"
 
 // DefaultApp returns the record of the default app. before is the previous record with the app's
@@ -159,8 +159,8 @@ func (k AppKeys) LogValue() slog.Value { return slog.StringValue(hiddenKeys) }
 func (k AppKeys) MarshalJSON() ([]byte, error) { return []byte(`"` + hiddenKeys + `"`), nil }
 
 // PrivateAddress returns the address of a machine in its app's private network. The address
-// consists of fdaa, 32 bits for the network, 32 for the host, 32 for the machine, and 2.
-// PrivateAddress is a pure function, so addresses need no allocation.
+// consists of fdaa, 32 bits for the network, 32 for the host, 32 for the machine, and 2. The
+// address depends only on the arguments, so no server has to assign it.
 func PrivateAddress(network string, id MachineID) netip.Addr {
 	if id.Validate() != nil {
 		return netip.Addr{}
@@ -188,7 +188,7 @@ func NetworkPrefix(network string) netip.Prefix {
 // organization, so that no app can join another organization's network by its name.
 func (a *App) PrivateNetwork() string { return a.Org + "/" + a.Network }
 
-// Placement states that a broker has placed an order of an app on a worker. The broker that claims
+// Placement certifies that a broker has placed an app's order on a worker. The broker that claims
 // the order signs it, so a worker cannot forge it. The worker stores the signed form with the
 // machine or volume, and includes it in every copy of that record. A record without a valid
 // placement belongs to no app.
@@ -200,17 +200,17 @@ type Placement struct {
 	Worker WorkerID `cbor:"5,keyasint"`
 }
 
-// Placement returns a placement of the order on a worker.
+// Placement returns the placement of the order on the given worker.
 func (o *Order) Placement(worker WorkerID) Placement {
 	return Placement{Order: o.ID, Kind: o.Kind(), App: o.App.Name, AppID: o.App.ID, Worker: worker}
 }
 
-// Places reports whether p is about machine m.
+// Places reports whether p is the placement of machine m.
 func (p Placement) Places(m *Machine) bool {
 	return p.Kind != KindVolume && p.of(m.Order, m.App, m.AppID, m.Worker)
 }
 
-// PlacesVolume reports whether p is about volume v.
+// PlacesVolume reports whether p is the placement of volume v.
 func (p Placement) PlacesVolume(v *Volume) bool {
 	return p.Kind == KindVolume && p.of(v.Order, v.App, v.AppID, v.Worker)
 }

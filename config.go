@@ -30,7 +30,7 @@ type Config struct {
 	Init         Init              `json:"init"`
 	Metadata     map[string]string `json:"metadata,omitempty"` // may change without a new version of the machine
 	Restart      *Restart          `json:"restart,omitempty"`
-	AutoDestroy  bool              `json:"auto_destroy,omitempty"` // destroy the machine when it has ended for good
+	AutoDestroy  bool              `json:"auto_destroy,omitempty"` // destroy the machine once its program has exited and will not be restarted
 	StopConfig   *StopConfig       `json:"stop_config,omitempty"`
 	Requirements Requirements      `json:"requirements,omitempty"`
 	Mounts       []Mount           `json:"mounts,omitempty"`
@@ -55,9 +55,9 @@ type Kept struct {
 	Metrics    json.RawMessage `json:"metrics,omitempty"`
 	Statics    json.RawMessage `json:"statics,omitempty"`
 
-	// Rest is a JSON object of the members, at every depth, that have no field in Config. Its keys
-	// are sorted. It is nil if there are no such members. MarshalJSON puts each of them back into
-	// its place.
+	// Rest is a JSON object that contains the members, at any depth, for which Config has no
+	// field. Its keys are sorted. It is nil if there are no such members. MarshalJSON puts each of
+	// them back into its place.
 	Rest json.RawMessage `json:"-" cbor:"rest,omitempty"`
 }
 
@@ -101,7 +101,7 @@ func ValidateStandbys(ids []MachineID) error {
 	return nil
 }
 
-// RestartPolicy defines in which cases a worker restarts a machine whose program has exited.
+// RestartPolicy defines when a worker restarts a machine whose program has exited.
 type RestartPolicy string
 
 // Restart policies of the Machines API. An empty policy means on-failure.
@@ -164,8 +164,8 @@ func (c *Config) Stop() (Signal, time.Duration) {
 	return signal, timeout
 }
 
-// Normalize fills in the guest, which must be part of every reply. If a machine with the config
-// could not run, it returns CodeInvalid. It is called once, when a request arrives.
+// Normalize fills in the guest, which must be part of every reply. It returns CodeInvalid if a
+// machine with this config could not run. It is called once, when a request arrives.
 func (c *Config) Normalize() error {
 	if c.Size != "" {
 		if c.Guest != nil {
@@ -280,7 +280,8 @@ func validateStrings(what string, list []string) error {
 // Command is a command line. In JSON, it is a list of words, or a string for "sh -c".
 type Command []string
 
-// UnmarshalJSON decodes a list of words or a string. If it is empty, it returns CodeInvalid.
+// UnmarshalJSON decodes a list of words or a string. It returns CodeInvalid if the list or string
+// is empty.
 func (c *Command) UnmarshalJSON(b []byte) error {
 	var text string
 	var words []string
@@ -299,21 +300,20 @@ func (c *Command) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Public returns c without the parts that may contain secrets, and that only the machine's worker
-// may store. These are the environment, files, and additional programs, which have environments of
-// their own.
+// Public returns c without the parts that may contain secrets, which only the machine's worker may
+// store: the environment, files, and additional programs (which have their own environments).
 func (c Config) Public() Config {
 	c.Env, c.Files = nil, nil
 	c.Processes, c.Containers = nil, nil
 	return c
 }
 
-// envPort is the only environment variable on which a quote depends. If it is set, the machine
-// needs no port of the host.
+// envPort is the only environment variable that affects a quote. If it is set, the machine does
+// not need a host port.
 const envPort = "PORT"
 
-// asked returns the parts of c that are needed for a quote. They include neither the program nor
-// its input.
+// asked returns the parts of c that affect a quote. They include neither the program nor its
+// input.
 func (c Config) asked() Config {
 	_, port := c.Env[envPort]
 	out := c.Public()
@@ -323,13 +323,13 @@ func (c Config) asked() Config {
 		out.Env = map[string]string{envPort: ""}
 	}
 	if c.ImageKind() != RegistryImage && c.Image != "" {
-		out.Init.Exec = []string{"true"} // a placeholder, because such an image requires a command
+		out.Init.Exec = []string{"true"} // placeholder: these images require a command
 	}
 	return out
 }
 
-// MaxConfigBytes is the maximum size of a config's JSON, without the contents of files, which have
-// a limit of their own. The size is limited because each worker keeps the configs of its machines
+// MaxConfigBytes is the maximum size of a config's JSON, excluding the contents of files, which
+// have a separate limit. The size is limited because each worker keeps the configs of its machines
 // in memory and on disk, and every server stores their metadata.
 const MaxConfigBytes = 256 << 10
 

@@ -8,7 +8,7 @@
 // # Words
 //
 //   - region: a short code that the exchange lists; an order is filled only in the regions that it names
-//   - worker: a host and the daemon on it, which is the only owner of its machines and capacity
+//   - worker: a host and its daemon, which alone decides about the host's machines and capacity
 //   - machine: the object that an order places; its id never changes, and each version has an instance id
 //   - guest: the size of a machine
 //   - standby: a machine that starts when the worker of its primary machine is lost
@@ -21,10 +21,10 @@
 //   - view: the copy of the whole cluster's data that each server has; only a hint, which may be out of date
 //   - broker: the stateless API server
 //   - run: a durable sequence of steps, such as the start of a machine, that continues after a crash
-//   - site: a server as the author of rows in the view
+//   - site: a server in its role as the author of rows in the view
 //   - member: a server that takes part in the membership, by gossip
-//   - tag: the number with which the ids of a worker's machines begin, derived from the worker's name
-//   - supervisor, keeper: processes that outlive the worker's daemon and hold its machines and their output
+//   - tag: the number at the start of the ids of a worker's machines, derived from the worker's name
+//   - supervisor, keeper: processes that outlive the worker's daemon; they keep its machines running and store their output
 //   - poller: a client that asks a worker for work; a worker with pollers is a gateway, and a machine that a poller runs is a job
 //
 // # Invariants
@@ -32,13 +32,13 @@
 //  1. Own truth. Only a worker changes the state of its machines, and the record on its own disk is the only one that counts.
 //  2. No pending. Before its deadline, every order is filled or refused or, if a worker does not answer, reported as unknown.
 //  3. Region is law. A machine is never placed outside of the regions that its order names, which are tried in order of preference.
-//  4. Never oversold. At any time, the used amount of each resource of a worker is at most its capacity times its overcommit.
-//  5. Intent before effect. Nothing runs or stays on a host without a durable record that was written before.
+//  4. Never oversold. At any time, a worker's used amount of each resource is at most the capacity multiplied by the overcommit.
+//  5. Intent before effect. Nothing runs or remains on a host unless a durable record of it was written first.
 //  6. A bounce is invisible. If the worker's daemon is killed with kill -9 and restarted, no machine stops, and no exit code, event or log line is lost.
 //  7. Once. Claims are idempotent by order id. A claim with an unknown outcome is canceled before another fill counts.
-//  8. The view is a hint. If it is out of date or empty, this costs time or leads to a refusal, but never to a wrong placement.
-//  9. Brokers keep nothing that matters.
-//  10. No is an answer. A refusal names the worker, the resource, what was wanted and what was free.
+//  8. The view is a hint. If it is out of date or empty, an order may take longer or be refused, but it is never placed wrongly.
+//  9. Brokers store nothing that matters.
+//  10. No is an answer. A refusal names the worker, the resource, the amount wanted and the amount free.
 //
 // # Packages
 //

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Code classifies an error by what the caller of the failed operation may do next. There are no
-// other codes than those below. All APIs derive their statuses from the same table.
+// Code classifies an error by what the caller of the failed operation may do next. The constants
+// below are the only codes. All APIs derive their statuses from the same table.
 type Code string
 
 // Error codes, with what the caller may do.
@@ -33,7 +33,7 @@ const (
 // occurs only in logs and tests.
 const statusCanceled = 499
 
-// codes contains each code with its HTTP status and the exit status of the command line.
+// codes contains each code with its HTTP status and the command line's exit status.
 var codes = []struct {
 	code       Code
 	http, exit int
@@ -63,10 +63,10 @@ func Codes() []Code {
 }
 
 // Status returns the HTTP status for a code, or 500 if the code is unknown. Several codes have the
-// status 409, so clients should use the code in the body of the reply. The Machines API requires
-// other statuses in three cases: 422 if the name of an app is taken, 409 if a machine no longer
-// fits on its own worker, and 412 for a lack of capacity for a volume or for a machine that mounts
-// one.
+// status 409, so clients should read the code from the body of the reply. The Machines API
+// requires other statuses in three cases: 422 if the name of an app is taken, 409 if a machine no
+// longer fits on its own worker, and 412 for a lack of capacity for a volume or for a machine that
+// mounts one.
 func (c Code) Status() int {
 	for i := range codes {
 		if codes[i].code == c {
@@ -76,7 +76,7 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
-// ExitStatus returns the exit status of a command that fails with a code, or 1 if the code is
+// ExitStatus returns the exit status of a command that fails with code c, or 1 if the code is
 // unknown.
 func (c Code) ExitStatus() int {
 	for i := range codes {
@@ -115,8 +115,8 @@ func Errorf(code Code, format string, args ...any) error {
 }
 
 // CodeOf returns the code of the first Error in err's chain. If there is none, it returns
-// CodeTimeout or CodeCanceled for the error of a context, and CodeInternal for any other error. If
-// err is nil, it returns "".
+// CodeTimeout or CodeCanceled for a context's error, and CodeInternal for any other error. If err
+// is nil, it returns "".
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

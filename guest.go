@@ -82,7 +82,7 @@ func (g Guest) Validate() error {
 	return nil
 }
 
-// presets contains the numbers of CPUs that the sizes of the Machines API have.
+// presets lists, for each CPU kind, the CPU counts for which the Machines API has a named size.
 var presets = map[CPUKind][]int64{
 	CPUShared:      {1, 2, 4, 6, 8},
 	CPUPerformance: {1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64, 128},
@@ -110,9 +110,9 @@ func ParseSize(s string) (Guest, error) {
 }
 
 // Takes returns the resources that a running machine of this size takes from a worker. overcommit
-// is the number of shared vCPUs that the worker sells for each core. It is at least 1, and NaN
-// means 1. Fractions of a milliCPU are rounded up, so that many small machines cannot oversell a
-// core. g must be valid.
+// is the number of shared vCPUs that the worker sells per core; values below 1 and NaN count as 1.
+// Fractions of a milliCPU are rounded up, so that many small machines cannot oversell a core. g
+// must be valid.
 func (g Guest) Takes(overcommit float64) Amounts {
 	cpu := g.CPUs * 1000
 	if g.CPUKind == CPUShared && overcommit > 1 {
@@ -154,7 +154,7 @@ type Rootfs struct {
 const (
 	maxMounts    = 1
 	maxFiles     = 64
-	maxFileBytes = 1 << 20 // bytes of all files together
+	maxFileBytes = 1 << 20 // total size of all files, in bytes
 )
 
 func (c *Config) validateStorage() error {
@@ -211,7 +211,7 @@ func validateGuestPath(what, p string) error {
 	return nil
 }
 
-// DNS is the section dns of a config, as in the Machines API.
+// DNS is the dns section of a config, as in the Machines API.
 type DNS struct {
 	SkipRegistration bool             `json:"skip_registration,omitempty"`
 	Nameservers      []string         `json:"nameservers,omitempty"`

@@ -25,8 +25,9 @@ type AppName string
 // at the worker's first start, and stored there.
 type WorkerID string
 
-// WorkerTag is a 24-bit number with which the IDs of a worker's machines begin. Because of it, an
-// ID also serves as an address. 0 means that no tag has been chosen yet.
+// WorkerTag is the 24-bit number at the start of the IDs of a worker's machines. It makes each ID
+// an address: any server can find the machine's worker from the ID alone. 0 means that no tag has
+// been chosen yet.
 type WorkerTag uint32
 
 // MachineID identifies a machine. It consists of 14 lower-case hex digits: 6 for the worker's tag,
@@ -46,8 +47,8 @@ type (
 var machinePattern = regexp.MustCompile(`^[0-9a-f]{14}$`)
 
 // isLabel reports whether s has 1 to 63 of the characters a-z, 0-9 and "-", and begins and ends
-// with a letter or digit. It is called several times for each order, and a regular expression would
-// be too slow for that.
+// with a letter or digit. It does not use a regular expression, because it is called several times
+// for each order.
 func isLabel(s string) bool {
 	for i := range len(s) {
 		inside := i > 0 && i < len(s)-1
@@ -79,7 +80,7 @@ func validateLabel(what, s string) error {
 // form of an app name.
 func ValidateMachineName(s string) error { return validateLabel("machine name", s) }
 
-// String returns the six hex digits with which the IDs of the tag's machines begin.
+// String returns the tag as the six hex digits with which machine IDs begin.
 func (t WorkerTag) String() string { return fmt.Sprintf("%06x", uint32(t)&0xffffff) }
 
 // Validate returns CodeInvalid unless m has the form of a machine ID.
@@ -132,9 +133,9 @@ func (o OrderID) Validate() error {
 	return nil
 }
 
-// EventIDAt returns the ID of an event that happened at a known time. The same time and seed lead
-// to the same ID. If a crash prevents an event from being recorded, it is later recorded with the
-// same ID with which it was first acknowledged.
+// EventIDAt returns the ID of an event that happened at a known time. The same time and seed
+// always produce the same ID. Therefore, if a crash prevents an event from being recorded, it can
+// be recorded later under the ID that was already acknowledged.
 func EventIDAt(at time.Time, seed [10]byte) EventID {
 	var id ulid.ULID
 	_ = id.SetTime(uint64(max(0, at.UnixMilli()))) // fails only after the year 10889
@@ -142,8 +143,8 @@ func EventIDAt(at time.Time, seed [10]byte) EventID {
 	return EventID(id.String())
 }
 
-// Quoted returns s in the form in which error texts contain it: in quotation marks, with control
-// characters escaped, and shortened to 64 bytes.
+// Quoted formats s for error messages: in quotation marks, with control characters escaped, and
+// shortened to 64 bytes.
 func Quoted(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -152,12 +153,12 @@ func Quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// TagChoices is the number of tags among which a worker may choose. There are several, because the
-// IDs of two workers may lead to the same tag.
+// TagChoices is the number of tags from which a worker may choose. One is not enough, because two
+// worker IDs may produce the same tag.
 const TagChoices = 4
 
-// Tags returns the tags among which the worker with this ID may choose, in order of preference.
-// They are derived from the ID, so a proof of the ID also proves the tag.
+// Tags returns the tags from which the worker with this ID may choose, in order of preference. The
+// tags are derived from the ID, so a proof of the ID also proves the tag.
 func (w WorkerID) Tags() [TagChoices]WorkerTag {
 	var out [TagChoices]WorkerTag
 	for i := range out {
@@ -265,8 +266,8 @@ func (s *Signal) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Requirement is a condition that an order has in addition to its size. It is either the value of a
-// label or an amount of a countable.
+// Requirement is a condition of an order in addition to its size. It is either the value that a
+// label must have, or the amount of a countable resource that the order takes.
 type Requirement struct {
 	Label string // value of a label; "" for an amount
 	Count int64  // amount, 1 or more; 0 for a label
@@ -300,16 +301,16 @@ func (r Requirement) String() string {
 	return r.Label
 }
 
-// Requirements contains conditions by name. If a condition is a text, the worker's label of that
-// name must have this value. If it is a number, the amount is taken from the worker's countable of
-// that name. If a worker does not know a name, it refuses the order.
+// Requirements maps names to conditions. If a condition is a string, the worker's label of that
+// name must have this value. If it is a number, the order takes that amount of the worker's
+// countable resource of that name. A worker that does not know a name refuses the order.
 type Requirements map[string]Requirement
 
 // LabelWorker is a label that every worker has. Its value is the worker's own name, so an order
 // that requires it can be filled only by that worker.
 const LabelWorker = "worker"
 
-// On returns r with the additional requirement that the order is filled by the given worker.
+// On returns r with the additional requirement that the given worker fill the order.
 func (r Requirements) On(worker WorkerID) Requirements {
 	out := maps.Clone(r)
 	if out == nil {
@@ -319,7 +320,7 @@ func (r Requirements) On(worker WorkerID) Requirements {
 	return out
 }
 
-// Validate returns CodeInvalid if there is a name or value that no worker can have.
+// Validate returns CodeInvalid if a name or value is one that no worker can have.
 func (r Requirements) Validate() error {
 	if len(r) > maxConfigEntries {
 		return Errorf(CodeInvalid, "invalid config.requirements: %d entries, at most %d", len(r), maxConfigEntries)
@@ -339,7 +340,7 @@ func (r Requirements) Validate() error {
 }
 
 // ValidateRequirementName returns CodeInvalid unless s can be the name of a label or a countable.
-// Such a name consists of parts in the form of an app name, joined by dots.
+// Such a name consists of one or more parts joined by dots, each in the form of an app name.
 func ValidateRequirementName(s string) error {
 	for part := range strings.SplitSeq(s, ".") {
 		if !isLabel(part) || len(s) > 128 {
@@ -351,23 +352,23 @@ func ValidateRequirementName(s string) error {
 
 var _ fmt.Stringer = Requirement{}
 
-// If a caller chooses an ID for an order, the ID is valid only within the order's app. The actual
-// ID of the order is derived from both: it consists of the timestamp of the chosen ID, a five-byte
-// hash of the app and the chosen ID, and a five-byte checksum of the app and the preceding bytes.
-// The checksum shows that an ID is already derived, so deriving it again has no effect. A client
-// that knows the ID of another app's order therefore cannot refer to that order.
+// If a caller chooses an ID for an order, the ID is valid only within the order's app. The order's
+// actual ID is derived from the app and the chosen ID. It consists of the timestamp of the chosen
+// ID, a five-byte hash of the app and the chosen ID, and a five-byte checksum of the app and the
+// preceding bytes. The checksum shows that an ID is already derived, so deriving it again has no
+// effect. A client that knows the ID of another app's order therefore cannot refer to that order.
 
 // markBytes is the length of the checksum at the end of a derived ID.
 const markBytes = 5
 
-// In returns the actual ID of an order in the app with the given ID. o is the ID that the order's
-// caller has chosen, or an ID that In has returned for the same app. If o is malformed, In returns
-// "".
+// In returns the actual ID of an order in the app with the given ID. o is either the ID that the
+// caller has chosen, or an ID that In has already returned for the same app. If o is malformed, In
+// returns "".
 func (o OrderID) In(app string) OrderID { return OrderID(idIn("order", string(o), app)) }
 
 // In returns the actual key of a reservation whose first order is in the app with the given ID. k
-// is the key that the caller has chosen, or a key that In has returned for the same app. If k is
-// malformed, In returns "".
+// is either the key that the caller has chosen, or a key that In has already returned for the same
+// app. If k is malformed, In returns "".
 func (k ReservationKey) In(app string) ReservationKey {
 	return ReservationKey(idIn("reservation", string(k), app))
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ImageRef contains the parts of an image's name. Clients join them in the form
-// registry/repository:tag@digest, and expect that this image can be run.
+// ImageRef contains the parts of an image's name. Clients join them as
+// registry/repository:tag@digest, and expect that machines can be created from the resulting name.
 type ImageRef struct {
 	Registry   string            `json:"registry"`
 	Repository string            `json:"repository"`
@@ -21,7 +21,7 @@ const (
 	DefaultTag      = "latest"
 )
 
-// ImageKind is the kind of an image. It is the same as the name of the worker's driver that runs
+// ImageKind is the kind of an image. Its value is the name of the driver with which a worker runs
 // the image.
 type ImageKind string
 
@@ -87,9 +87,10 @@ func (r ImageRef) String() string {
 	return s
 }
 
-// Image describes an image on a worker. The image may still be in the process of being pulled.
+// Image describes an image on a worker. The image may still be incomplete while it is being
+// pulled.
 type Image struct {
-	Ref    ImageRef      `json:"ref"`              // the image's name; its digest leads to the manifest for the worker's platform
+	Ref    ImageRef      `json:"ref"`              // the image's name; its digest resolves to the manifest for the worker's platform
 	Bytes  int64         `json:"bytes"`            // compressed size of the config and all layers
 	Disk   int64         `json:"disk,omitempty"`   // bytes on the worker's disk; layers shared with other images are included
 	Pull   *PullProgress `json:"pull,omitempty"`   // progress of the pull; nil: the image is complete
@@ -100,8 +101,8 @@ type Image struct {
 // PullProgress describes the progress of a pull.
 type PullProgress struct {
 	Status string `json:"status"`          // "resolving", "pulling", "unpacking", "done" or "failed"
-	Bytes  int64  `json:"bytes"`           // bytes that the worker has so far
+	Bytes  int64  `json:"bytes"`           // bytes pulled so far
 	Total  int64  `json:"total"`           // total number of bytes; 0: not known yet
-	Code   Code   `json:"code,omitempty"`  // why the pull failed; "": it has not
-	Error  string `json:"error,omitempty"` // why the pull failed, as text
+	Code   Code   `json:"code,omitempty"`  // code of the error if the pull has failed; otherwise ""
+	Error  string `json:"error,omitempty"` // text of that error
 }

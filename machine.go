@@ -16,14 +16,14 @@ const (
 	StateCreated    State = "created"    // recorded, but not yet started or prepared
 	StateStarting   State = "starting"   // its start is in progress
 	StateStarted    State = "started"    // its program runs
-	StateStopping   State = "stopping"   // its program was asked to end
-	StateStopped    State = "stopped"    // ended; it still takes its disk, but no CPUs and memory
+	StateStopping   State = "stopping"   // its program has been asked to exit
+	StateStopped    State = "stopped"    // not running; it still takes its disk space, but no CPUs or memory
 	StateSuspending State = "suspending" // its program is being frozen
 	StateSuspended  State = "suspended"  // its program is frozen; it still takes all of its resources
-	StateRestarting State = "restarting" // ended, and waiting for its next start
-	StateReplacing  State = "replacing"  // its version is ending, and will be replaced by the next one
+	StateRestarting State = "restarting" // its program has exited, and will be started again
+	StateReplacing  State = "replacing"  // its current version is being stopped, and will be replaced by the next one
 	StateFailed     State = "failed"     // could not be started
-	StateDestroying State = "destroying" // what remains of it on the host is being removed
+	StateDestroying State = "destroying" // its remains on the host are being removed
 	StateDestroyed  State = "destroyed"  // removed, but its record is kept temporarily
 )
 
@@ -82,14 +82,14 @@ type Machine struct {
 	Config      Config        `json:"config"`
 	Takes       Amounts       `json:"takes,omitempty"` // resources that the machine takes in its present state, from the worker's ledger
 	Cordoned    bool          `json:"cordoned,omitempty"`
-	Secrets     uint64        `json:"secrets,omitempty"`      // minimum version of the app's secrets with which the machine may start
+	Secrets     uint64        `json:"secrets,omitempty"`      // minimum version of the app's secrets that the machine needs to start
 	SkipSecrets bool          `json:"skip_secrets,omitempty"` // the machine receives no secrets
 	Lease       *Lease        `json:"lease,omitempty"`
 	Boot        Boot          `json:"boot"`
 	Image       *ImageRef     `json:"image,omitempty"`     // the image to which config.image was resolved for this version; nil for image host
 	PrivateIP   netip.Addr    `json:"private_ip,omitzero"` // address in the private network; zero: the machine uses the host's addresses
 	Network     string        `json:"network,omitempty"`   // private network to which PrivateIP belongs
-	Checks      *CheckResults `json:"checks,omitempty"`    // results since the latest start for which checks ran
+	Checks      *CheckResults `json:"checks,omitempty"`    // results of the checks since the latest start for which checks ran
 	Devices     []string      `json:"devices,omitempty"`   // qualified CDI names of the worker's devices that the machine uses
 	Next        *NextVersion  `json:"next,omitempty"`      // the next version, while an update is in progress
 	Due         *Due          `json:"due,omitempty"`       // the next start according to the schedule
@@ -107,16 +107,16 @@ type NextVersion struct {
 	Takes       Amounts    `json:"takes,omitempty"` // resources that the version takes, from the worker's ledger
 	Launch      bool       `json:"launch,omitempty"`
 	Cordoned    bool       `json:"cordoned,omitempty"` // the machine is cordoned from then on
-	Secrets     uint64     `json:"secrets,omitempty"`  // like Machine.Secrets; the same is true for SkipSecrets
+	Secrets     uint64     `json:"secrets,omitempty"`  // like Machine.Secrets; SkipSecrets is like Machine.SkipSecrets
 	SkipSecrets bool       `json:"skip_secrets,omitempty"`
-	Renew       bool       `json:"renew,omitempty"` // the program must be restarted because of its secrets, even if nothing else changes
+	Renew       bool       `json:"renew,omitempty"` // restart the program to update its secrets, even if nothing else changes
 }
 
 // Version is one version of a machine, with its config.
 type Version struct {
 	Instance InstanceID `json:"instance"`
 	Config   Config     `json:"config"`
-	At       time.Time  `json:"at,omitzero"` // when the version was replaced; zero for the current version
+	At       time.Time  `json:"at,omitzero"` // when the next version replaced this one; zero for the current version
 }
 
 // Boot describes a machine's latest start.
@@ -124,9 +124,9 @@ type Boot struct {
 	Number    int         `json:"number"`              // number of the start; 0 before the first one
 	PID       int         `json:"pid,omitempty"`       // process ID on the worker's host; 0 if no process is running
 	Port      int         `json:"port,omitempty"`      // value of the variable PORT in the environment
-	Requested bool        `json:"requested,omitempty"` // somebody has asked for the machine to end
+	Requested bool        `json:"requested,omitempty"` // the program was asked to exit
 	Frozen    bool        `json:"frozen,omitempty"`    // the machine was suspended and has not been resumed
-	Exit      *Exit       `json:"exit,omitempty"`      // how the program ended; nil: it has not
+	Exit      *Exit       `json:"exit,omitempty"`      // how the program exited; nil: it has not exited
 	StandsIn  MachineID   `json:"stands_in,omitempty"` // the lost machine that this standby replaces; "" if a caller started it
 	Restarts  []time.Time `json:"restarts,omitempty"`  // times of restarts by the restart policy, within the restart window
 }
@@ -154,13 +154,13 @@ type Lease struct {
 // Expired reports whether the lease has expired at the time now. It returns true if l is nil.
 func (l *Lease) Expired(now time.Time) bool { return l == nil || !now.Before(l.ExpiresAt) }
 
-// EventType names what happened to a machine, with the names of the Machines API.
+// EventType identifies what happened to a machine, as in the Machines API.
 type EventType string
 
 // Types of events.
 const (
 	EventLaunch   EventType = "launch"
-	EventPrepare  EventType = "prepare" // a machine that is not launched was prepared: created to stopped
+	EventPrepare  EventType = "prepare" // a machine created without being launched was prepared: created to stopped
 	EventPull     EventType = "pull"    // the machine's image is being pulled, or was pulled
 	EventCutOff   EventType = "cut_off" // the network of the running machine disappeared from the host; a restart restores it
 	EventStart    EventType = "start"
@@ -168,7 +168,7 @@ const (
 	EventSuspend  EventType = "suspend"
 	EventResume   EventType = "resume" // the suspended program continues
 	EventRestart  EventType = "restart"
-	EventUpdate   EventType = "update" // to state replacing: the version ends; to any other state: the update is complete or has failed
+	EventUpdate   EventType = "update" // if the state is replacing, the current version is being stopped; otherwise, the update is complete or has failed
 	EventExit     EventType = "exit"
 	EventDestroy  EventType = "destroy"
 	EventCordon   EventType = "cordon"
@@ -179,7 +179,7 @@ const (
 	EventStandDown EventType = "stand_down" // the worker has stopped the standby, because it is no longer needed
 )
 
-// Source tells who caused an event.
+// Source identifies who or what caused an event.
 type Source string
 
 // Sources of events.
@@ -194,7 +194,7 @@ type Event struct {
 	ID       EventID    `json:"id"`
 	Type     EventType  `json:"type"`
 	From     State      `json:"from,omitempty"`
-	State    State      `json:"state"` // state after the event
+	State    State      `json:"state"` // state of the machine after the event
 	Source   Source     `json:"source"`
 	Reason   string     `json:"reason,omitempty"` // the worker's reason, as text
 	By       string     `json:"by,omitempty"`     // name of the token with which a user caused the event
@@ -231,7 +231,7 @@ const (
 	CallSuspend  Call = "suspend"
 	CallRestart  Call = "restart"
 	CallUpdate   Call = "update"
-	CallDestroy  Call = "destroy" // destroy without force; with force, it does not matter whether the machine is running
+	CallDestroy  Call = "destroy" // without force; a destroy with force does not depend on whether the machine is running
 	CallSignal   Call = "signal"
 	CallExec     Call = "exec"
 	CallUsage    Call = "usage"
@@ -240,7 +240,7 @@ const (
 	CallMetadata Call = "metadata"
 )
 
-// Answer tells what a call does to a machine in a given state.
+// Answer is the effect of a call on a machine in a given state.
 type Answer string
 
 // Answers to calls.
@@ -251,8 +251,9 @@ const (
 	Unable  Answer = "unable"  // CodeFailedPrecondition, with a text that clients search for
 )
 
-// rule defines in which states a call is carried out, and in which states there is nothing to do.
-// In all other states, the call is refused, either with a text for the state or with a general one.
+// rule defines the states in which a call is carried out, and those in which it has nothing to do.
+// In all other states, the call is refused, either with a text for the state or with a general
+// one.
 type rule struct {
 	goes, already []State
 	unable        string // general text of a refusal; STATE stands for the state
@@ -290,7 +291,7 @@ var calls = map[Call]rule{
 	CallMetadata: {goes: living},
 }
 
-// living contains all states except the last one.
+// living contains all states except StateDestroyed, which is the last one.
 var living = States()[:len(States())-1]
 
 // Calls returns all calls.
@@ -336,7 +337,7 @@ type CheckStatus struct {
 	UpdatedAt time.Time  `json:"updated_at"` // when the status last changed
 }
 
-// CheckResults contains the results of a machine's checks since a start of the machine.
+// CheckResults contains the results of a machine's checks since a particular start of the machine.
 type CheckResults struct {
 	Boot    int           `json:"boot"` // the start's [Boot.Number]
 	Results []CheckStatus `json:"results"`
@@ -388,8 +389,8 @@ func (p RestartPolicy) Validate() error {
 }
 
 // Again reports whether a program must be restarted after it has exited. before contains the times
-// of its earlier restarts, and recent those within the restart window. Defaults must have been
-// filled in to r.
+// of its earlier restarts, and recent those within the restart window. The fields of r must have
+// their defaults filled in.
 func (r Restart) Again(exit Exit, before []time.Time) (again bool, recent []time.Time) {
 	for _, at := range before {
 		if exit.At.Sub(at) < RestartWindow {
@@ -410,7 +411,7 @@ func (r Restart) Again(exit Exit, before []time.Time) (again bool, recent []time
 	return false, recent
 }
 
-// Schedule is the interval at which a stopped machine is started.
+// Schedule determines how often a stopped machine is started.
 type Schedule string
 
 // Schedules of the Machines API.
@@ -434,8 +435,8 @@ func (s Schedule) Validate() error {
 	return Errorf(CodeInvalid, "invalid config.schedule %s: use hourly, daily, weekly or monthly", Quoted(string(s)))
 }
 
-// Next returns the time of a machine's first scheduled start after the time after. Starts are whole
-// periods after the creation of the machine, plus a delay that depends on the machine's ID. If
+// Next returns the time of a machine's first scheduled start after the time after. Starts are
+// whole periods after the machine's creation, plus a delay that depends on the machine's ID. If
 // there is no schedule, Next returns the zero time.
 func (s Schedule) Next(created time.Time, id MachineID, after time.Time) time.Time {
 	h := fnv.New64a()

@@ -38,13 +38,13 @@ type Member struct {
 	Leaving bool      `json:"leaving,omitempty"` // the worker is draining and accepts no orders
 }
 
-// Facts describes a worker. The worker itself reports it.
+// Facts is a worker's description of itself.
 type Facts struct {
 	Worker   WorkerID          `json:"worker"`
 	Tag      WorkerTag         `json:"tag"`
 	Region   Region            `json:"region"`
 	Version  string            `json:"version"`
-	Labels   map[string]string `json:"labels,omitempty"` // such as arch, os and limit.memory, and the operator's own
+	Labels   map[string]string `json:"labels,omitempty"` // labels such as arch, os and limit.memory, and those that the operator has defined
 	Accounts []Account         `json:"accounts"`
 	Machines map[State]int     `json:"machines"`
 	Drivers  []string          `json:"drivers"`
@@ -65,27 +65,26 @@ type Absence struct {
 	// Member is the last known description of the worker. If Leaving is set, the worker has left
 	// cleanly.
 	Member
-	// Since is the time since which the worker has been absent. It cannot have filled orders that
-	// began later.
+	// Since is when the absence began. The worker cannot have filled orders that began later.
 	Since time.Time
 	// LostAfter is how long the worker must be absent before it counts as lost. 0 means the
-	// constant LostAfter.
+	// package constant LostAfter.
 	LostAfter time.Duration
 	// Removed is set if an operator has removed the worker from the cluster.
 	Removed bool
 }
 
-// LostAfter is how long, by default, a worker must be absent before it counts as lost for good.
-// This is longer than clients repeat a request, and shorter than the time for which a cancellation
-// waits for a worker to return.
+// LostAfter is how long, by default, a worker must be absent before it counts as lost for good. It
+// is longer than clients keep repeating a request, and shorter than the time for which
+// cancellations are kept for an absent worker.
 const LostAfter = 24 * time.Hour
 
-// MaxLostAfter is the maximum that an operator may choose instead of LostAfter. A cancellation
-// waits one day longer.
+// MaxLostAfter is the longest time that an operator may choose instead of LostAfter. Cancellations
+// are kept one day longer.
 const MaxLostAfter = 6 * 24 * time.Hour
 
-// MaxSkew is the maximum difference between the clocks of a client and this server. If the
-// difference is larger, the time in an order's ID is not used.
+// MaxSkew is the maximum accepted difference between a client's clock and this server's clock. If
+// the difference is larger, the time in an order's ID is ignored.
 const MaxSkew = 5 * time.Second
 
 // Lost reports whether the worker counts as lost for good.
@@ -94,8 +93,7 @@ func (a *Absence) Lost(now time.Time) bool {
 }
 
 // MayHaveFilled reports whether the worker may have filled an order before it became absent. It
-// cannot have filled the order if the time in the order's ID is later than the beginning of the
-// absence.
+// cannot have filled an order whose ID contains a later time than the start of the absence.
 func (a *Absence) MayHaveFilled(id OrderID, now time.Time) bool {
 	born := id.Time()
 	return !born.After(a.Since.Add(MaxSkew)) || born.After(now.Add(MaxSkew))
@@ -138,8 +136,8 @@ func (r Region) Validate() error {
 // RegionAny is the alias for all regions of the exchange.
 const RegionAny Region = "any"
 
-// aliases contains the well-known regions of parts of the world. A region with a name that the
-// operator has chosen can be selected only by its code or with "any".
+// aliases maps each alias for a part of the world to the well-known regions there. Regions whose
+// names are not in this list can be selected only by their code or with "any".
 var aliases = map[Region][]Region{
 	"eu":   {"ams", "arn", "cdg", "fra", "lhr", "mad", "otp", "waw"},
 	"na":   {"atl", "bos", "den", "dfw", "ewr", "iad", "lax", "mia", "ord", "phx", "qro", "sea", "sjc", "yul", "yyz"},
@@ -154,8 +152,8 @@ func isAlias(r Region) bool { return r == RegionAny || aliases[r] != nil }
 // maxRegions is the maximum number of entries in a region expression, before it is resolved.
 const maxRegions = 64
 
-// Choice is one entry of a region expression. It consists of regions that are tried together,
-// before those of the next entry.
+// Choice is one entry of a region expression. Its regions are tried together, before those of the
+// next entry.
 type Choice []Region
 
 // ParseRegions resolves a region expression to the current regions of the exchange. A region

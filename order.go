@@ -33,7 +33,7 @@ type Options struct {
 	Within      Duration `json:"within,omitempty"` // time limit, which begins when the broker receives the order; 0: see [Order.Deadline]
 	Named       bool     `json:"named,omitempty"`  // the caller has chosen the order's ID, so the order may be a repetition
 	First       bool     `json:"-"`                // according to the caller, the ID has never been sent before; not sent to workers
-	Try         string   `json:"try,omitempty"`    // identifies one try of a Named order; chosen by the exchange
+	Try         string   `json:"try,omitempty"`    // identifies one attempt to place a Named order; set by the exchange
 	Chosen      OrderID  `json:"-"`                // the ID that the caller has chosen, if it differs from ID; see [OrderID.In]
 }
 
@@ -125,7 +125,7 @@ func (o *Order) validateTask() error {
 // Warm reports whether the order is for a slot on a warm machine.
 func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
 
-// Asked returns the order in the form in which it is sent to workers that are asked for a quote. It
+// Asked returns the order in the form that is sent to workers when they are asked for a quote. It
 // contains no program, environment or payload.
 func (o *Order) Asked() *Order {
 	asked := *o
@@ -193,7 +193,7 @@ type Quote struct {
 	Held       bool        `json:"held,omitempty"`        // the worker's hold covers everything that the order takes
 }
 
-// RefusalReason is the reason for which a worker refuses an order.
+// RefusalReason is the reason why a worker refuses an order.
 type RefusalReason string
 
 // Reasons for refusals.
@@ -202,20 +202,20 @@ const (
 	RefusedLabel       RefusalReason = "label"       // a label has another value
 	RefusedUnknown     RefusalReason = "unknown"     // the worker has no such label, countable or GPU kind
 	RefusedImage       RefusalReason = "image"       // the worker has no driver for the image, or may not run it
-	RefusedNoImage     RefusalReason = "no_image"    // the registry has no such image or denies access; other workers need not ask
+	RefusedNoImage     RefusalReason = "no_image"    // the registry has no such image or denies access, so no other worker could pull it
 	RefusedRegistry    RefusalReason = "registry"    // the worker could not pull the image, but another worker might
 	RefusedRegion      RefusalReason = "region"      // the worker is in another region
 	RefusedName        RefusalReason = "name"        // the app already has a machine with this name
 	RefusedCanceled    RefusalReason = "canceled"    // the order was canceled
 	RefusedVolume      RefusalReason = "volume"      // the volume that the machine mounts is missing, in use, or not ready
-	RefusedZone        RefusalReason = "zone"        // the worker already has a volume that excludes the new one
+	RefusedZone        RefusalReason = "zone"        // the new volume must not be on the same worker as a volume that the worker already has
 	RefusedUnavailable RefusalReason = "unavailable" // the worker is draining, or its disk is full
 	RefusedCordoned    RefusalReason = "cordoned"    // an operator has cordoned the worker
 	RefusedReservation RefusalReason = "reservation" // the worker no longer holds capacity for the order's reservation
 	RefusedProgram     RefusalReason = "program"     // the program of the order cannot be started
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
 	RefusedApp         RefusalReason = "app"         // the app was deleted, or another app was created with its name
-	RefusedOvertaken   RefusalReason = "overtaken"   // the worker has received a later try of the order
+	RefusedOvertaken   RefusalReason = "overtaken"   // the worker has already received a later attempt to place the order
 	RefusedNoAnswer    RefusalReason = "no_answer"   // the worker did not answer in time
 	RefusedLost        RefusalReason = "lost_answer" // the answer to the claim was lost, and the order was canceled on the worker
 )
@@ -228,20 +228,20 @@ func RefusalReasons() []RefusalReason {
 	}
 }
 
-// Refusal tells why a worker has refused an order.
+// Refusal describes why a worker has refused an order.
 type Refusal struct {
 	Worker   WorkerID      `json:"worker"`
 	Region   Region        `json:"region"`
 	Reason   RefusalReason `json:"reason"`
 	Resource string        `json:"resource,omitempty"` // name of the resource or the label
-	Wanted   int64         `json:"wanted,omitempty"`   // amount of the resource that the order needs, in the resource's unit
+	Wanted   int64         `json:"wanted,omitempty"`   // amount that the order needs, in the resource's unit
 	Free     int64         `json:"free,omitempty"`
 	Detail   string        `json:"detail"` // the reason as text
-	// Also contains the other resources of which too little is free.
+	// Also lists the other resources that are short.
 	Also []Shortage `json:"also,omitempty"`
 }
 
-// Shortage describes a resource of which too little is free for an order.
+// Shortage describes a resource of which a worker has less free than an order needs.
 type Shortage struct {
 	Resource string `json:"resource"`
 	Wanted   int64  `json:"wanted"` // in the resource's unit
@@ -278,11 +278,11 @@ type Fill struct {
 	Task    *TaskResult   `json:"task,omitempty"`   // result of the task, once it has ended; nil if the order is not for a task
 	Hold    *Hold         `json:"hold,omitempty"`   // nil if the order is not for capacity
 	Claimed time.Duration `json:"claimed"`          // time until the machine was recorded durably
-	Started time.Duration `json:"started"`          // time from then until the machine had started
-	Again   bool          `json:"again,omitempty"`  // the order was already filled before this claim
+	Started time.Duration `json:"started"`          // time from then until the machine was started
+	Again   bool          `json:"again,omitempty"`  // an earlier claim had already filled the order
 }
 
-// Sale contains the properties that fills of all kinds have.
+// Sale contains the properties that all kinds of fills have.
 type Sale struct {
 	Order  OrderID
 	Worker WorkerID
@@ -338,8 +338,8 @@ const (
 	KindHold    Kind = "hold"    // capacity for a machine with the order's Config
 )
 
-// kindOf returns the kind of an order or a fill. The parameters tell which parts are set. If more
-// than one is set, kindOf returns "".
+// kindOf returns the kind of an order or a fill. The parameters report which of its fields are
+// set. If more than one is set, kindOf returns "".
 func kindOf(volume, task, hold bool) Kind {
 	switch {
 	case volume && !task && !hold:
@@ -373,8 +373,8 @@ const (
 	OutcomeQuoted   Outcome = "quoted"   // only quotes were requested
 )
 
-// Decision describes how an order was decided. It contains the workers that were asked, their
-// refusals, the ranking of the other workers, and the claims. The broker that made the decision
+// Decision describes how an order was decided. It contains the number of workers asked, the
+// refusals, the ranking of the willing workers, and the claims. The broker that made the decision
 // keeps it temporarily. The worker that filled the order stores it with the machine, without the
 // last claim and without the times.
 type Decision struct {
@@ -393,21 +393,21 @@ type Decision struct {
 	Message string    `json:"message,omitempty"` // text of the error that the caller received
 }
 
-// Round describes one round of quotes. In a round, the workers of one choice of regions are asked,
-// or a sample of them, or the rest after all of the sample refused. If every worker has recently
-// quoted a similar order, no worker is asked. Those quotes are ranked instead, adjusted for the
-// claims made since then.
+// Round describes one round of quotes. In a round, the broker asks all workers in one choice of
+// regions, or a sample of them, or, after the whole sample has refused, the rest. If every worker
+// has recently quoted a similar order, the broker asks none of them. It ranks the recent quotes
+// instead, adjusted for the claims made since then.
 type Round struct {
 	Regions    Choice        `json:"regions"`
 	Candidates int           `json:"candidates"`         // number of workers known in those regions
 	Asked      int           `json:"asked"`              // number of workers that were asked
-	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote, if no worker was asked; otherwise 0
+	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote used, if no worker was asked; otherwise 0
 	Ranked     []Ranking     `json:"ranked,omitempty"`   // ranking, best first; at most MaxRecorded entries
-	Refusals   []Refusal     `json:"refusals,omitempty"` // refusals that were sent instead of quotes; at most MaxRecorded
+	Refusals   []Refusal     `json:"refusals,omitempty"` // refusals received in response to requests for quotes; at most MaxRecorded entries
 	Claims     []ClaimTry    `json:"claims,omitempty"`
 }
 
-// MaxRecorded is the maximum length of each list of a Round in a Decision.
+// MaxRecorded is the maximum length of each list in a Decision's Rounds.
 const MaxRecorded = 64
 
 // Ranking contains the score of a willing worker. Scores are from 0 (worst) to 1 (best). Parts
@@ -433,8 +433,8 @@ type ClaimTry struct {
 	Took    time.Duration `json:"took"`
 }
 
-// Times contains how long the phases of an order took. The order of the fields is that in
-// Server-Timing.
+// Times contains the duration of each phase of an order. The fields are in the same order as in
+// the Server-Timing header.
 type Times struct {
 	Quote time.Duration `json:"quote"`
 	Rank  time.Duration `json:"rank"`
@@ -443,8 +443,8 @@ type Times struct {
 	Total time.Duration `json:"total"`
 }
 
-// Refusals returns all refusals of the decision. They were sent instead of quotes, or in answer to
-// claims.
+// Refusals returns all refusals of the decision, both those in response to requests for quotes and
+// those in response to claims.
 func (d *Decision) Refusals() []Refusal {
 	var out []Refusal
 	for _, r := range d.Rounds {

@@ -16,8 +16,8 @@ import (
 type ReservationKey string
 
 // ReservationID consists of the key of a reservation and the tags of its workers, as in
-// "01ARZ3NDEKTSV4RRFFQ69G5FAV-0a1b2c.d4e5f6". Like the ID of a machine, it also serves as an
-// address: any broker can find the workers without having stored the reservation.
+// "01ARZ3NDEKTSV4RRFFQ69G5FAV-0a1b2c.d4e5f6". Like a machine's ID, it also serves as an address:
+// any broker can derive the workers from it, so brokers do not have to store reservations.
 type ReservationID string
 
 // Defaults and limits of a reservation.
@@ -31,8 +31,8 @@ const (
 // NewReservationKey returns a new key, which contains the current time.
 func NewReservationKey() ReservationKey { return ReservationKey(ulid.Make().String()) }
 
-// Validate returns CodeInvalid unless k is a ULID in capital letters. Other spellings are invalid,
-// so that there is only one key for each reservation.
+// Validate returns CodeInvalid unless k is a ULID in capital letters. Lower case is not valid, so
+// that each reservation has only one key.
 func (k ReservationKey) Validate() error {
 	if id, err := ulid.ParseStrict(string(k)); err != nil || id.String() != string(k) {
 		return Errorf(CodeInvalid, "reservation key %s: want a ULID (26 characters)", Quoted(string(k)))
@@ -40,11 +40,11 @@ func (k ReservationKey) Validate() error {
 	return nil
 }
 
-// Order returns the ID of the n-th order of the reservation. It is a pure function, so a request
-// that is repeated finds the existing holds.
+// Order returns the ID of the n-th order of the reservation. The same n always produces the same
+// ID, so a repeated request finds the existing holds.
 func (k ReservationKey) Order(n int) OrderID { return k.derive("order", uint32(n)) }
 
-// All returns the order ID with which the whole reservation is canceled on a worker. A client
+// All returns the order ID that is used to cancel the whole reservation on a worker. A client
 // cannot choose this ID for an order. Therefore a reservation cannot cancel an order, even if its
 // key equals the ID of the order.
 func (k ReservationKey) All() OrderID { return k.derive("all", 0) }
@@ -59,7 +59,7 @@ func (k ReservationKey) derive(what string, n uint32) OrderID {
 	return OrderID(id.String())
 }
 
-// At returns the ID of the reservation if its holds are on the workers with the given tags.
+// At returns the ID of the reservation whose holds are on the workers with the given tags.
 func (k ReservationKey) At(tags []WorkerTag) ReservationID {
 	tags = slices.Compact(slices.Sorted(slices.Values(tags)))
 	parts := make([]string, len(tags))
@@ -116,7 +116,7 @@ func (r ReservationID) parse() (ReservationKey, []WorkerTag, error) {
 	return key, tags, nil
 }
 
-// HoldOrder requests that a worker hold capacity, as much as a machine with the order's config
+// HoldOrder requests that a worker hold as much capacity as a machine with the order's config
 // would take. The config needs no image. If it has one, only workers that can run the image are
 // asked, and the disk space for its root file system is held as well.
 type HoldOrder struct {
@@ -139,7 +139,7 @@ type Hold struct {
 	Takes       Amounts        `json:"takes"`          // amounts that were held at first
 	Left        Amounts        `json:"left,omitempty"` // amounts that no machine has taken over yet
 	CreatedAt   time.Time      `json:"created_at"`
-	ExpiresAt   time.Time      `json:"expires_at"` // the same for all holds that a worker has for a reservation
+	ExpiresAt   time.Time      `json:"expires_at"` // the same for all holds of the reservation on this worker
 }
 
 // ValidateHold returns CodeInvalid unless ttl is from MinHold to MaxHold.

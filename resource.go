@@ -10,10 +10,10 @@ import (
 // MiB is an amount of memory or disk space in mebibytes.
 type MiB int64
 
-// MilliCPU is an amount of processor time. 1000 stands for one core.
+// MilliCPU is an amount of processor time, in thousandths of a core.
 type MilliCPU int64
 
-// Resource is the name of a resource, which is a line of a worker's ledger.
+// Resource is the name of a resource. A worker's ledger has one line for each resource.
 type Resource string
 
 // Resources that every worker has. Other resources are "gpu.<kind>", and countables that the
@@ -29,8 +29,8 @@ const gpuPrefix = "gpu."
 // GPUResource returns the resource for one kind of GPU.
 func GPUResource(kind string) Resource { return Resource(gpuPrefix + kind) }
 
-// MaxAmount is the maximum of every amount in a ledger. It is so small that the sum of a million
-// amounts cannot overflow.
+// MaxAmount is the maximum of every amount in a ledger. It is small enough that the sum of a
+// million amounts cannot overflow.
 const MaxAmount = math.MaxInt64 / (1 << 21)
 
 // Amount is an amount of one resource, in the resource's unit (MilliCPU, MiB, or pieces).
@@ -72,8 +72,8 @@ func (a Amounts) Validate() error {
 	return nil
 }
 
-// Plus returns the sum of a and an amount of one resource. It may modify a. A sum is limited to
-// MaxAmount, which no worker has.
+// Plus returns the sum of a and an amount of one resource. It may modify a. The sum is capped at
+// MaxAmount, which is more than any worker has.
 func (a Amounts) Plus(more Amount) Amounts {
 	for i, x := range a {
 		if x.Resource == more.Resource {

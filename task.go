@@ -12,7 +12,7 @@ import (
 // port, so a call does not have to wait for a start.
 type TaskConfig struct {
 	Name        string       `json:"name"`                  // name by which calls in the app refer to the task; required
-	Concurrency int          `json:"concurrency,omitempty"` // number of payloads at the same time; default 1, at most MaxTaskConcurrency
+	Concurrency int          `json:"concurrency,omitempty"` // maximum number of concurrent payloads; default 1, at most MaxTaskConcurrency
 	Port        int          `json:"port,omitempty"`        // port at which the program listens; 0: the machine's $PORT
 	Protocol    TaskProtocol `json:"protocol,omitempty"`    // protocol that the program uses; default TaskHTTP
 	Timeout     Duration     `json:"timeout,omitempty"`     // maximum time for each call; default: the time limit of the call
@@ -24,7 +24,7 @@ type TaskProtocol string
 // Protocols. An empty protocol means TaskHTTP.
 const (
 	TaskHTTP   TaskProtocol = "http"   // an HTTP request for each payload
-	TaskFrames TaskProtocol = "frames" // lines and bytes on one connection, which costs less; see docs/tasks.md
+	TaskFrames TaskProtocol = "frames" // lines and bytes on one connection, with less overhead than HTTP; see docs/tasks.md
 )
 
 // Defaults and limits of tasks.
@@ -63,9 +63,9 @@ func (c *TaskConfig) Validate() error {
 func ValidateTaskName(s string) error { return validateLabel("task", s) }
 
 // TaskOrder is the task of an order: a payload that must be answered. If Name is set, the order is
-// for a slot on a machine that is warm for that task, and takes the countables among its
-// requirements. Otherwise it is for a machine that exists only for this payload. Such a machine
-// reads the payload from stdin and writes the answer to stdout.
+// for a slot on a machine that is warm for that task, and also takes the countable resources in
+// its requirements. Otherwise it is for a machine that exists only for this payload. Such a
+// machine reads the payload from stdin and writes the answer to stdout.
 type TaskOrder struct {
 	Name    string   `json:"name,omitempty"`
 	Payload []byte   `json:"payload,omitempty"` // at most MaxPayload bytes; omitted when workers are asked for quotes
@@ -100,7 +100,7 @@ func (t *TaskOrder) Validate() error {
 }
 
 // TaskResource returns the resource that counts the slots on machines that are warm for a task. It
-// appears only in quotes. Its name is not valid for a countable resource of the operator.
+// appears only in quotes. Operators cannot define a countable resource with such a name.
 func TaskResource(name string) Resource { return Resource("task " + name) }
 
 // TaskEnd is the outcome of a task.
@@ -125,27 +125,27 @@ type TaskResult struct {
 	Region    Region        `json:"region"`
 	Machine   MachineID     `json:"machine"`
 	End       TaskEnd       `json:"end,omitempty"`
-	ExitCode  int           `json:"exit_code,omitempty"` // exit code of the program; 0 or 1 for a warm one; -1: it has none
-	Status    int           `json:"status,omitempty"`    // status of the reply of a warm program
+	ExitCode  int           `json:"exit_code,omitempty"` // exit code of the program; 0 or 1 for a warm program; -1: there is no exit code
+	Status    int           `json:"status,omitempty"`    // HTTP status with which a warm program replied
 	Type      string        `json:"type,omitempty"`      // media type of the answer
 	Answer    []byte        `json:"answer,omitempty"`    // at most MaxAnswer bytes
 	Error     string        `json:"error,omitempty"`     // reason as text, unless the task was answered
-	StartedAt time.Time     `json:"started_at"`          // when the task was recorded, by the worker's clock
-	Took      time.Duration `json:"took,omitempty"`      // time from then until the end
+	StartedAt time.Time     `json:"started_at"`          // when the worker recorded the task, by the worker's clock
+	Took      time.Duration `json:"took,omitempty"`      // time from then until the task ended
 	Sum       []byte        `json:"sum,omitempty"`       // checksum of the work; see [Order.TaskSum]; nil if the order cannot be repeated
 }
 
-// TaskTally counts the tasks of a warm machine.
+// TaskTally contains statistics about the tasks of a warm machine.
 type TaskTally struct {
 	Ran      int64     `json:"ran"`
-	Failed   int64     `json:"failed"`             // number of those that were not answered
-	FailedAt time.Time `json:"failed_at,omitzero"` // when the last of them failed
-	Error    string    `json:"error,omitempty"`    // text of its error
+	Failed   int64     `json:"failed"`             // number of tasks that were not answered
+	FailedAt time.Time `json:"failed_at,omitzero"` // when a task last failed
+	Error    string    `json:"error,omitempty"`    // error of the task that failed last
 }
 
-// TaskSum returns a checksum by which a repetition of an order can be distinguished from a
-// different task with the same ID. It is the SHA-256 of the task's name or program, and of its
-// payload. If the order cannot be repeated, TaskSum returns nil.
+// TaskSum returns a checksum that distinguishes a repeated order from a different task with the
+// same order ID. It is the SHA-256 of the task's name or program, and of its payload. If the order
+// cannot be repeated, TaskSum returns nil.
 func (o *Order) TaskSum() []byte {
 	if !o.Named || o.Task == nil {
 		return nil

@@ -82,7 +82,7 @@ const (
 	VolumeCreated    VolumeState = "created"    // it can be attached
 	VolumeExtending  VolumeState = "extending"  // it is being extended, but stays usable
 	VolumeFailed     VolumeState = "failed"     // it could not be created, and contains no data
-	VolumeDestroying VolumeState = "destroying" // what remains of it on the host is being removed
+	VolumeDestroying VolumeState = "destroying" // its remains on the host are being removed
 	VolumeDestroyed  VolumeState = "destroyed"  // removed, but its record is kept temporarily
 )
 
@@ -103,7 +103,7 @@ func (s VolumeState) CanBecome(next VolumeState) bool {
 	return slices.Contains(volumeTransitions[s], next)
 }
 
-// Usable reports whether a volume in this state can be attached and mounted.
+// Usable reports whether a volume in this state can be attached to a machine and mounted.
 func (s VolumeState) Usable() bool { return s == VolumeCreated || s == VolumeExtending }
 
 // Volume is a worker's record of a volume, which is storage that outlives machines. Only that
@@ -117,15 +117,15 @@ type Volume struct {
 	Order     OrderID      `json:"order"`               // the order that the volume fills
 	Placement []byte       `json:"placement,omitempty"` // like Machine.Placement
 	State     VolumeState  `json:"state"`
-	Spec      VolumeOrder  `json:"spec"`               // the volume as it was ordered, except that the size grows when it is extended
+	Spec      VolumeOrder  `json:"spec"`               // the volume as ordered, except that SizeGB increases when the volume is extended
 	Machine   MachineID    `json:"machine,omitempty"`  // the machine to which the volume is attached; "": none
 	Takes     Amounts      `json:"takes,omitempty"`    // resources that the volume takes, from the worker's ledger
 	GrowsTo   int64        `json:"grows_to,omitempty"` // new size in binary gigabytes, while the volume is being extended
 	Error     string       `json:"error,omitempty"`    // why the volume has failed
 	Snapshots []Snapshot   `json:"snapshots,omitempty"`
 	Usage     *VolumeUsage `json:"usage,omitempty"` // set when the record is read, if the usage is known
-	// NeedsRestart is set only in the reply to an extension. It means that the machine that uses
-	// the volume sees the new size only after a restart.
+	// NeedsRestart is set only in the reply to a request that extends the volume. It means that
+	// the machine that uses the volume will not see the new size until it is restarted.
 	NeedsRestart bool      `json:"needs_restart,omitempty"`
 	CreatedAt    time.Time `json:"created_at"`
 	UpdatedAt    time.Time `json:"updated_at"`
@@ -139,8 +139,8 @@ type VolumeUsage struct {
 	BlocksAvail int64 `json:"blocks_avail"` // blocks that users other than root may still use
 }
 
-// Snapshot is a copy of the contents of a volume at one moment. The worker of the volume keeps it
-// until its retention ends, even if the volume is destroyed.
+// Snapshot is a copy of the contents of a volume at one moment. The volume's worker keeps the
+// snapshot until its retention period ends, even if the volume is destroyed.
 type Snapshot struct {
 	ID            SnapshotID    `json:"id"`
 	Volume        VolumeID      `json:"volume"`
@@ -153,7 +153,7 @@ type Snapshot struct {
 	CreatedAt     time.Time     `json:"created_at"`
 }
 
-// Expired reports whether the retention of the snapshot has ended. A failed snapshot is kept for
+// Expired reports whether the snapshot's retention period has ended. A failed snapshot is kept for
 // the same time, so that users can see the failure. A snapshot in progress does not expire.
 func (s *Snapshot) Expired(now time.Time) bool {
 	return s.State != SnapshotCreating && !now.Before(s.CreatedAt.Add(time.Duration(s.RetentionDays)*24*time.Hour))
@@ -171,22 +171,22 @@ const (
 
 // VolumeOrder describes the volume that an order requests.
 type VolumeOrder struct {
-	Name           string     `json:"name"`    // not unique; the name of the volume in a machine's mount
+	Name           string     `json:"name"`    // not unique; a machine's Mount.Name contains this name
 	SizeGB         int64      `json:"size_gb"` // in binary gigabytes; 1 to MaxVolumeGB
 	Encrypted      bool       `json:"encrypted,omitempty"`
 	FSType         string     `json:"fstype,omitempty"`          // ext4, which is also the default
-	UniqueZone     bool       `json:"unique_zone,omitempty"`     // not on a worker that has another volume of the app with this name
-	UniqueZoneApp  bool       `json:"unique_zone_app,omitempty"` // not on a worker that has another volume of the app
+	UniqueZone     bool       `json:"unique_zone,omitempty"`     // do not use a worker that has another volume of the app with this name
+	UniqueZoneApp  bool       `json:"unique_zone_app,omitempty"` // do not use a worker that has another volume of the app
 	Snapshot       SnapshotID `json:"snapshot,omitempty"`        // snapshot to restore
 	Source         VolumeID   `json:"source,omitempty"`          // volume to fork; excludes Snapshot
-	RetentionDays  int        `json:"retention_days,omitempty"`  // retention of the volume's snapshots; default 5, at most 60
+	RetentionDays  int        `json:"retention_days,omitempty"`  // retention period of the volume's snapshots; default 5, at most 60
 	ScheduledSnaps bool       `json:"scheduled_snaps,omitempty"` // take a snapshot every day
-	Grant          string     `json:"grant,omitempty"`           // permits the worker to read Snapshot or Source from another worker; only in claims
-	Compute        *Guest     `json:"compute,omitempty"`         // the worker must also have capacity for such a machine, but does not hold it
+	Grant          string     `json:"grant,omitempty"`           // allows the worker to read Snapshot or Source from another worker; only in claims
+	Compute        *Guest     `json:"compute,omitempty"`         // the worker must also have free capacity for a machine of this size, which it does not hold
 }
 
-// LabelEncrypted is the label of workers that can encrypt volumes. Workers that cannot do that name
-// it in their refusals.
+// LabelEncrypted is the label of workers that can encrypt volumes. Refusals by other workers
+// contain this label.
 const LabelEncrypted = "volume.encrypted"
 
 // Defaults and limits of a volume.
