@@ -23,8 +23,8 @@ const destroyAtOnce = 16
 // Without force=true, the call fails if the app has volumes, or if a worker that might have
 // machines of the app does not answer. With force=true, it succeeds: machines on such workers
 // outlive the app, and the reply lists those workers. Clients of the Machines API do not send
-// force, because they have already asked the user for confirmation. Running machines are therefore
-// a reason to refuse only if the caller sends force=false.
+// force, because they have already asked the user for confirmation. Therefore, the call fails
+// because of running machines only if the caller explicitly sends force=false.
 func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
@@ -34,7 +34,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err != nil {
 		return err
 	}
-	here := h.Directory.Workers() // read once: a worker that returns later has not been asked, so it counts as missing
+	here := h.Directory.Workers() // read only once: a worker that returns later has not been asked, and must count as missing
 	found, missing := h.known.Find(r.Context(), here, &app, fabric.MachinesQuery{})
 	missing = append(missing, h.lostOwners(r.Context(), &app, here)...)
 	volumes := h.findVolumes(r.Context(), &app, here)
@@ -140,15 +140,14 @@ func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found
 	return group.Wait()
 }
 
-// ownerAmong returns the worker with the given tag. asked must contain it: one of its workers
-// answered with an object whose ID begins with the tag. Calls to the worker fail if it has left
-// since then.
+// ownerAmong returns the worker with the given tag. The tag must come from an object that one of
+// the workers in asked has reported. If that worker has left since then, calls to it fail.
 func ownerAmong(asked []bourse.Member, tag bourse.WorkerTag) bourse.Member {
 	return asked[slices.IndexFunc(asked, func(m bourse.Member) bool { return m.Tag == tag })]
 }
 
-// nonceOf returns the nonce of a machine's lease, so that the lease does not prevent the deletion:
-// a caller that may delete the app may also do everything that the lease's holder may do.
+// nonceOf returns the nonce of a machine's lease, so that the lease does not prevent the app's
+// deletion. A caller that may delete the app may also do whatever the lease's holder may do.
 func nonceOf(m *bourse.Machine) string {
 	if m.Lease == nil {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// findVolumes asks the workers for an app's volumes. It does not report workers that do not answer,
-// because the search for the app's machines already does.
+// findVolumes asks the workers for an app's volumes. It does not report which workers did not
+// answer, because the search for the app's machines already does.
 func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.Volume {
 	var out []bourse.Volume
 	for _, a := range h.volumes.Ask(ctx, here, fabric.VolumesQuery{App: app.Name, AppID: app.ID}) {
@@ -24,7 +24,7 @@ func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App, here []bo
 	return out
 }
 
-// destroyVolumes destroys volumes. Their machines must have been destroyed before.
+// destroyVolumes destroys volumes. The machines that use them must already have been destroyed.
 func (h *appHandler) destroyVolumes(ctx context.Context, here []bourse.Member, found []bourse.Volume) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(destroyAtOnce)

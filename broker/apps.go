@@ -49,7 +49,7 @@ func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error
 		}
 	}
 	org := cmp.Or(in.Org, r.Who.Org, bourse.DefaultOrg)
-	if bourse.AppName(org).Validate() != nil { // organizations and app names allow the same characters
+	if bourse.AppName(org).Validate() != nil { // an organization's name may contain the same characters as an app's name
 		return bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
 	}
 	if !r.Who.May(bourse.App{Name: name, Org: org}) {
@@ -110,8 +110,8 @@ func (h *appHandler) show(app *bourse.App, machines, volumes int, deployed map[s
 	return out
 }
 
-// appError adds the status and the status word that clients expect to an error from creating an
-// app.
+// appError adds the HTTP status and the status word that clients expect to an error from creating
+// an app.
 func appError(err error) error {
 	switch {
 	case errors.Is(err, lookup.ErrNameTaken):

@@ -29,18 +29,18 @@ type Exchange interface {
 	// Place fills the order, or returns an error if no worker is willing. It returns the decision
 	// even if it returns an error. CodeInsufficient means that the order was refused.
 	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
-	// Quote makes the same decision as Place, but claims no worker.
+	// Quote makes the same decision as Place, but does not claim a worker.
 	Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error)
 	// Reserve fills all orders or none of them. All orders must belong to the same reservation. If
 	// one of them cannot be filled, the decision describes that order.
 	Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error)
-	// Decisions returns this exchange's recent decisions about an ID: the decision about the order
-	// with this ID, and the decisions about orders, of any app, for which a client chose the ID.
+	// Decisions returns this exchange's recent decisions about the order with this ID, and about
+	// orders of any app for which a client chose this ID.
 	Decisions(id bourse.OrderID) []bourse.Decision
 	// Recent returns the latest decisions for which keep returns true, newest first.
 	Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision
 	// Claiming returns the worker on which an order in progress was last claimed. It returns false
-	// if there is none.
+	// if there is no such order or claim.
 	Claiming(id bourse.OrderID) (bourse.Member, bool)
 }
 
@@ -53,7 +53,7 @@ type Config struct {
 	Releases  tenant.ReleaseView // stores the releases of apps
 	Queries   Queries            // nil: this broker cannot query the view
 	Tokens    endpoint.Tokens    // nil: no credentials are required, which is permitted only on loopback
-	Issued    *endpoint.Issued   // tokens created by brokers; Tokens must accept them, too; nil: this broker cannot create tokens
+	Issued    *endpoint.Issued   // accepts the tokens that brokers created, as Tokens also must; nil: this broker cannot create tokens
 	Counts    *endpoint.Counts   // default: counters that are not exported
 	Metrics   http.Handler       // serves GET /metrics; default: replies with 404
 	Log       *slog.Logger       // default: discards everything
@@ -75,14 +75,14 @@ type Config struct {
 
 	// Members returns the current members of all roles; default: the workers in Directory.
 	Members func() []bourse.Member
-	Self    bourse.WorkerID // this broker
+	Self    bourse.WorkerID // ID of this broker
 	LockOut bool            // servers have certificates, so that a removed one can be locked out
 
 	Invitations Invitations // creates join tokens; nil: this broker cannot sign certificates
 
 	Secrets tenant.SecretView // stores the secrets of apps
 	Keys    func() *seal.Keys // encrypt secrets and derive the workers' keys; nil: secrets cannot be set through this broker
-	Writer  seal.Writer       // this broker's number in the versions of secrets
+	Writer  seal.Writer       // this broker's writer number in the versions of secrets
 
 	Orders throttle.TurnsConfig // limits on concurrent orders
 	Quotas lookup.Quotas
@@ -122,8 +122,8 @@ func New(config Config) *Broker {
 	return &Broker{s.Routed(routes), s.Ready, others}
 }
 
-// compose creates the handlers, one for each noun of the API. It returns the server, its routes,
-// and the failover that orders machines for proxies.
+// compose creates one handler for each kind of API object. It returns the server, its routes, and
+// the failover that orders machines for proxies.
 func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	sources := lookup.Sources{View: c.View, Directory: c.Directory, Workers: c.Workers, Patience: c.Patience, Now: c.Now, Log: c.Log}
 	machines, volumes := lookup.NewMachines(sources), lookup.NewVolumes(sources)
@@ -161,8 +161,8 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	return server, append(routes, openapi.Route(routes, c.Version)), others
 }
 
-// OrderFailover orders a copy of the machine like for a proxy. Errors: those of failover.order, and
-// unavailable if the broker does not know its cluster yet.
+// OrderFailover orders a copy of the machine with the ID like, on behalf of a proxy. Errors: those
+// of failover.order, and unavailable if the broker does not know its cluster yet.
 func (b *Broker) OrderFailover(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := b.ready(); err != nil {
 		return fabric.FailoverOrder{}, err

@@ -26,14 +26,15 @@ type failover struct {
 	shared   coalescer
 }
 
-// order orders a copy of the machine like, in the same region, for a proxy. A proxy requests a copy
-// if the machine cannot be started because its host is full. The copy is destroyed when it stops.
+// order orders a copy of the machine with the ID like, in the same region, on behalf of a proxy. A
+// proxy requests a copy if that machine cannot be started because its host is full. The copy is
+// destroyed when it stops.
 //
-// The proxy only names the machine. The machine must be stopped or suspended, must be started by
-// requests, and must not be tied to its host. The app's quota, secrets and validation apply as for
-// any other order. Once the order has an ID, it is returned even with an error. Errors: not_found,
-// failed_precondition (the machine does not meet these conditions), rate_limited, and those of
-// placing an order.
+// The proxy specifies nothing but the machine. The machine must be stopped or suspended, must be
+// started by requests, and must not be tied to its host. The app's quota, secrets and validation
+// apply as for any other order. Once the order has an ID, the result contains the ID even if there
+// is an error. Errors: not_found, failed_precondition (the machine does not meet these
+// conditions), rate_limited, and those of placing an order.
 func (o *failover) order(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := o.shared.enter(); err != nil {
 		return fabric.FailoverOrder{}, err
@@ -95,8 +96,8 @@ func (o *failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse
 
 func errNotOrdered() error { return bourse.Errorf(bourse.CodeNotFound, "machine not found") }
 
-// show fetches the machine from its worker, because the view contains neither its environment nor
-// its files.
+// show fetches the machine from its worker, because the view contains neither the machine's
+// environment nor its files.
 func (o *failover) show(ctx context.Context, owner bourse.Member, id bourse.MachineID) (bourse.Machine, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Patience)
 	defer cancel()

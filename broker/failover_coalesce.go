@@ -14,7 +14,7 @@ import (
 const (
 	maxCallers = 256             // limit on concurrent requests from proxies
 	maxPlacing = 32              // limit on concurrent orders for those requests
-	reuseFor   = 5 * time.Second // how long a filled order is reused; all proxies know its machine by then
+	reuseFor   = 5 * time.Second // how long a filled order is reused; after that, all proxies know its machine
 )
 
 // coalescer combines orders for copies of equivalent machines. The zero value is ready to use.
@@ -25,7 +25,7 @@ type coalescer struct {
 	orders  map[failoverKey]*shared
 }
 
-// failoverKey identifies a set of equivalent machines. They have the same app, region and config.
+// failoverKey identifies a set of equivalent machines, which have the same app, region and config.
 type failoverKey struct {
 	app    string
 	region bourse.Region
@@ -49,11 +49,11 @@ type shared struct {
 	err    error
 
 	waiting int       // number of waiting callers; when it drops to 0, the order is canceled; guarded by coalescer.mu
-	until   time.Time // end of the filled order's reuse; zero while it is in progress; guarded by coalescer.mu
+	until   time.Time // when a filled order is no longer reused; zero while the order is in progress; guarded by coalescer.mu
 }
 
-// enter counts a request from a proxy. The caller must call leave when the request has ended.
-// Errors: rate_limited.
+// enter counts a request from a proxy. The caller must call leave when the request ends. Errors:
+// rate_limited.
 func (t *coalescer) enter() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,8 +71,8 @@ func (t *coalescer) leave() {
 }
 
 // do places an order, or returns the result of an equivalent order that is in progress or was
-// filled recently. The first caller calls place, whose context is canceled only once no caller
-// waits anymore. Errors: those of place, rate_limited, canceled.
+// filled recently. Only the first caller calls place. The context that place receives is canceled
+// once no caller is waiting anymore. Errors: those of place, rate_limited, canceled.
 func (t *coalescer) do(ctx context.Context, order *bourse.Order, place func(context.Context) (fabric.FailoverOrder, error)) (fabric.FailoverOrder, error) {
 	k, err := failoverKeyOf(order)
 	if err != nil {
@@ -96,8 +96,8 @@ func (t *coalescer) do(ctx context.Context, order *bourse.Order, place func(cont
 	}
 }
 
-// join returns the order for a key, creating it if there is none. If the caller has to place the
-// order, join also returns the context for placing it; otherwise work is nil.
+// join returns the order for a key, creating it if there is none. If the order is new, join also
+// returns the context (work) with which the caller must place it; otherwise work is nil.
 func (t *coalescer) join(ctx context.Context, k failoverKey, id bourse.OrderID) (s *shared, work context.Context, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,8 +133,8 @@ func (t *coalescer) abandon(s *shared) {
 	}
 }
 
-// end sets the result of an order. A filled order is reused. An error is returned only to the
-// callers that already wait.
+// end sets the result of an order. The result of a filled order is reused. An error is returned
+// only to the callers that are already waiting.
 func (t *coalescer) end(k failoverKey, s *shared, got fabric.FailoverOrder, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 // A broker that has just started knows its cluster only partially or not at all. Its answers, such
-// as "machine not found" or "no worker accepts orders there", might be wrong. Until it knows its
-// cluster, it therefore replies only that it is not ready.
+// as "machine not found" or "no worker accepts orders there", might be wrong. Therefore, the
+// broker only replies that it is not ready until it knows its cluster.
 
 // ready returns CodeUnavailable until the broker knows its cluster.
 func ready(d lookup.Directory) error {
@@ -20,14 +20,14 @@ func ready(d lookup.Directory) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "this broker does not know its cluster yet: it has just started, or cannot reach any other server")
 }
 
-// byTag returns the worker with the given tag, which is the prefix of the IDs of the worker's
-// objects. The worker is returned as here if it is a member and as away if it is absent; if it is
-// unknown, both are nil.
+// byTag returns the worker with the given tag, which is a prefix of the IDs of the worker's
+// objects. If the worker is a member, it is returned as here, and if it is absent, as away. If it
+// is unknown, both are nil.
 func byTag(d lookup.Directory, tag bourse.WorkerTag) (here *bourse.Member, away *bourse.Absence) {
 	if m, ok := d.ByTag(tag); ok {
 		return &m, nil
 	}
-	members, absent := d.All() // an absent worker may have returned by now, so check the members again
+	members, absent := d.All() // a worker that was absent may just have returned, so check the members again
 	if i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.Tag == tag }); i >= 0 {
 		m := members[i]
 		return &m, nil

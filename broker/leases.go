@@ -53,15 +53,15 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	// The lease is newer than the machine that was read above, so advance the version of this copy,
-	// too.
+	// The lease is newer than the machine that was read above, so the version of this copy must be
+	// later, too.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
 	h.known.Note(&m)
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))
 }
 
-// leaseTTL returns the requested TTL. The query takes precedence over the body, whose TTL is in
-// seconds.
+// leaseTTL returns the requested TTL. A TTL in the query takes precedence over one in the body,
+// which is in seconds.
 func leaseTTL(query string, body int64) (time.Duration, error) {
 	seconds := body
 	if query != "" {

@@ -33,7 +33,8 @@ func (h *machineHandler) machineUsage(w http.ResponseWriter, r *endpoint.Request
 	})
 }
 
-// milliseconds converts d to milliseconds. It returns -1, which means unknown, for -1.
+// milliseconds converts d to milliseconds. A duration of -1, which means unknown, is returned as
+// -1.
 func milliseconds(d time.Duration) int64 {
 	if d < 0 {
 		return -1
@@ -69,16 +70,16 @@ func (h *machineHandler) tunnel(w http.ResponseWriter, r *endpoint.Request) erro
 	})
 }
 
-// pass forwards the body of a request to a worker while it forwards the worker's reply. When either
-// side closes its stream, the other stream is closed as well. open sends the request to the worker
-// and returns the body of the reply.
+// pass forwards the body of a request to a worker and, at the same time, the worker's reply to the
+// caller. When either side closes its stream, the other stream is closed as well. open sends the
+// request to the worker and returns the body of the reply.
 func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
 	control := http.NewResponseController(w)
 	fabric.BothWays(w, r.Request)
 	throttle.StreamBody(r.Request)
 	body := &borrowedBody{from: r.Body}
 	defer body.detach()
-	// At the end, cancel a pending read of the body instead of waiting for it.
+	// In the end, cancel a pending read of the body instead of waiting for it.
 	defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }()
 	reply, err := open(body)
 	if err != nil {

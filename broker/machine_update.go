@@ -62,8 +62,7 @@ func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Reques
 }
 
 // mayHave checks whether a machine of the path's app may get the given config. It also returns the
-// number of bytes by which the config is larger than the current one, as far as this broker knows
-// that one.
+// number of bytes by which the config is larger than the current config, as known to this broker.
 func (h *machineHandler) mayHave(r *endpoint.Request, id bourse.MachineID, config *bourse.Config) (bourse.App, int64, error) {
 	app, err := h.apps.Recall(r.Context(), r.App())
 	if err != nil {

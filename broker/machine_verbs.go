@@ -14,7 +14,7 @@ import (
 // machine's lease and state, and its errors are returned to the caller unchanged.
 type verb = fabric.Verb[fabric.MachineAction, fabric.ActReply]
 
-// act calls a verb on the machine's worker, with the caller's nonce.
+// act calls a verb on the machine's worker, with the nonce that the caller sent.
 func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.MachineAction) (fabric.ActReply, error) {
 	to, err := h.targetOf(r)
 	if err != nil {

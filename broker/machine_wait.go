@@ -23,7 +23,7 @@ func waitable() []bourse.State {
 }
 
 // waitMachine blocks until the machine is in the wanted state or the time limit expires. It does
-// not return earlier, because clients would then repeat the request immediately.
+// not return earlier, because clients would immediately repeat the request.
 func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readWait(r)
 	if err != nil {
@@ -60,7 +60,7 @@ func (h *machineHandler) waitTimedOut(r *endpoint.Request, to target, wanted bou
 	defer cancel()
 	m, err := fabric.MachineShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
-		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the worker does not answer, so the machine is not to blame
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the error is about the worker, which does not answer, and not about the machine
 	}
 	h.known.Note(&m)
 	return &bourse.Error{

@@ -55,7 +55,7 @@ func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gath
 }
 
 // listMachines lists machines from the view and, in the cases described at
-// [lookup.Machines.Gather], from the workers. Destroyed machines are known only to the workers.
+// [lookup.Machines.Gather], from the workers. Only the workers know about destroyed machines.
 // Workers that did not answer are listed in a response header, because their machines may be
 // missing from the list.
 func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request) error {
@@ -89,10 +89,10 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// whole returns the machines that match the filter. If the list is that of one app, whole completes
-// their configs, as far as their workers answer: clients send configs back that they have listed
-// and changed, and would lose the parts that were missing. The list of all apps contains only the
-// view's data, because it is meant for people, and there may be too many workers to ask.
+// whole returns the machines that match the filter. If the list is for one app, whole completes
+// the machines' configs, as far as their workers answer: clients modify listed configs and send
+// them back, and would thereby delete any parts that were missing. A list for all apps contains
+// only the view's data, because it is meant for people, and there may be too many workers to ask.
 func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inventory.Listed) ([]*inventory.Listed, error) {
 	wanted := slices.DeleteFunc(found, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) || !r.Who.MayMachine(l.ID) })
 	switch {
@@ -109,7 +109,7 @@ func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inve
 		return nil, err
 	}
 	wanted = h.known.Whole(r.Context(), &app, wanted)
-	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // some machines may have changed
+	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // some machines may have changed in the meantime
 }
 
 func (f *listFilter) show(l *inventory.Listed, now time.Time) machinesapi.Machine {
@@ -147,9 +147,9 @@ func showMachine(m *bourse.Machine, lease bool, now time.Time) machinesapi.Machi
 // returned instead.
 const readPatience = time.Second
 
-// getMachine returns one machine. A destroyed machine is returned as long as its worker remembers
-// it, because clients read the exit code from it. If the worker is unreachable, getMachine returns
-// the view's data.
+// getMachine returns one machine. A destroyed machine is returned as long as its worker has its
+// record, because clients read its exit code. If the worker is unreachable, getMachine returns the
+// view's data.
 func (h *machineHandler) getMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	lease, err := endpoint.QueryBool(r, "include_leases")
 	if err != nil {

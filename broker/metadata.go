@@ -37,7 +37,7 @@ func (h *machineHandler) getMetadataKey(w http.ResponseWriter, r *endpoint.Reque
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.MetadataValue{Value: value})
 }
 
-// patchMetadata serves PATCH and PUT. Both leave keys unchanged that the request does not contain.
+// patchMetadata serves PATCH and PUT. Neither changes keys that the request does not contain.
 func (h *machineHandler) patchMetadata(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.MetadataPatch
 	if err := endpoint.Decode(w, r, false, &in); err != nil {

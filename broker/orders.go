@@ -15,8 +15,8 @@ import (
 
 // getOrder returns the decision about an order. The path contains the order's ID, as in the reply
 // to the order. If the query names an app, it may also be the ID that the client chose. The broker
-// that made the decision has all of it, but only temporarily. If the order was filled, the worker
-// has most of the decision as long as it has the machine.
+// that made the decision keeps all of it, but only temporarily. The worker that filled the order
+// keeps most of it for as long as the machine exists.
 func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {
@@ -44,8 +44,8 @@ func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) erro
 	return endpoint.WriteJSON(w, http.StatusOK, decision)
 }
 
-// listOrders lists the recent orders of the caller's apps, newest first. It contains only orders
-// that this broker has decided, without their rounds.
+// listOrders lists the recent orders of the caller's apps, newest first. The list contains only
+// orders that this broker has decided, and omits their rounds.
 func (h *orderHandler) listOrders(w http.ResponseWriter, r *endpoint.Request) error {
 	var mine []bourse.App
 	if !r.Who.Cluster() {
@@ -100,8 +100,8 @@ func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 	return err == nil && d.OwnedBy(&app)
 }
 
-// decisionOf asks all workers for the decision about an order. The worker that has filled the order
-// has it.
+// decisionOf asks all workers for the decision about an order. The worker that filled the order
+// has stored the decision.
 func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	here, away := h.Directory.All()
 	answers := lookup.Ask(ctx, h.Patience, here, lookup.Asking(h.Workers, &fabric.OrderShow, id))

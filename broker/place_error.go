@@ -47,8 +47,8 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 // refused for another reason.
 func mayEncrypt(r bourse.Refusal) bool { return r.Resource != bourse.LabelEncrypted }
 
-// pinnedError is like placeError, for a machine that must be on its volume's worker. Another region
-// would not help then.
+// pinnedError is like placeError, for a machine that must be on its volume's worker. For such a
+// machine, another region would not help.
 func pinnedError(order *bourse.Order, refusals []bourse.Refusal, err error, text string) *endpoint.Reply {
 	for _, r := range refusals {
 		if r.Reason == bourse.RefusedVolume {

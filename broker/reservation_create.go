@@ -33,7 +33,7 @@ func (rs *reservationHandler) createReservation(w http.ResponseWriter, r *endpoi
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromHolds(key.At(tags), holds))
 }
 
-// reserveError is like placeError, and also tells which of the orders was refused.
+// reserveError is like placeError, but also specifies which of the orders was refused.
 func reserveError(orders []bourse.Order, decision *bourse.Decision, err error) error {
 	i := max(0, slices.IndexFunc(orders, func(o bourse.Order) bool { return o.ID == decision.Order }))
 	out := placeError(&orders[i], decision, err)
@@ -128,7 +128,7 @@ func orderError(i int, err error) error {
 }
 
 // reservationKey returns the reservation's key, and whether the client has chosen it, in the body
-// or the header. If it has not, the key is new.
+// or in the header. If the client has not chosen a key, the key is new.
 func reservationKey(body, header string) (key bourse.ReservationKey, named bool, err error) {
 	if body != "" && header != "" && !strings.EqualFold(body, header) {
 		return "", false, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: header %s is %s", bourse.Quoted(body), machinesapi.HeaderOrderID, bourse.Quoted(header))

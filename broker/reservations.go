@@ -54,7 +54,7 @@ func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoin
 }
 
 // reservationOf asks the workers of the path's reservation for their holds. Errors: invalid;
-// not_found, even if the reservation exists but belongs to another caller.
+// not_found, also if the reservation belongs to another caller.
 func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reservation, error) {
 	h := lookup.Reservation{ID: bourse.ReservationID(r.PathValue("reservation"))}
 	if !r.Who.Cluster() {
@@ -84,7 +84,7 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 }
 
 // reserved determines from a reservation's key alone whether it belongs to an app that the caller
-// may use. It is used if no holds of the reservation remain or no worker answers.
+// may use. It is used if the reservation has no holds anymore or no worker answers.
 func (rs *reservationHandler) reserved(r *endpoint.Request, key bourse.ReservationKey) bool {
 	mine, err := rs.gate.AppsOf(r)
 	return err == nil && slices.ContainsFunc(mine, func(app bourse.App) bool { return key.In(app.ID) == key })
@@ -108,8 +108,9 @@ func (rs *reservationHandler) getReservation(w http.ResponseWriter, r *endpoint.
 	return writeReservation(w, &h)
 }
 
-// extendReservation extends either all holds of a reservation or none. This can fail in between: if
-// a hold expires or a worker becomes unreachable after the check, the error says so.
+// extendReservation extends the holds of a reservation, after checking that all of them still
+// exist. If a hold expires or a worker becomes unreachable after this check, only the other holds
+// are extended, and the error says so.
 func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ExtendReservation
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -140,7 +141,7 @@ func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoi
 // releaseReservation releases all holds of a reservation. It is idempotent: releasing a missing
 // reservation succeeds. Holds on unreachable workers expire automatically.
 func (rs *reservationHandler) releaseReservation(w http.ResponseWriter, r *endpoint.Request) error {
-	h, err := rs.reservationOf(r) // checks who owns the reservation
+	h, err := rs.reservationOf(r) // checks that the caller may use the reservation
 	if err != nil {
 		return err
 	}

@@ -51,8 +51,8 @@ func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error 
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromTask(fill.Task, fill.Again))
 }
 
-// streamTask is like runTask, but replies with a stream of lines: first the acceptance, then the
-// parts of the answer as they arrive, and last the result.
+// streamTask is like runTask, but replies with a stream of lines: first a line that the task was
+// accepted, then the parts of the answer as they arrive, and finally the result.
 func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in *machinesapi.RunTask) error {
 	out := codec.NewWriter(w)
 	fill, err := h.placeTask(w, r, r.App(), in, func(part []byte) {
@@ -125,7 +125,7 @@ func (h *taskHandler) placeTask(w http.ResponseWriter, r *endpoint.Request, name
 		return nil, placeError(&order, &decision, err)
 	case fill.Task == nil:
 		return nil, &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeInternal, "order %s was filled without a result", order.ID)}
-	case len(fill.Task.Sum) > 0 && !bytes.Equal(fill.Task.Sum, order.TaskSum()): // the stored answer belongs to another payload
+	case len(fill.Task.Sum) > 0 && !bytes.Equal(fill.Task.Sum, order.TaskSum()): // the stored result belongs to a different task
 		return nil, &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeConflict, "order %s was already used for another payload or program", order.ID)}
 	}
 	return &fill, nil

@@ -13,8 +13,8 @@ import (
 
 // Queries runs SQL queries of the view for HTTP clients. Its methods limit how much they read and
 // write, flush streams, and return when the request's context is done. If a method fails before it
-// has written anything, the caller writes the error that it returns; after a later error, the
-// caller breaks the connection.
+// has written anything, the caller must write the returned error to the client. If it fails later,
+// the caller must break the connection.
 type Queries interface {
 	// Query serves POST /v1/view/queries.
 	Query(w http.ResponseWriter, r *http.Request) error
@@ -52,7 +52,7 @@ func (h *viewHandler) ask(do func(Queries, http.ResponseWriter, *http.Request) e
 			return errNoQueries()
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, machinesapi.MaxBody)
-		if r.Method == http.MethodPost { // wait for a new query only, because a resumed subscription receives nothing but changes
+		if r.Method == http.MethodPost { // only for new queries: a resumed subscription receives only changes
 			lookup.AwaitView(r.Context(), h.machines, h.volumes)
 		}
 		return do(h.Queries, w, r.Request)

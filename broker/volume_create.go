@@ -106,8 +106,8 @@ type source struct {
 	encrypted bool
 }
 
-// sourceOf asks the worker of a new volume's source for the source. Errors: invalid, not_found,
-// unavailable.
+// sourceOf fetches the source of a new volume from the source's worker. Errors: invalid,
+// not_found, unavailable.
 func (h *volumeHandler) sourceOf(r *endpoint.Request, of *bourse.App, spec *bourse.VolumeOrder) (source, error) {
 	switch {
 	case spec.Source != "" && spec.Snapshot != "":

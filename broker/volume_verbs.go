@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// volumePatience limits a call for which the worker may have to copy a volume, such as a snapshot
-// of a large volume. The worker continues even if the call times out.
+// volumePatience limits calls for which the worker may have to copy a volume, for example to take
+// a snapshot of a large volume. The worker continues even if the call times out.
 const volumePatience = 10 * time.Minute
 
 // volumeTargetOf is like volumeOf, but does not return the volume. It only checks that the volume

@@ -43,7 +43,7 @@ func (h *volumeHandler) routes() []endpoint.Route {
 func errNoVolume() error { return bourse.Errorf(bourse.CodeNotFound, "volume not found") }
 
 // volumeError is like endpoint.WorkerError, for volumes. A missing volume has its own message. If
-// the worker is full, the reply shows that another region would not help.
+// the worker is full, the reply's status indicates that another region would not help.
 func volumeError(ctx context.Context, worker bourse.WorkerID, changes bool, err error) error {
 	switch err = endpoint.WorkerError(ctx, worker, changes, err); bourse.CodeOf(err) {
 	case bourse.CodeNotFound:
@@ -182,8 +182,8 @@ func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volu
 	return to, v, nil
 }
 
-// getVolume returns one volume, including its used space. A destroyed volume is returned as long as
-// its worker remembers it. If the worker is unreachable, getVolume returns the view's data.
+// getVolume returns one volume, including its used space. A destroyed volume is returned as long
+// as its worker has its record. If the worker is unreachable, getVolume returns the view's data.
 func (h *volumeHandler) getVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	_, v, err := h.volumeOf(r)
 	if err == nil {

@@ -97,8 +97,8 @@ func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 	}
 }
 
-// find returns the path's worker: the first result if it is a member, the second if it is absent,
-// and nil for both otherwise.
+// find returns the path's worker: as the first result if it is a member, and as the second if it
+// is absent. Otherwise, both are nil.
 func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.Worker) {
 	id := bourse.WorkerID(r.PathValue("worker"))
 	here, absent := h.Directory.All()
@@ -117,7 +117,7 @@ func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.
 	return nil, &list[0]
 }
 
-// worker returns the path's worker if that is a member. Errors: not_found, unavailable.
+// worker returns the path's worker, which must be a member. Errors: not_found, unavailable.
 func (h *workerHandler) worker(r *endpoint.Request) (bourse.Member, error) {
 	member, away := h.find(r)
 	switch {

@@ -10,21 +10,21 @@ import (
 
 // Tokens identifies the owners of bearer tokens.
 type Tokens interface {
-	// Identify returns the token's owner. Errors: unauthorized; unavailable if this broker
-	// cannot tell yet.
+	// Identify returns the token's owner. Errors: unauthorized; unavailable if this broker does
+	// not know yet.
 	Identify(ctx context.Context, token string) (Identity, error)
 }
 
-// Identity is the caller of a request with its permissions. A caller may do everything that no
-// field forbids.
+// Identity describes the caller of a request and its permissions. The caller may do everything
+// that the fields do not restrict.
 type Identity struct {
 	Name     string             // owner of the leases that the caller acquires
 	Token    string             // ID of the token; "" if the token was not created through the API
 	Org      string             // if set, the caller may use only this organization's apps
-	Apps     []bourse.AppRef    // if set, the caller may use only these apps; without an ID: any app with the name
+	Apps     []bourse.AppRef    // if set, the caller may use only these apps; an entry without an ID allows any app with that name
 	Machines []bourse.MachineID // if set, the caller may use only these machines of the apps
 	Until    time.Time          // when the token expires; zero: never
-	ReadOnly bool               // the caller may not change anything, or open anything in a machine
+	ReadOnly bool               // the caller may only read, and may not run commands in a machine or connect to it
 
 	Scraper bool // the caller may read metrics and nothing else
 }
@@ -32,7 +32,7 @@ type Identity struct {
 // LocalIdentity is the identity of every caller if the broker requires no tokens.
 var LocalIdentity = Identity{Name: "local"}
 
-// Cluster reports whether the caller may see and change the cluster itself, and not only apps.
+// Cluster reports whether the caller may see and change the whole cluster, and not only apps.
 func (i Identity) Cluster() bool {
 	return i.Org == "" && len(i.Apps) == 0 && len(i.Machines) == 0 && !i.Scraper
 }
@@ -56,7 +56,7 @@ type Scope int
 // Scopes.
 const (
 	Anyone  Scope = iota // no token required
-	Token                // any token; the endpoint makes further checks
+	Token                // any valid token; the endpoint makes further checks
 	App                  // a token that may use the app in the path
 	Metrics              // an unrestricted token or a scraper
 	Cluster              // an unrestricted token

@@ -16,8 +16,8 @@ import (
 )
 
 // Decode decodes a JSON body into the value into. If optional is set, an empty body leaves the
-// value unchanged. Members without a field in the value are ignored, and each is listed in a header
-// of the reply. Errors: invalid.
+// value unchanged. Members for which the value has no field are ignored, and are listed in the
+// reply's headers. Errors: invalid.
 func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 	return decode(w, r, optional, func(raw []byte) error {
 		err := unmarshal(raw, into)
@@ -83,7 +83,7 @@ func fieldName(field string) string {
 	return field
 }
 
-// firstRoom is the initial capacity of the buffer for a body, in bytes.
+// firstRoom is the initial capacity of the buffer that receives a body, in bytes.
 const firstRoom = 4 << 10
 
 // ReadBody reads the request's body, of at most machinesapi.MaxBody bytes. Errors: invalid.
@@ -92,9 +92,9 @@ func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
 	if r.ContentLength > machinesapi.MaxBody {
 		return nil, tooLong
 	}
-	var buf bytes.Buffer // grows with the data received, not with the declared length
+	var buf bytes.Buffer // grows with the received data, and not to the declared length
 	if n := r.ContentLength; n > 0 {
-		buf.Grow(int(min(n, firstRoom)) + bytes.MinRead) // the additional MinRead bytes prevent ReadFrom from growing the buffer
+		buf.Grow(int(min(n, firstRoom)) + bytes.MinRead) // the extra MinRead bytes keep ReadFrom from growing the buffer at the end of the body
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, machinesapi.MaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -137,8 +137,8 @@ func QueryInt(r *Request, name string) (int, error) {
 }
 
 // QueryTimeout returns the query parameter timeout, which is a number of seconds or a Go duration.
-// If the parameter is missing, QueryTimeout returns 0. A negative value is invalid, and a value
-// above most is reduced to most.
+// If the parameter is missing, QueryTimeout returns 0. A negative value is invalid. The result is
+// at most the duration in most.
 func QueryTimeout(r *Request, most time.Duration) (time.Duration, error) {
 	s := r.URL.Query().Get("timeout")
 	if s == "" {

@@ -26,9 +26,10 @@ func (e *Reply) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error.
 func (e *Reply) Unwrap() error { return e.Err }
 
-// writeError writes an error reply. Every error reply is written by this function. It uses the
-// status that machinesapi.StatusOf returns for the error's code, unless the error is a Reply with
-// another one. Messages about a machine get the prefix that clients of the Machines API look for.
+// writeError writes an error reply; all error replies are written by this function. The status is
+// that of the error's code (machinesapi.StatusOf), unless the error is a Reply that specifies
+// another status. Messages about a machine get the prefix that clients of the Machines API look
+// for.
 func writeError(w http.ResponseWriter, r *Request, err error) {
 	code := bourse.CodeOf(err)
 	status := code.Status()
@@ -63,15 +64,15 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 	_ = WriteJSON(w, status, body) // this body can always be encoded
 }
 
-// Values for the changes parameter of WorkerError: whether a call may have had an effect on the
-// worker.
+// Values for the parameter changes of WorkerError, which specifies whether the call may have had
+// an effect on the worker.
 const (
 	Reading  = false
 	Changing = true
 )
 
-// WorkerError converts a worker's error to an error for the caller. changes reports whether the
-// call could have changed anything.
+// WorkerError converts a worker's error to an error for the caller. The parameter changes
+// specifies whether the call could have changed anything.
 //
 // Code and message stay the same, with two exceptions. A missing machine always has the same
 // message. If the answer was lost, the error is unavailable (503) for a read, and a timeout with an
@@ -84,7 +85,7 @@ func WorkerError(ctx context.Context, worker bourse.WorkerID, changes bool, err 
 	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err)
 	}
-	code := bourse.CodeTimeout // an error without a code means that the fabric lost the answer
+	code := bourse.CodeTimeout // an error without a code means that the worker's answer was lost
 	e, coded := errors.AsType[*bourse.Error](err)
 	if coded {
 		code = e.Code

@@ -62,8 +62,8 @@ func (g *Gate) Authorize(rt *Route, r *Request) error {
 }
 
 // within checks the restrictions of the caller's token. A read-only token may not change anything,
-// or open anything in a machine. A machine token may only be used for its machines. An endpoint
-// that does not concern a single machine refuses it, unless the route is declared with
+// or open anything in a machine. A machine token may be used only for its own machines. Endpoints
+// that are not about a single machine refuse such a token, unless their routes are declared with
 // [ForMachines]. Errors: forbidden.
 func within(rt *Route, r *Request) error {
 	id := bourse.MachineID(r.PathValue("machine"))
@@ -102,8 +102,8 @@ func (g *Gate) identify(r *Request) (Identity, error) {
 }
 
 // Usable returns the app with the given name. If the app does not exist, it returns not_found to
-// any caller: app names are not secret, and clients interpret forbidden as a name that is taken.
-// Errors: not_found; forbidden if the caller may not use the app; unavailable.
+// every caller. App names are not secret, and clients would interpret forbidden as a name that is
+// already taken. Errors: not_found; forbidden if the caller may not use the app; unavailable.
 func (g *Gate) Usable(r *Request, name bourse.AppName) (bourse.App, error) {
 	app, err := g.Apps.Recall(r.Context(), name)
 	if err == nil && !r.Who.May(app) {
@@ -126,8 +126,9 @@ func (g *Gate) AppsOf(r *Request) ([]bourse.App, error) {
 // maxShown is the maximum number of tokens that are checked for one request.
 const maxShown = 8
 
-// tokensIn returns the tokens in an Authorization header. The scheme Bearer has one token. The
-// scheme FlyV1 has a comma-separated list of tokens; clients use it if they also have Fly tokens.
+// tokensIn returns the tokens in an Authorization header. A header with the Bearer scheme contains
+// one token. A header with the FlyV1 scheme contains a comma-separated list of tokens; clients
+// that also have Fly tokens use it.
 func tokensIn(header string) []string {
 	scheme, rest, _ := strings.Cut(header, " ")
 	rest = strings.TrimSpace(rest)
@@ -145,9 +146,9 @@ func tokensIn(header string) []string {
 	return nil
 }
 
-// errNoToken returns an unauthorized error with the message of the Machines API. For a token that
-// was valid earlier, the message also contains the reason why it is no longer valid. If cause has
-// another code than unauthorized, errNoToken returns cause itself.
+// errNoToken returns an unauthorized error with the message of the Machines API. If the token was
+// valid earlier, the message also says why it is no longer valid. If the code of cause is not
+// unauthorized, errNoToken returns cause itself.
 func errNoToken(cause error) error {
 	text := machinesapi.UnauthorizedText
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Everything takes the place of an organization in tokens that are valid for all organizations and
-// for the cluster itself. It is not a valid slug.
+// Everything is used instead of an organization's slug in tokens that are valid for all
+// organizations and the cluster itself. It is not a valid slug.
 const Everything = "*"
 
 // identityOf returns the identity of a token's owner.
@@ -44,7 +44,7 @@ func good(t *inventory.Token, now time.Time) error {
 // error may be shown to the token's bearer.
 var ErrTokenEnded = errors.New("the token is no longer valid")
 
-// Live reports whether the token is valid now, as far as this release can tell.
+// Live reports whether the token is valid now, as far as this release can determine.
 func Live(t *inventory.Token, now time.Time) bool { return good(t, now) == nil }
 
 // Format of tokens. The prefix identifies a string as a Bourse token for people and secret
@@ -72,9 +72,9 @@ const idLength = 16
 // Digest returns a token's ID and digest. If the string does not have the format of a token, it
 // returns false; this check is cheap for strings of any length.
 //
-// SHA-256 is sufficient. A slow hash is needed for passwords, because an attacker can try the
-// likely ones. It would not help here, because 256 random bits cannot be guessed, and every request
-// would pay for it.
+// A fast hash, SHA-256, is sufficient. Passwords need a slow hash because attackers can guess
+// likely ones. A token has 256 random bits, which nobody can guess, and a slow hash would delay
+// every request.
 func Digest(token string) (id, digest string, ok bool) {
 	rest, ok := strings.CutPrefix(token, tokenPrefix)
 	if !ok || len(token) != tokenLength || strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// TokenView stores the tokens that brokers create. All brokers share the same tokens: each of them
+// TokenView stores the tokens that brokers create. All brokers share these tokens. Every broker
 // sees a new token shortly after it is stored.
 type TokenView interface {
 	// Token returns the token with the given ID, or nil if there is none.
@@ -23,8 +23,8 @@ type TokenView interface {
 	PutToken(ctx context.Context, t *inventory.Token) error
 }
 
-// Issued identifies the owners of tokens that were created through the API. It caches tokens until
-// a token may have changed.
+// Issued identifies the owners of tokens that were created through the API. The cache is cleared
+// whenever any token may have changed.
 type Issued struct {
 	TokenView
 	changed <-chan struct{}
@@ -89,7 +89,7 @@ func (s *Issued) find(ctx context.Context, id string) (*inventory.Token, error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if began == s.reads { // otherwise t may have been read before a change
+	if began == s.reads { // otherwise, t may be older than a change that was signaled in the meantime
 		if len(s.known) >= maxKnown {
 			clear(s.known)
 		}

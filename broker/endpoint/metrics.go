@@ -23,8 +23,8 @@ type Counts struct {
 	collected []prometheus.Collector
 }
 
-// other is the label value for words that this release does not know. They come from servers of
-// another release, or from a malicious worker.
+// other is the label value that replaces values unknown to this release. Such values come from
+// servers of another release, or from a malicious worker.
 const other = "other"
 
 // seconds contains the upper bounds of the latency buckets. They range from the time of a refusal
@@ -59,9 +59,9 @@ func NewCounts() *Counts {
 	return c
 }
 
-// Watch adds gauges whose values the function turns returns when metrics are collected: the number
-// of orders in progress, and the number of orders that wait for their turn. Watch must be called
-// before metrics are collected for the first time.
+// Watch adds gauges for the number of orders in progress and the number of orders that are waiting
+// for their turn. It calls turns for these values whenever metrics are collected. Watch must be
+// called before metrics are collected for the first time.
 func (c *Counts) Watch(turns func() (inProgress, waiting int)) {
 	c.collected = append(c.collected,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -87,7 +87,7 @@ func (c *Counts) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Decided counts an order once it is decided. fill is nil if the order was not filled.
+// Decided counts an order after it has been decided. fill is nil if the order was not filled.
 func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error) {
 	kind, outcome := string(order.Kind()), string(d.Outcome)
 	if fill != nil && fill.Again {
@@ -140,7 +140,7 @@ func (c *Counts) count(d *bourse.Decision, err error) string {
 	case code == bourse.CodeInsufficient && most != "":
 	case slices.Contains(bourse.Codes(), code):
 		return string(code)
-	default: // a worker may send any code
+	default: // a malicious worker may send any code
 		return other
 	}
 	return string(most)
@@ -149,7 +149,7 @@ func (c *Counts) count(d *bourse.Decision, err error) string {
 // Began counts a request that has begun.
 func (c *Counts) Began(route string) { c.open.WithLabelValues(route).Inc() }
 
-// Ended counts a request that has ended. Status 0 stands for 200.
+// Ended counts a request that has ended. A status of 0 counts as 200.
 func (c *Counts) Ended(route string, status int, took time.Duration) {
 	if status == 0 {
 		status = 200

@@ -22,9 +22,9 @@ const (
 // ProxyMetricsPath is the path at which a proxy serves its metrics to brokers and scrapers.
 const ProxyMetricsPath = "/proxy/metrics"
 
-// Relay responds with the metrics of a worker or a proxy. The reply is always plain text, whatever
-// content type the server declares. Errors before the first byte are those of [fabric.Pipe]; a
-// later error means that the reply is incomplete.
+// Relay responds with the metrics of a worker or a proxy. The reply's content type is always plain
+// text, regardless of what the server declares. If an error occurs before the first byte is sent,
+// it is one of those of [fabric.Pipe]; a later error means that the reply is incomplete.
 func Relay(w http.ResponseWriter, r *http.Request, servers fabric.Fabric, from bourse.Member) error {
 	ctx, cancel := context.WithTimeout(r.Context(), relayTime)
 	defer cancel()
@@ -66,8 +66,9 @@ type Target struct {
 }
 
 // Targets returns the workers and proxies as scrape targets. Their metrics are scraped through a
-// broker: host is the broker's address that the client used. Absent workers are included, so that
-// Prometheus reports them as down. Proxies are included only while they are members.
+// broker, at the address host, which is the broker's address that the client used. Absent workers
+// are included, so that Prometheus reports them as down. Proxies are included only while they are
+// members.
 func Targets(host string, workers []bourse.Member, absent []bourse.Absence, proxies []bourse.Member) []Target {
 	out := make([]Target, 0, len(workers)+len(absent)+len(proxies))
 	add := func(noun string, m *bourse.Member) {

@@ -15,7 +15,7 @@ type Route struct {
 	Pattern string
 	Needs   Scope
 	Serve   Handler
-	Narrow  bool // a machine token may use the endpoint, which then shows only its machines
+	Narrow  bool // machine tokens may use the endpoint, which then shows only the token's machines
 	About   About
 }
 
@@ -43,8 +43,8 @@ const (
 )
 
 // Routed returns a handler that serves the routes, and answers unknown paths with JSON errors. It
-// removes a trailing slash from the path before matching, so that the endpoint, the authorization
-// and the log all see the same path.
+// removes a trailing slash from the path before matching, so that routing, authorization and
+// logging all use the same path.
 func (s *Server) Routed(routes []Route) http.Handler {
 	mux := http.NewServeMux()
 	for _, rt := range routes {
@@ -76,7 +76,7 @@ func withoutSlash(r *http.Request) *http.Request {
 
 const anyPath = "/"
 
-// unknownPath returns the error for a path that has no route, or whose routes do not have the
+// unknownPath returns the error for a path that no route matches, or for which no route has the
 // request's method.
 func unknownPath(mux *http.ServeMux, w http.ResponseWriter, r *Request) error {
 	var allowed []string

@@ -20,10 +20,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Request is an HTTP request together with data that the broker adds.
+// Request is an HTTP request with data that the broker adds.
 type Request struct {
 	*http.Request
-	ID  string      // sent in the reply and logged
+	ID  string      // the ID sent in the reply and logged
 	Who Identity    // the caller; set once the request is authorized
 	Of  *bourse.App // the app in the path, if the caller may not use every app
 
@@ -36,9 +36,10 @@ func (r *Request) Note(attrs ...slog.Attr) { r.notes = append(r.notes, attrs...)
 // App returns the name of the app in the path.
 func (r *Request) App() bourse.AppName { return bourse.AppName(r.PathValue("app")) }
 
-// Reaches reports whether the caller may use a record whose owner is of: an app with the name in
-// the request's path. A caller that may use every app may also use records that a deleted app of
-// that name has left behind.
+// Reaches reports whether the app in the request's path is the given owner of a record, so that
+// the caller may use the record. For a caller that may use every app, only the app's name must
+// match, so that such a caller can also use records that a deleted app of that name has left
+// behind.
 func (r *Request) Reaches(of lookup.Owner) bool {
 	if r.Of != nil {
 		return r.Of.Owns(of.App, of.ID, of.Made)
@@ -49,16 +50,16 @@ func (r *Request) Reaches(of lookup.Owner) bool {
 // Server serves the routes of the public API.
 type Server struct {
 	Gate        *Gate
-	Ready       func() error               // returns an error while only health, metrics and the view are served
-	Unsupported func(*http.Request) string // returns why a call of the Machines API is not supported; "" for other requests
+	Ready       func() error               // returns an error while the broker serves only its health, its metrics and the view
+	Unsupported func(*http.Request) string // returns the reason why a call of the Machines API is not supported; "" for other requests
 	Counts      *Counts
 	Region      bourse.Region // shown in request ids
 	Now         func() time.Time
 	Log         *slog.Logger
 }
 
-// endpoint returns the handler of one route. It assigns an ID to the request, authorizes it, turns
-// an error or panic into a reply, and logs the request.
+// endpoint returns the handler of one route. The handler assigns an ID to the request, authorizes
+// it, turns an error or panic into a reply, and logs the request.
 func (s *Server) endpoint(rt Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := s.Now()
@@ -75,7 +76,7 @@ func (s *Server) endpoint(rt Route) http.Handler {
 		s.Counts.Ended(rt.Pattern, rec.status, took)
 		s.logRequest(rt, req, rec.status, took, err)
 		if err != nil && rec.status < 300 {
-			panic(http.ErrAbortHandler) // part of the reply was sent: the caller must notice that it is incomplete
+			panic(http.ErrAbortHandler) // a part of the reply has been sent, so break the connection to show that it is incomplete
 		}
 	})
 }
@@ -102,10 +103,11 @@ func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error
 	return rt.Serve(w, r)
 }
 
-// logRequest logs a request: as an error if it failed because of an error on our side, otherwise
-// for debugging if it only reads, and as information if it changes something. Entries about changes
-// have audit=true, whether the change was made or refused. They contain the caller, the operation,
-// the object, the client's address and the outcome. Entries never contain tokens or bodies.
+// logRequest logs a request. The level is error if the server is responsible for a failure;
+// otherwise, it is debug for a request that only reads, and info for one that changes something.
+// Entries about changes have audit=true, even if the change was refused. They contain the caller,
+// the operation, the object, the client's address and the outcome. Entries never contain tokens or
+// bodies.
 func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration, err error) {
 	level := slog.LevelInfo
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -142,11 +144,11 @@ func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration
 	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// maxLogged is the maximum number of bytes that are logged of one segment of a path. All names and
-// IDs are shorter.
+// maxLogged is the maximum number of bytes of a path segment that are logged. All names and IDs
+// are shorter.
 const maxLogged = 128
 
-// outcome returns the outcome of a change, derived from the status of the reply.
+// outcome returns the outcome of a change that corresponds to the status of the reply.
 func outcome(status int) string {
 	switch {
 	case status == http.StatusRequestTimeout || status == 499:
@@ -213,7 +215,7 @@ func WriteOK(w http.ResponseWriter) error {
 	return WriteJSON(w, http.StatusOK, machinesapi.OK{OK: true})
 }
 
-// ListUnreachable sets a header of the reply to the list of workers whose data is missing from the
+// ListUnreachable lists, in a header of the reply, the workers whose data is missing from the
 // reply.
 func ListUnreachable(r interface{ Set(key, value string) }, ids []bourse.WorkerID) {
 	if len(ids) == 0 {

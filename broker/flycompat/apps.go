@@ -95,7 +95,7 @@ func (c *caller) shownApp(a *machinesapi.App) object {
 		"certificates": none(), "secrets": []any{}, "currentLock": nil, "imageDetails": object{},
 		"currentRelease":            resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
 		"currentReleaseUnprocessed": resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
-		"config":                    resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }), // a release's object contains the definition
+		"config":                    resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }), // the object of a release contains the configuration
 		"releases":                  resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
 		"releasesUnprocessed":       resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
 		"image":                     resolver(func(ctx context.Context, args arguments) (any, error) { return c.image(ctx, name, args.text("ref")) }),

@@ -14,7 +14,7 @@ type caller struct{ *machinesapi.Client }
 func newCaller(api http.Handler, r *http.Request) *caller {
 	return &caller{&machinesapi.Client{
 		BaseURL: "http://" + r.Host, HTTP: &http.Client{Transport: &inProcess{api, r}},
-		Retries: -1, // no retries, because the original client retries
+		Retries: -1, // no retries, because the client that sent the original request retries
 	}}
 }
 
@@ -86,7 +86,7 @@ func (w *replyWriter) Write(b []byte) (int, error) {
 func (w *replyWriter) Flush() {}
 
 // finish ends the reply once the handler has returned. If the handler panicked, the reader sees a
-// truncated reply, as it would over a connection.
+// truncated reply, as it would over a network connection.
 func (w *replyWriter) finish() {
 	if recover() != nil {
 		w.WriteHeader(http.StatusInternalServerError)

@@ -29,11 +29,11 @@ func (a arguments) text(name string) string {
 	return s
 }
 
-// count returns an integer argument, limited to the range from 0 to limit. If the argument is
+// count returns an integer argument, clamped to the range from 0 to limit. If the argument is
 // missing, it returns fallback.
 func (a arguments) count(name string, fallback, limit int) int {
 	switch n := a[name].(type) {
-	case float64: // the value comes from a variable
+	case float64: // the type if the value comes from a variable
 		return int(min(max(n, 0), float64(limit)))
 	case int64:
 		return int(min(max(n, 0), int64(limit)))
@@ -129,7 +129,7 @@ func (x *execution) field(ctx context.Context, f *ast.Field, of object, path []a
 	return resolve(ctx, args)
 }
 
-// collect adds to fields the fields of an object that a selection set selects, in order. This
+// collect appends to fields, in order, the fields of an object that a selection set selects. This
 // includes the fields of fragments (GraphQL specification, section 6.3.2).
 func (x *execution) collect(fields []selected, set ast.SelectionSet, of object, seen map[string]bool) ([]selected, bool) {
 	for _, s := range set {
@@ -168,8 +168,8 @@ func (x *execution) collect(fields []selected, set ast.SelectionSet, of object, 
 	return fields, true
 }
 
-// is reports whether a fragment applies to the object. condition is the fragment's type condition.
-// The fragment applies if the object's type is condition or is unknown.
+// is reports whether a fragment with the given type condition applies to the object. It applies if
+// the object has that type or its type is unknown.
 func (o object) is(condition string) bool {
 	of, known := o[typename].(string)
 	return condition == "" || !known || of == condition

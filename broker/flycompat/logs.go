@@ -21,8 +21,8 @@ import (
 const (
 	logMachines = 100     // only the app's newest machines are read, unless the request selects an instance or a region
 	logAtOnce   = 16      // number of machines that are read concurrently
-	logLines    = 100     // lines of each machine, on the first page and for a machine that is not in the token yet
-	logBytes    = 1 << 20 // bytes of all machines together; the remaining lines follow on the next page
+	logLines    = 100     // lines per machine, on the first page and for a machine that is not in the token yet
+	logBytes    = 1 << 20 // bytes of all machines' lines on a page; the remaining lines follow on the next page
 )
 
 // logPage is a page of an app's logs.
@@ -49,8 +49,8 @@ type logAttributes struct {
 	Meta     map[string]any   `json:"meta"`
 }
 
-// positions contains, for each machine, the position in its log where the next page begins. "" is
-// the beginning of the log.
+// positions maps each machine to the position in its log where the next page begins. "" is the
+// start of the log.
 type positions map[bourse.MachineID]string
 
 // token encodes positions as the token of the next page.
@@ -143,15 +143,16 @@ func (c *caller) logged(ctx context.Context, app bourse.AppName, region bourse.R
 	return list[:min(len(list), logMachines)], nil
 }
 
-// isPosition reports whether s, which a worker has sent, has the form of a position in a log.
+// isPosition reports whether s has the form of a position in a log. s comes from a worker, which
+// is not trusted.
 func isPosition(s string) bool { return len(s) < 64 && strings.Trim(s, ".0123456789") == "" }
 
 var errPageFull = errors.New("the page is full")
 
-// read returns the lines of a machine after position at, and the position after the last of them.
-// It stops once the lines contain limit bytes or more. If known is not set, the machine has no
-// position yet; read then returns its latest lines, whatever their size. If the machine's worker
-// does not answer, the result may be empty, but err is nil.
+// read returns a machine's log lines after a given position (at), and the position after the last
+// returned line. It stops once the lines add up to limit bytes or more. If known is not set, the
+// machine has no position yet, and read returns its latest lines, regardless of their size. If the
+// machine's worker does not answer, the result may be empty, but err is nil.
 func (c *caller) read(ctx context.Context, app bourse.AppName, m *machinesapi.Machine, at string, known bool, limit int) ([]logEntry, string, error) {
 	want := machinesapi.LogQuery{After: at}
 	if !known {

@@ -24,7 +24,7 @@ type organization struct {
 	BuilderImage  string `json:"remote_builder_image"`
 }
 
-// myOrganizations returns the organizations that have apps which the caller may use, and also the
+// myOrganizations returns the organizations of all apps that the caller may use, and the
 // organization in which the caller may create apps. For a token that is valid for everything, that
 // is the default organization.
 func (c *caller) myOrganizations(ctx context.Context) ([]machinesapi.Organization, error) {

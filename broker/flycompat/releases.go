@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// restRelease is a release in the REST API. Its id contains the app's name, because clients update
-// a release by its id alone.
+// restRelease is a release in the REST API. Its id contains the app's name, because clients that
+// update a release send only the id.
 type restRelease struct {
 	ID         string `json:"id"`
 	Version    int64  `json:"version"`

@@ -17,7 +17,7 @@ type Answer[T any] struct {
 }
 
 // Ask calls question for each member in parallel. It returns the answers in the order of members,
-// once all workers have answered or the patience has expired.
+// once all workers have answered or the time limit (patience) has expired.
 func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Member, question func(context.Context, bourse.Member) (T, error)) []Answer[T] {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -38,12 +38,12 @@ func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Me
 	return answers
 }
 
-// Asking returns a question for Ask that calls the verb v with the request req.
+// Asking returns a question for [Ask]: a function that calls the verb v with the request req.
 func Asking[Req, Rep any](f fabric.Fabric, v *fabric.Verb[Req, Rep], req Req) func(context.Context, bourse.Member) (Rep, error) {
 	return func(ctx context.Context, to bourse.Member) (Rep, error) { return v.Call(ctx, f, to, req) }
 }
 
-// Silent returns the workers that did not answer.
+// Silent returns the workers that did not answer, or answered with an error.
 func Silent[T any](answers []Answer[T]) []bourse.WorkerID {
 	var out []bourse.WorkerID
 	for _, a := range answers {
@@ -55,7 +55,7 @@ func Silent[T any](answers []Answer[T]) []bourse.WorkerID {
 }
 
 // NoneAnswered returns CodeUnavailable if there were no workers to ask, or if none of them
-// answered: an empty result would be misleading then.
+// answered. In both cases, an empty result would be misleading.
 func NoneAnswered[T any](answers []Answer[T]) error {
 	if len(answers) == 0 {
 		return bourse.Errorf(bourse.CodeUnavailable, "no workers are known")

@@ -9,17 +9,17 @@ import (
 )
 
 // Limits for AwaitView. The view usually receives a worker's changes within milliseconds. A query
-// waits for them no longer than viewWait, because a worker that died after its reply publishes
-// nothing.
+// waits for them no longer than viewWait, because a worker that dies after its reply never
+// publishes its changes.
 const (
 	viewWait         = time.Second
 	viewPollInterval = 5 * time.Millisecond // interval between two reads of the view
 )
 
 // AwaitView waits until the view contains the latest versions of machines and volumes that this
-// broker has recently received from their workers. A query after that finds every change that the
-// broker has reported to its clients. AwaitView gives up after viewWait, if the view cannot be
-// read, and when ctx is done.
+// broker has recently received from their workers. A subsequent query therefore finds every change
+// that the broker has reported to its clients. AwaitView returns early if the view cannot be read,
+// and waits no longer than viewWait.
 func AwaitView(ctx context.Context, machines *Machines, volumes *Volumes) {
 	ctx, cancel := context.WithTimeout(ctx, viewWait)
 	defer cancel()
@@ -36,7 +36,7 @@ func AwaitView(ctx context.Context, machines *Machines, volumes *Volumes) {
 	}
 }
 
-// drop removes from missing the machines that the view contains in the same version or a later one.
+// drop removes machines from missing if the view contains the same version of them or a later one.
 // It returns true if no machines remain. It also returns true if the view cannot be read, because
 // waiting would not help.
 func (k *Machines) drop(ctx context.Context, missing map[bourse.MachineID]bourse.Machine) bool {

@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Away describes the absent workers of the cluster. A worker that was killed or is unreachable is
-// shown as down, and a worker that has left cleanly as stopped. Removed workers are not included.
+// Away describes the absent workers of the cluster. The status of a worker that was killed or is
+// unreachable is down, and that of a worker that has left cleanly is stopped. Removed workers are
+// not included.
 func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesapi.Worker {
 	if len(absent) == 0 {
 		return nil

@@ -25,7 +25,7 @@ func (k *Machines) fromView(ctx context.Context, id bourse.MachineID) (inventory
 func (k *Machines) isOwnersRow(row *inventory.Listed) bool { return k.owns(row.Worker, row.ID.Tag()) }
 
 // Settle makes the broker stop using the remembered reply about a machine if the view already
-// contains it. After that, only the view determines whether the machine still exists.
+// contains that reply. After that, only the view determines whether the machine still exists.
 func (k *Machines) Settle(ctx context.Context, id bourse.MachineID) {
 	if l, ok := k.fromView(ctx, id); ok {
 		k.fresh.sawInView(id, l.UpdatedAt)
@@ -35,7 +35,7 @@ func (k *Machines) Settle(ctx context.Context, id bourse.MachineID) {
 // Copy returns this broker's information about a machine, from the view and recent replies, without
 // asking the machine's worker.
 func (k *Machines) Copy(ctx context.Context, id bourse.MachineID) (inventory.Listed, bool) {
-	t, remembered := k.fresh.get(id) // before reading the view; see fresh.of
+	t, remembered := k.fresh.get(id) // must happen before the view is read; see fresh.of
 	l, ok := k.fromView(ctx, id)
 	switch {
 	case !remembered:

@@ -17,19 +17,19 @@ const (
 
 // fresh remembers the latest replies of workers about their machines or volumes. It ensures that a
 // caller that has changed an object through this broker does not see an older version in a list,
-// even if the change has not reached the view yet. Replies older than freshFor are dropped, and the
-// oldest ones if there are more than maxFresh.
+// even if the change has not reached the view yet. Replies older than freshFor are dropped. If
+// there are more than maxFresh replies, the oldest are dropped as well.
 type fresh[K ~string, T any] struct {
 	now   func() time.Time
 	about func(*T) about[K]
-	keep  func(next, old *T) // copies parts of the old version that the new reply may lack
+	keep  func(next, old *T) // copies parts of the old version that the new version may lack
 
 	mu    sync.Mutex
 	byID  map[K]*list.Element
 	queue *list.List // elements are *reply[T], oldest first
 }
 
-// about contains the properties that fresh needs to know of an object.
+// about contains those properties of an object that fresh needs.
 type about[K ~string] struct {
 	id      K
 	app     bourse.AppName
@@ -110,7 +110,8 @@ func (f *fresh[K, T]) note(thing *T) {
 	f.queue.MoveToBack(e)
 }
 
-// purge drops replies that are too old or too many. The caller holds the lock.
+// purge drops replies that are too old, and the oldest replies if there are too many. The caller
+// holds the lock.
 func (f *fresh[K, T]) purge() {
 	for e := f.queue.Front(); e != nil; e = f.queue.Front() {
 		t := e.Value.(*reply[T])
@@ -123,8 +124,8 @@ func (f *fresh[K, T]) purge() {
 }
 
 // of returns the remembered objects of an app, or of all apps if app is empty. It omits objects
-// whose latest version is in the view. Call it before reading the view, because the view may catch
-// up in between: an object that is omitted here is then certainly in the view.
+// whose latest version is in the view. Call it before reading the view, so that every object that
+// it omits is certainly in the view when the view is read.
 func (f *fresh[K, T]) of(app bourse.AppName) map[K]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +145,8 @@ func (f *fresh[K, T]) of(app bourse.AppName) map[K]T {
 	return out
 }
 
-// get returns the remembered reply about one object. Call it before reading the view, like of.
+// get returns the remembered reply about one object. Like of, it must be called before the view is
+// read.
 func (f *fresh[K, T]) get(id K) (reply[T], bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,8 +159,8 @@ func (f *fresh[K, T]) get(id K) (reply[T], bool) {
 }
 
 // sawInView records that the view contains a version of an object. From then on, only the view
-// describes the object and determines whether it still exists. The reply is still remembered, in
-// order to recognize late replies.
+// determines the object's data and whether the object still exists. The reply is still remembered,
+// so that late replies can be recognized.
 func (f *fresh[K, T]) sawInView(id K, version time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,19 +19,19 @@ type Gathered struct {
 	Machines []*inventory.Listed // oldest first
 	Asked    int                 // number of workers that were asked, in addition to the view
 	Missing  []bourse.WorkerID   // workers that did not answer
-	Overflow error               // error of a worker whose machines do not fit into one reply
+	Overflow error               // error of a worker that has too many machines for one reply
 }
 
-// Gather lists the machines of an app, or of all apps if app is nil. If deleted is set, it includes
-// destroyed machines. It reads the view. It also asks the workers if the view is not in sync, if it
-// does not contain the app, or if destroyed machines are requested, which the view does not
-// contain. If region is set, it asks only that region's workers.
+// Gather lists the machines of an app, or of all apps if app is nil. If deleted is set, it
+// includes destroyed machines. It reads the view. It also asks the workers if the view is not in
+// sync or does not contain the app, or if deleted is set, because the view contains no destroyed
+// machines. If region is set, it asks only that region's workers.
 func (k *Machines) Gather(ctx context.Context, app *bourse.App, deleted bool, region bourse.Region) Gathered {
 	query := fabric.MachinesQuery{Deleted: deleted}
 	if app != nil {
 		query.App, query.AppID = app.Name, app.ID
 	}
-	known := k.fresh.of(query.App) // before reading the view; see fresh.of
+	known := k.fresh.of(query.App) // must happen before the view is read; see fresh.of
 	rows, err := k.View.Machines(ctx, inventory.Filter{App: query.App})
 	if err != nil {
 		k.viewFailed(ctx, err)
@@ -66,8 +66,8 @@ func (g *Gathered) Add(other Gathered) {
 	g.Overflow = cmp.Or(g.Overflow, other.Overflow)
 }
 
-// overflow returns the error of a worker whose reply was too large to be complete. If it were
-// ignored, the machines of the other workers would seem to be all machines.
+// overflow returns the error of a worker whose reply was too large to be complete. If the error
+// were ignored, the list would look complete without that worker's machines.
 func overflow(answers []Answer[[]bourse.Machine]) error {
 	for _, a := range answers {
 		if errors.Is(a.Err, fabric.ErrOverflow) || a.Err != nil && bourse.CodeOf(a.Err) == bourse.CodeInvalid {
@@ -79,14 +79,14 @@ func overflow(answers []Answer[[]bourse.Machine]) error {
 
 // machineUnion combines data about machines from several sources.
 type machineUnion struct {
-	told    map[bourse.MachineID]bourse.Machine // recent replies of the machines' workers
+	told    map[bourse.MachineID]bourse.Machine // recent replies from the machines' workers
 	rows    []*inventory.Listed                 // rows of the view
 	answers []Answer[[]bourse.Machine]          // answers of workers that have just been asked
 }
 
 // machines combines the sources. If a worker has answered, its answer is complete. For other
-// workers, the view's rows are used, updated with recent replies. A worker that was asked but did
-// not answer counts as unreachable, whatever the view contains.
+// workers, the result contains the view's rows, updated with recent replies. A worker that was
+// asked but did not answer counts as unreachable, regardless of the view.
 func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.Listed {
 	byID := make(map[bourse.MachineID]*inventory.Listed, len(u.rows)+len(u.told))
 	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: the worker was asked, but did not answer
@@ -105,7 +105,7 @@ func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.List
 			l.HostStatus = machinesapi.HostUnreachable
 		}
 		if known, ok := byID[l.ID]; ok {
-			newer := newer(*known, &l.Machine) // newer returns a copy, because the row must not be modified
+			newer := newer(*known, &l.Machine) // newer copies the row, which must not be modified
 			byID[l.ID] = &newer
 			return
 		}
@@ -161,14 +161,14 @@ func (c Counts) Of(app *bourse.App) int {
 	return c[app.Ref()] + c[bourse.AppRef{Name: app.Name}] // machines without an app ID belong to the app, too
 }
 
-// Count returns the number of machines of an app, or of each app if app is nil. It also returns the
-// workers that did not answer although their answers were needed.
+// Count returns the number of machines of an app, or of each app if app is nil. It also returns
+// the workers whose answers were needed but did not arrive.
 func (k *Machines) Count(ctx context.Context, app *bourse.App) (Counts, []bourse.WorkerID) {
 	name := bourse.AppName("")
 	if app != nil {
 		name = app.Name
 	}
-	known := k.fresh.of(name) // before reading the view; see fresh.of
+	known := k.fresh.of(name) // must happen before the view is read; see fresh.of
 	counts, err := k.View.CountMachines(ctx)
 	if err != nil {
 		k.viewFailed(ctx, err)

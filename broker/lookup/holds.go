@@ -13,9 +13,9 @@ type Held struct {
 	Missing []bourse.WorkerID                      // workers that did not answer
 }
 
-// HoldsByReservation groups the holds that workers have reported by reservation. If any of a
-// worker's holds for a reservation is foreign, it omits all of the worker's holds for that
-// reservation; see [Reservation]. It ignores holds that a worker reports for another worker.
+// HoldsByReservation groups the reported holds by reservation. If any of a worker's holds for a
+// reservation is foreign (see [Reservation]), all of the worker's holds for that reservation are
+// omitted. Holds that a worker reports on behalf of another worker are ignored.
 func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Hold) bool) Held {
 	byKey := map[bourse.ReservationKey][]bourse.Hold{}
 	for _, a := range answers {
@@ -45,11 +45,11 @@ func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Ho
 	return out
 }
 
-// hasForeign reports whether any of the holds is foreign. The holds must be those of one worker for
-// one reservation, which can only be extended and released together.
+// hasForeign reports whether any of the holds is foreign. part must contain the holds of one
+// worker for one reservation, which can only be extended and released together.
 func hasForeign(part []bourse.Hold, foreign func(*bourse.Hold) bool) bool {
 	return foreign != nil && slices.ContainsFunc(part, func(h bourse.Hold) bool { return foreign(&h) })
 }
 
-// holds reports whether hold h belongs to worker m, which has reported it.
+// holds reports whether hold h belongs to worker m, which reported it.
 func holds(m *bourse.Member, h *bourse.Hold) bool { return h.Worker == m.ID && h.Tag == m.Tag }

@@ -1,7 +1,7 @@
 // Package lookup finds apps, machines and volumes for a broker. It combines the view, recent
-// replies of workers to this broker, and the answers of workers that it asks. The view is a hint
-// (invariant 8); gather.go and volumes_gather.go decide when workers are asked as well. [Checker]
-// checks quotas against the results.
+// replies of workers to this broker, and the answers of workers that it asks. The view is only a
+// hint (invariant 8); gather.go and volumes_gather.go determine when workers are asked in
+// addition. [Checker] checks quotas against the results.
 package lookup
 
 import (
@@ -25,8 +25,9 @@ type Directory interface {
 	// All returns the result of Workers, and the workers of the cluster that are not members. Both
 	// reflect the same moment. The caller must not modify the slices.
 	All() (here []bourse.Member, away []bourse.Absence)
-	// Knows reports whether All returns all workers of the cluster. Once it returns true, it always
-	// does. Before that, a worker or object that is not found may exist.
+	// Knows reports whether All returns all workers of the cluster. Once it has returned true, it
+	// never returns false again. Before that, a worker or object that was not found may
+	// nevertheless exist.
 	Knows() bool
 }
 
@@ -50,8 +51,9 @@ func (s *Sources) recorded(ctx context.Context, name bourse.AppName) bool {
 	return app != nil && err == nil
 }
 
-// owns reports whether a worker owns the objects with a tag. If the tag's owner is unknown, it
-// returns true. It is used to ignore data in which a member describes another member's objects.
+// owns reports whether a worker owns the objects whose IDs contain the given tag. If the tag's
+// owner is unknown, it returns true. It is used to ignore data in which a member describes another
+// member's objects.
 func (s *Sources) owns(worker bourse.WorkerID, tag bourse.WorkerTag) bool {
 	owner, ok := s.Directory.ByTag(tag)
 	return !ok || owner.ID == worker
@@ -75,10 +77,10 @@ func (k *Machines) Owner(id bourse.MachineID) (Owner, bool) { return k.owners.of
 // Remember caches the app of a machine, which never changes.
 func (k *Machines) Remember(m *bourse.Machine) { k.owners.remember(m.ID, OwnerOf(m)) }
 
-// Note remembers a reply of a machine's worker about the machine.
+// Note remembers a reply about the machine from the machine's worker.
 func (k *Machines) Note(m *bourse.Machine) { k.fresh.note(m) }
 
-// Replied returns the machines of an app for which a recent reply is not in the view yet.
+// Replied returns the machines of an app about which a recent reply has not reached the view yet.
 func (k *Machines) Replied(app bourse.AppName) map[bourse.MachineID]bourse.Machine {
 	return k.fresh.of(app)
 }
@@ -101,7 +103,7 @@ func (k *Volumes) Owner(id bourse.VolumeID) (Owner, bool) { return k.owners.of(i
 // Remember caches the app of a volume, which never changes.
 func (k *Volumes) Remember(v *bourse.Volume) { k.owners.remember(v.ID, OwnerOfVolume(v)) }
 
-// Note remembers a reply of a volume's worker about the volume.
+// Note remembers a reply about the volume from the volume's worker.
 func (k *Volumes) Note(v *bourse.Volume) {
 	if v.ID == "" {
 		return

@@ -18,7 +18,7 @@ func (k *Machines) Named(ctx context.Context, app *bourse.App, name string) []*b
 }
 
 // Conflict returns the ID of the older machine that has the same name as m according to the view,
-// or "" if there is none. It does not ask workers, because the result is only displayed.
+// or "" if there is none. It does not ask workers, because the result is needed only for display.
 func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.MachineID {
 	if !hasName(m) {
 		return ""
@@ -30,9 +30,9 @@ func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.Machi
 	return all[0].ID
 }
 
-// namedBy implements Named. It never asks workers if ask is not set.
+// namedBy implements Named. Unless ask is set, it asks no workers.
 func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, ask bool) []*bourse.Machine {
-	told := k.fresh.of(app.Name) // before reading the view; see fresh.of
+	told := k.fresh.of(app.Name) // must happen before the view is read; see fresh.of
 	rows, err := k.View.Machines(ctx, inventory.Filter{App: app.Name, Name: name})
 	if err != nil {
 		k.viewFailed(ctx, err)
@@ -69,8 +69,8 @@ func hasName(m *bourse.Machine) bool {
 	return m.Name != "" && m.State != bourse.StateDestroying && m.State != bourse.StateDestroyed
 }
 
-// byOrder sorts machines by the time of their orders. If several machines have the same name, this
-// order decides which of them owns the name, and the result is the same everywhere.
+// byOrder sorts machines by the time of their orders. If several machines have the same name, the
+// first one in this order owns the name. The order is the same on every server.
 func byOrder(a, b *bourse.Machine) int {
 	return cmp.Or(strings.Compare(string(a.Order), string(b.Order)), strings.Compare(string(a.ID), string(b.ID)))
 }

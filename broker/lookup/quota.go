@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Quota limits what an organization or an app may have. A zero field means the default limit.
+// Quota limits the resources of an organization or an app. A zero field means the default limit.
 type Quota struct {
 	Machines        int   `json:"machines,omitempty"`
 	OrdersPerSecond int   `json:"orders_per_second,omitempty"` // orders of any kind, including quotes
@@ -26,7 +26,7 @@ type Quotas struct {
 	Apps map[string]Quota `json:"apps"` // for individual apps, by name
 }
 
-// Default quotas. They are so large that they are rarely reached unintentionally.
+// Default quotas. They are large enough that they are rarely reached unintentionally.
 var (
 	defaultOrgQuota = Quota{Machines: 100_000, OrdersPerSecond: 20_000, Apps: 10_000}
 	defaultAppQuota = Quota{Machines: 20_000, OrdersPerSecond: 10_000, Volumes: 10_000, Secrets: 256, ConfigBytes: 512 << 20}

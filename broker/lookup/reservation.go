@@ -13,15 +13,15 @@ type Reservation struct {
 	ID     bourse.ReservationID
 	At     []bourse.Member // workers of the reservation that are known
 	Holds  []bourse.Hold   // in the order of the reservation's requests
-	Gone   []string        // workers that no longer have a hold for the reservation; tags of workers that are unknown
+	Gone   []string        // workers that no longer have a hold for the reservation, and tags of unknown workers
 	Silent []bourse.WorkerID
 
-	Foreign func(*bourse.Hold) bool // reports whether the caller may not use a hold; nil: all may be used
+	Foreign func(*bourse.Hold) bool // reports whether the caller is not allowed to use a hold; nil: all holds may be used
 }
 
 // Add adds workers' answers. It ignores holds of other reservations, and holds that a worker
-// reports for another worker. If the caller may not use one of a worker's holds, the whole worker
-// is treated as having none, and is removed from At.
+// reports on behalf of another worker. If the caller may not use one of a worker's holds, the
+// worker is treated as if it had no holds, and is removed from At.
 func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 	for _, a := range answers {
 		own := slices.DeleteFunc(a.Got, func(h bourse.Hold) bool { return h.Reservation != r.ID.Key() || !holds(&a.From, &h) })
@@ -55,8 +55,8 @@ func (r *Reservation) None() error {
 }
 
 // Whole returns an error if the reservation is incomplete: CodeConflict if some workers no longer
-// have their holds, or the code silence if some did not answer. The text so is appended to the
-// error.
+// have their holds, or the given code (silence) if some workers did not answer. The error's text
+// ends with the text in so.
 func (r *Reservation) Whole(silence bourse.Code, so string) error {
 	switch {
 	case len(r.Gone) > 0:

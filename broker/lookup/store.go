@@ -13,16 +13,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// appMemory is how long an app that was found is assumed to exist. During this time, an app that
-// another broker has deleted can still receive machines.
+// appMemory is how long a broker assumes that an app still exists after finding it. During this
+// time, machines can still be created in an app that another broker has deleted.
 const appMemory = time.Second
 
 // maxApps is the maximum number of cached apps. A full cache is cleared.
 const maxApps = 1 << 12
 
-// searchInterval is the minimum time between two searches that ask all workers for an app although
-// the synced view does not contain it. It limits the load that callers with requests for missing
-// apps can cause.
+// searchInterval is the minimum time between two searches that ask all workers for an app that the
+// synced view does not contain. It limits the load that requests for missing apps can cause.
 const searchInterval = 50 * time.Millisecond
 
 // Apps finds, creates and deletes apps. If there are several records of an app, it merges them with
@@ -88,11 +87,11 @@ func (s *Apps) all(ctx context.Context) (appRecords, error) {
 type viewResult struct {
 	known  appRecords
 	failed error // error if the view could not be read
-	enough bool  // if the view is reliable, known is all that is needed
+	enough bool  // known is sufficient, provided that the view is reliable
 	search bool  // ask the workers even if the view is in sync
 }
 
-// complete adds the workers' records to those of the view if the latter are insufficient or
+// complete adds the workers' records to the view's records if the view is insufficient or
 // unreliable. It also returns the workers whose answers were needed but did not arrive. Errors:
 // unavailable.
 func (s *Apps) complete(ctx context.Context, l viewResult) (appRecords, []bourse.WorkerID, error) {
@@ -130,8 +129,8 @@ func (s *Apps) maySearch() bool {
 	return true
 }
 
-// List returns the existing apps, sorted by name. It includes the default app if that was created
-// or, according to used, has machines.
+// List returns the existing apps, sorted by name. It includes the default app if that app was
+// created or has machines according to used.
 func (s *Apps) List(ctx context.Context, used Counts) ([]bourse.App, []bourse.WorkerID, error) {
 	known, err := s.all(ctx)
 	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, enough: len(known) > 0, search: len(known) == 0})
@@ -164,7 +163,7 @@ func (s *Apps) Find(ctx context.Context, name bourse.AppName) (bourse.App, error
 	if _, deleted := known[name]; !ok && !deleted && len(missing) > 0 {
 		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no other worker knows it", name, DoNotAnswer(missing))
 	}
-	if !ok && !search && len(known) == 0 { // the app is not known to be deleted; the workers were only not asked again
+	if !ok && !search && len(known) == 0 { // no record says that the app was deleted, and the workers were not asked this time
 		if seen, ok := s.seen(name); ok {
 			return seen, nil
 		}
@@ -197,7 +196,7 @@ func (s *Apps) Recall(ctx context.Context, name bourse.AppName) (bourse.App, err
 		return app, nil
 	}
 	// Several callers share the lookup, so it must not be canceled when the caller that started it
-	// disconnects. It has its own deadline.
+	// disconnects. Instead, it has its own deadline.
 	shared := context.WithoutCancel(ctx)
 	found, err, _ := s.lookups.Do(string(name), func() (any, error) {
 		ctx, cancel := context.WithTimeout(shared, s.Patience)

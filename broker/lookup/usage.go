@@ -48,14 +48,14 @@ type counted struct {
 
 const (
 	countedFor = time.Second
-	// A usage is cached countedPart times as long as it took to count, so that only a small part of
-	// the time is spent counting.
+	// A usage is cached for countedPart times as long as it took to count, so that little time is
+	// spent on counting.
 	countedPart = 50
 	maxCounted  = 4096
 )
 
-// usageOf returns an app's usage. If the view cannot be read, the usage is zero: a quota does not
-// refuse orders for lack of information. Only one caller counts at a time; until it is done, the
+// usageOf returns an app's usage. If the view cannot be read, the usage is zero, because a lack of
+// information must not cause refusals. Only one caller counts at a time. In the meantime, the
 // other callers use the previous result.
 func (c *Checker) usageOf(ctx context.Context, app bourse.App) usage {
 	began := c.machines.Now()
@@ -161,8 +161,9 @@ func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error
 	return err
 }
 
-// MayHaveConfig returns CodeForbidden if an app would exceed its quota by replacing a machine's
-// config was with config. more is the number of bytes by which the config grows.
+// MayHaveConfig returns CodeForbidden if an app would exceed its quota by giving a machine a new
+// config. The parameter was is the machine's current config. The result more is the number of
+// bytes by which the config grows.
 func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, was, config *bourse.Config) (more int64, err error) {
 	more = configBytes(config) - configBytes(was)
 	if quota := c.quotas.ofApp(app.Name); more > 0 && c.usageOf(ctx, app).config+more > quota.ConfigBytes {
@@ -171,10 +172,11 @@ func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, was, config
 	return more, err
 }
 
-// GrewConfig adds the growth of a machine's config, in bytes, to the app's cached usage.
+// GrewConfig records in the app's cached usage that a machine's config has grown by the given
+// number of bytes.
 func (c *Checker) GrewConfig(app bourse.App, more int64) { c.placed(app, usage{config: more}) }
 
-// repeats reports whether a known machine has already filled the order.
+// repeats reports whether a machine that this broker knows has already filled the order.
 func (c *Checker) repeats(ctx context.Context, order *bourse.Order) bool {
 	for _, m := range c.machines.Replied(order.App.Name) {
 		if m.Order == order.ID {
@@ -221,8 +223,8 @@ func (c *Checker) MayHaveApp(ctx context.Context, org string) error {
 }
 
 // MayOrder returns CodeRateLimited if another order would exceed the order rate of the app or the
-// organization. It is called before the request's body is read, so it knows only the app in the
-// path and the token's organization.
+// organization. It is called before the request's body is read, when only the app in the path and
+// the token's organization are known.
 func (c *Checker) MayOrder(app bourse.AppName, org string) error {
 	now := c.machines.Now()
 	if app == "" {

@@ -36,7 +36,7 @@ func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes
 		query.App, query.AppID = apps[0].Name, apps[0].ID
 	}
 	app := query.App
-	known := k.fresh.of(app) // before reading the view; see fresh.of
+	known := k.fresh.of(app) // must happen before the view is read; see fresh.of
 	rows, err := k.View.Volumes(ctx, inventory.VolumeFilter{App: app})
 	if err != nil {
 		k.viewFailed(ctx, err)
@@ -70,8 +70,8 @@ func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric
 }
 
 // volumeUnion combines data about volumes from several sources. If a worker has answered, its
-// answer is complete. For other workers, the latest version from the view or recent replies is
-// used.
+// answer is complete. For other workers, the result contains the latest version in the view and in
+// recent replies.
 type volumeUnion struct {
 	byID  map[bourse.VolumeID]inventory.ListedVolume
 	heard map[bourse.WorkerID]bool // the workers that were asked, and whether they answered
@@ -121,10 +121,10 @@ func (u *volumeUnion) sorted(apps []bourse.App) []inventory.ListedVolume {
 }
 
 // Copy returns this broker's information about a volume of an app, from the view and recent
-// replies, without asking the volume's worker. It returns a volume only if reaches returns true for
-// its owner.
+// replies, without asking the volume's worker. It returns the volume only if the function reaches
+// returns true for the volume's owner.
 func (k *Volumes) Copy(ctx context.Context, app bourse.AppName, id bourse.VolumeID, reaches func(Owner) bool) (inventory.ListedVolume, bool) {
-	t, remembered := k.fresh.get(id) // before reading the view; see fresh.of
+	t, remembered := k.fresh.get(id) // must happen before the view is read; see fresh.of
 	rows, err := k.View.Volumes(ctx, inventory.VolumeFilter{App: app})
 	if err != nil {
 		k.viewFailed(ctx, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// wholePatience limits how long a list waits for the machines' workers. When it expires, the list
+// wholePatience limits how long a list waits for the machines' workers. After that, the list
 // contains the view's data.
 const wholePatience = time.Second
 

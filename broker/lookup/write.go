@@ -9,7 +9,7 @@ import (
 
 // NewApp describes an app to create.
 type NewApp struct {
-	Name    bourse.AppName // may be empty if the key was used before
+	Name    bourse.AppName // may be empty if the idempotency key was used before
 	Org     string
 	Network string
 	Key     string // idempotency key: creating an app again with the same key returns the first app
@@ -36,7 +36,8 @@ func (s *Apps) Create(ctx context.Context, want NewApp) (bourse.App, error) {
 	if _, ok := existing(all, want.Name); ok {
 		return bourse.App{}, ErrNameTaken
 	}
-	// Set the time as late as possible, because the merge prefers the app that was created first.
+	// Determine the time as late as possible, because a merge prefers the app that was created
+	// first.
 	app := bourse.App{Name: want.Name, ID: id, Org: want.Org, Network: want.Network, CreatedAt: s.Now().UTC()}
 	if old, ok := all[want.Name]; ok {
 		app.Life = old.Life + 1 // old is a tombstone, so this is a new app with the same name

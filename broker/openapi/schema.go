@@ -51,7 +51,7 @@ func written(t reflect.Type) (object, bool) {
 
 func list(items ...string) []string { return items }
 
-// of returns the schema of a type. If the type has a name, the schema is a reference.
+// of returns the schema of a type. The schema of a named type is a reference.
 func (s *schemas) of(t reflect.Type) object {
 	if out, ok := written(t); ok {
 		return out
@@ -93,15 +93,15 @@ func text(t reflect.Type) object {
 	return object{"type": "string"}
 }
 
-// structure returns the schema of a struct type. If the type has a name, the schema is a reference,
-// and its definition is added to s.named.
+// structure returns the schema of a struct type. The schema of a named type is a reference, and
+// the definition is added to s.named.
 func (s *schemas) structure(t reflect.Type) object {
 	if t.Name() == "" {
 		return s.members(t)
 	}
 	name := nameOf(t)
 	if _, known := s.named[name]; !known {
-		s.named[name] = nil // a type that contains itself must not cause infinite recursion
+		s.named[name] = nil // prevents infinite recursion if the type contains itself
 		s.named[name] = s.members(t)
 	}
 	return object{"$ref": "#/components/schemas/" + name}
@@ -131,9 +131,9 @@ func (s *schemas) members(t reflect.Type) object {
 	return out
 }
 
-// add adds to properties the fields of a struct and of its embedded structs, and to required the
-// names of those that are always present. always reports whether the struct itself is always
-// present.
+// add collects the fields of a struct and of its embedded structs in properties, and the names of
+// those that are always present in required. The parameter always specifies whether the struct
+// itself is always present.
 func (s *schemas) add(t reflect.Type, properties object, required *[]string, always bool) {
 	var embedded []reflect.StructField
 	for f := range t.Fields() {

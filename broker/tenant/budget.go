@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxHeld is the maximum memory for proxies' replies in all requests together, in bytes. It
-// includes both encoded and decoded replies.
+// maxHeld is the maximum memory that proxies' replies may take in all requests together, in bytes.
+// It includes both encoded and decoded replies.
 const maxHeld = 128 << 20
 
 // budget limits the memory that all requests together use for replies. The zero value is an
@@ -25,7 +25,7 @@ type share struct {
 	held int64 // bytes; guarded by of.mu
 }
 
-// take reserves n more bytes, until release is called. Errors: rate_limited.
+// take reserves n more bytes, which remain reserved until release is called. Errors: rate_limited.
 func (s *share) take(n int64) error {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()

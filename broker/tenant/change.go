@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// merge applies values to the secrets has and adds the resulting changes to c. A nil value removes
-// a secret; removing a missing secret has no effect. merge returns the app's secrets after the
-// change. Errors: invalid, failed_precondition.
+// merge applies values to the app's current secrets (has) and adds the resulting changes to c. A
+// nil value removes a secret; removing a missing secret has no effect. merge returns the app's
+// secrets after the change. Errors: invalid, failed_precondition.
 func (s *Secrets) merge(c *seal.Change, has []seal.Secret, values map[string]*string) ([]seal.Secret, error) {
 	after := make([]seal.Secret, 0, len(has)+len(values))
 	created := map[string]seal.Secret{}
@@ -89,7 +89,7 @@ func isName(s string) bool {
 	return true
 }
 
-// fits checks whether an app may have these secrets. Errors: forbidden (a quota), invalid.
+// fits checks whether an app may have the secrets in after. Errors: forbidden (a quota), invalid.
 func (s *Secrets) fits(app bourse.App, after []seal.Secret) error {
 	total := 0
 	for i := range after {

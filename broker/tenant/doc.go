@@ -3,5 +3,6 @@
 // tokens, and the list of an organization's machines. It also answers routes of the Machines API
 // that Bourse does not support, each with the reason (Unsupported).
 //
-// There is one handler for each noun. Handlers have no state of their own: all data is in the view.
+// There is one handler for each kind of object. Handlers have no state of their own: all data is
+// in the view.
 package tenant

@@ -14,8 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// grantOf returns a new token with the permissions that a request asks for. They never exceed the
-// caller's permissions. Errors: invalid; forbidden; not_found (an app or a machine); unavailable.
+// grantOf returns the record of a new token with the requested permissions, which cannot exceed
+// the caller's permissions. Errors: invalid; forbidden; not_found (an app or a machine);
+// unavailable.
 func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (inventory.Token, error) {
 	g := inventory.Token{
 		Name: cmp.Or(in.Name, "token"), ReadOnly: in.ReadOnly, Machines: in.Machines,
@@ -76,7 +77,7 @@ func orgOf(who *endpoint.Identity, asked string) (string, error) {
 		return "", bourse.Errorf(bourse.CodeInvalid, `specify apps, an organization, or org_slug "*" for the whole cluster`)
 	case org == endpoint.Everything && !who.Cluster(), org != endpoint.Everything && !who.May(bourse.App{Org: org}):
 		return "", endpoint.ErrForbidden()
-	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil: // organizations and app names allow the same characters
+	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil: // an organization's name may contain the same characters as an app's name
 		return "", bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
 	}
 	return org, nil

@@ -64,7 +64,7 @@ func (h *Placements) place(w http.ResponseWriter, r *endpoint.Request) error {
 }
 
 // choices resolves a region expression. If the expression is empty, the broker's own region is the
-// first choice, and any region is the next.
+// first choice, and any other region is the second.
 func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	known := h.Directory.Regions()
 	if len(known) == 0 {
@@ -79,8 +79,8 @@ func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	return bourse.ParseRegions(expression, known)
 }
 
-// simulated returns an order that only requests quotes for capacity. It needs as much as a machine
-// of the requested size, whatever the machine's image.
+// simulated returns an order that only requests quotes for capacity. The order needs as much
+// capacity as a machine of the requested size, with any image.
 func simulated(in *machinesapi.PlacementRequest, choices []bourse.Choice) (bourse.Order, error) {
 	config := bourse.Config{Guest: in.Compute}
 	if in.Compute == nil {
@@ -128,7 +128,7 @@ func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) m
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	return maps.Clone(out) // copied, because a late answer may still change out
+	return maps.Clone(out) // out must be copied, because a late answer may still change it
 }
 
 // machinesThatFit returns how many machines fit on a worker, according to its quote for one

@@ -69,7 +69,7 @@ const (
 )
 
 // ask asks all proxies for their status concerning one app, or all apps if app is empty. The
-// replies count toward the memory limit until the caller calls release.
+// replies count toward the memory limit until release is called.
 func (h *Proxies) ask(ctx context.Context, app bourse.AppName) (list []machinesapi.Proxy, release func()) {
 	if h.Proxies == nil {
 		return []machinesapi.Proxy{}, func() {}
@@ -130,8 +130,8 @@ func (h *Proxies) one(ctx context.Context, to bourse.Member, app bourse.AppName,
 	return said, nil
 }
 
-// decode decodes a proxy's status. The caller must set the ID, which the proxy must not choose
-// itself.
+// decode decodes a proxy's status. The caller must set the ID, because a proxy must not choose its
+// own.
 func decode(raw []byte) (said machinesapi.Proxy, err error) {
 	if err := json.Unmarshal(raw, &said); err != nil {
 		return machinesapi.Proxy{}, err

@@ -55,7 +55,8 @@ func (h *Releases) Routes() []endpoint.Route {
 	}
 }
 
-// of returns the path's app and the app's releases, oldest first. The releases are numbered.
+// of returns the path's app and the app's releases, oldest first. The releases have their version
+// numbers.
 func (h *Releases) of(r *endpoint.Request) (bourse.App, []release.Release, error) {
 	app, err := h.Apps.Recall(r.Context(), r.App())
 	if err != nil {
@@ -197,8 +198,8 @@ func (h *Releases) change(w http.ResponseWriter, r *endpoint.Request) error {
 
 // interrupt marks all pending and running releases in list as interrupted. It is called when a
 // later release starts to run. A client sets its release to running only while it holds the leases
-// of the app's machines, so the clients of the releases in list were killed or have lost their
-// leases.
+// of the app's machines, so the clients that created the releases in list were killed or have lost
+// their leases.
 func (h *Releases) interrupt(ctx context.Context, list []release.Release) error {
 	for i := range list {
 		if r := &list[i]; r.Status == release.Pending || r.Status == release.Running {

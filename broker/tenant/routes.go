@@ -58,9 +58,9 @@ func (s *Secrets) get(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromSecret(&secrets[i]))
 }
 
-// read returns the latest version of the secrets of the path's app, and the secrets. It waits until
-// the view contains the minimum version that the request specifies. Errors: invalid; not_found (the
-// app); failed_precondition if that version has not arrived at this broker; unavailable.
+// read returns the path's app's secrets and their latest version. It waits until the view contains
+// the minimum version that the request specifies. Errors: invalid; not_found (the app);
+// failed_precondition if that version has not arrived at this broker; unavailable.
 func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 	shows, err := endpoint.QueryBool(r, "show_secrets")
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Secrets) setOne(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.ChangedSecret{Secret: machinesapi.FromSecret(&after[i]), Version: version})
 }
 
-// remove removes one secret. Clients also use it to find out the current version.
+// remove removes one secret. Clients also call it to determine the current version.
 func (s *Secrets) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	version, _, err := s.changeAt(r, map[string]*string{r.PathValue("name"): nil})
 	if err != nil {

@@ -34,8 +34,8 @@ type SecretsConfig struct {
 	View     SecretView
 	Apps     *lookup.Apps
 	Keys     func() *seal.Keys           // encrypt secrets and derive the workers' keys; nil: secrets cannot be set here
-	Writer   seal.Writer                 // this broker's number in the versions of secrets
-	MayHave  func(bourse.App, int) error // returns an error if an app may not have that many secrets
+	Writer   seal.Writer                 // this broker's writer number in the versions of secrets
+	MayHave  func(bourse.App, int) error // returns an error if the app may not have that many secrets
 	Now      func() time.Time
 	Patience time.Duration // how long to wait until a version arrives in the view
 }
@@ -56,12 +56,12 @@ const (
 	maxSecretName = 128
 )
 
-// Require returns the version of the secrets that a new machine of an app, or one that is started,
-// must have. It is the latest version that this broker knows, and includes the version least.
-// Require also returns the keys with which the worker decrypts the app's secrets, or nil if this
-// broker has no keys. Even an app without secrets has keys, because it may have secrets when the
-// machine is next started. Errors: failed_precondition if version least has not arrived at this
-// broker; unavailable.
+// Require returns the version of an app's secrets that a machine must have when it is created or
+// started. This is the latest version that this broker knows, and it includes the changes of the
+// version least. Require also returns the keys with which the worker decrypts the app's secrets,
+// or nil if this broker has no keys. Even an app without secrets has keys, because it may have
+// secrets by the time the machine is next started. Errors: failed_precondition if version least
+// has not arrived at this broker; unavailable.
 func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64, bourse.AppKeys, error) {
 	var keys bourse.AppKeys
 	if s.Keys != nil {
@@ -69,7 +69,7 @@ func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64
 	}
 	marks, err := s.await(ctx, app, least)
 	if err != nil && least == 0 {
-		return 0, keys, nil // the view is only a hint, and the worker has a view of its own (invariant 8)
+		return 0, keys, nil // the view is only a hint (invariant 8), and the worker has its own view
 	}
 	if err != nil {
 		return 0, nil, err

@@ -54,7 +54,7 @@ func (h *Tokens) create(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, out)
 }
 
-// deployToken creates a token for the path's app, in the way that older clients expect.
+// deployToken creates a token for the path's app, for older clients.
 func (h *Tokens) deployToken(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.DeployToken
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -88,8 +88,8 @@ func (h *Tokens) make(r *endpoint.Request, in *machinesapi.CreateToken) (string,
 	return token, g, nil
 }
 
-// Limits for the tokens of one organization: the number of valid ones, and the number of all that
-// are still stored.
+// Limits for the tokens of one organization: the number of valid tokens, and the number of stored
+// tokens, including those that are no longer valid.
 const (
 	maxTokens     = 1_000
 	maxRemembered = 10_000
@@ -187,7 +187,7 @@ func madeWith(all []inventory.Token, id string) []inventory.Token {
 	out := of["self"]
 	for i := 0; i < len(out); i++ { // there are no cycles, because a token is older than the tokens that are created with it
 		out = append(out, of[out[i].ID]...)
-		delete(of, out[i].ID) // terminates the loop even if a faulty broker has written a cycle
+		delete(of, out[i].ID) // terminates the loop even if a faulty broker has stored a cycle
 	}
 	return out
 }
