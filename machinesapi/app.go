@@ -20,7 +20,7 @@ type App struct {
 	CreatedAt    int64          `json:"created_at"` // milliseconds since 1970
 }
 
-// AppStatus tells whether an app has machines.
+// AppStatus describes whether an app has machines.
 type AppStatus string
 
 // Statuses of an app.
@@ -30,15 +30,15 @@ const (
 	AppSuspended AppStatus = "suspended" // the app has releases, but no machines
 )
 
-// Organization is an app's owner. Bourse identifies it by its slug only.
+// Organization is an app's owner. Bourse identifies an organization only by its slug.
 type Organization struct {
 	Name      string `json:"name"`
 	Slug      string `json:"slug"`
 	NumericID int32  `json:"internal_numeric_id"`
 }
 
-// FromApp converts an app to the API's type. machines and volumes are the numbers of its machines
-// and volumes.
+// FromApp converts an app to the API's type. The parameters machines and volumes are the numbers
+// of machines and volumes that the app has.
 func FromApp(a bourse.App, machines, volumes int) App {
 	status := AppPending
 	if machines > 0 {
@@ -64,7 +64,7 @@ type CreateApp struct {
 	AppName        bourse.AppName `json:"app_name,omitempty"` // older name of the field Name
 	Org            string         `json:"org_slug,omitempty"` // default "personal"
 	Network        string         `json:"network,omitempty"`
-	IdempotencyKey string         `json:"idempotency_key,omitempty"` // repeating the request with this key returns the first app
+	IdempotencyKey string         `json:"idempotency_key,omitempty"` // repeating the request with the same key returns the existing app
 }
 
 // AppList is a list of apps.

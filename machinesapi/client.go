@@ -22,8 +22,9 @@ import (
 )
 
 // Client calls a broker's public API. Only BaseURL is required. A Client is stateless and safe for
-// concurrent use. It retries only requests that a server refused with 429 and Retry-After, because
-// they had no effect. After other errors, the code shows whether a retry is safe.
+// concurrent use. It retries a request only if the server refused it with 429 and Retry-After,
+// because such a request had no effect. For other errors, the code indicates whether a retry is
+// safe.
 //
 // Errors are *bourse.Error with the code of the server's reply, and wrap a [ReplyError]. In addition to the errors
 // that a method lists, any method may return
@@ -40,10 +41,10 @@ type Client struct {
 	Retries int          // maximum number of retries after a 429; default 3, negative: none
 }
 
-// ReplyError contains the parts of an error reply that are not in bourse.Error.
+// ReplyError contains those parts of an error reply that bourse.Error does not contain.
 type ReplyError struct {
 	Status    int
-	Word      ErrorStatus // status in the body of the reply; "" if it has none
+	Word      ErrorStatus // status word in the body of the reply; "" if there is none
 	RequestID string      // ID of the request in the server's log; "" if the server sent none
 	OrderID   bourse.OrderID
 	Refusals  []bourse.Refusal
@@ -64,9 +65,9 @@ type call struct {
 	query  url.Values
 	header http.Header
 	in     any  // value of the JSON body; nil: no body
-	reads  bool // the call changes nothing, although its method is not GET
+	reads  bool // the call only reads, although its method is not GET
 
-	body io.Reader // body that is streamed while the reply arrives; used instead of in
+	body io.Reader // request body that is sent while the reply arrives; used instead of in
 }
 
 // do makes a call and decodes its reply into out, unless out is nil. If the server replied, do
@@ -102,8 +103,8 @@ func ask[Reply any](ctx context.Context, c *Client, k call) (out Reply, err erro
 	return out, err
 }
 
-// list makes a call that returns a list. It returns the reply, and the workers whose parts are
-// missing from the list because they did not answer.
+// list makes a call that returns a list. It returns the reply, and the workers that did not
+// answer, whose entries are missing from the list.
 func list[Reply any](ctx context.Context, c *Client, k call) (out Reply, silent []bourse.WorkerID, err error) {
 	header, err := c.do(ctx, k, &out)
 	if err != nil {
@@ -132,8 +133,8 @@ func (c *Client) stream(ctx context.Context, k call) (*http.Response, error) {
 	return resp, nil
 }
 
-// linesOf decodes the JSON lines of a reply. It ends when the reply ends or a line cannot be
-// decoded.
+// linesOf decodes the JSON lines of a reply. The sequence ends when the reply ends or a line
+// cannot be decoded.
 func linesOf[Line any](r io.Reader) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		for in := json.NewDecoder(r); ; {
@@ -249,8 +250,8 @@ func (c *Client) sendOnce(ctx context.Context, k call, in []byte) (*http.Respons
 	return resp, nil
 }
 
-// lost returns the error for a request that got no reply. If there was no connection, or if the
-// request only reads, the request had no effect; otherwise the outcome is unknown.
+// lost returns the error for a request that received no reply. If there was no connection, or if
+// the request only reads, the request had no effect; otherwise the outcome is unknown.
 func (c *Client) lost(ctx context.Context, k call, err error) error {
 	if ctx.Err() != nil {
 		return &bourse.Error{Code: bourse.CodeOf(ctx.Err()), Message: k.method + " " + k.path + ": " + ctx.Err().Error(), Err: err}
@@ -258,14 +259,14 @@ func (c *Client) lost(ctx context.Context, k call, err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // the text of the outer error repeats the address
 	}
-	if errors.Is(err, http.ErrSchemeMismatch) { // only the beginning of the TLS handshake was sent
+	if errors.Is(err, http.ErrSchemeMismatch) { // nothing but the start of the TLS handshake was sent
 		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + c.BaseURL + " uses http, not https", Err: &NoReplyError{err}}
 	}
 	code := bourse.CodeTimeout
 	if op, ok := errors.AsType[*net.OpError](err); (ok && op.Op == "dial") || k.method == http.MethodGet || k.reads {
 		code = bourse.CodeUnavailable
 	}
-	if e, ok := errors.AsType[*bourse.Error](err); ok { // the transport knows the outcome
+	if e, ok := errors.AsType[*bourse.Error](err); ok { // the transport knows whether the request had an effect
 		code = e.Code
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -274,8 +275,8 @@ func (c *Client) lost(ctx context.Context, k call, err error) error {
 	return bourse.Errorf(code, "no answer from %s: %w", c.BaseURL, &NoReplyError{err})
 }
 
-// NoReplyError is the cause of an error if the API did not reply to a request. It allows callers to
-// distinguish a failed connection to the API from a failed connection between other servers.
+// NoReplyError is the cause of an error that occurred because the API did not reply to a request.
+// It distinguishes a failed connection to the API from a failed connection between servers.
 type NoReplyError struct{ Err error }
 
 // Error returns the text of the cause.
@@ -286,7 +287,7 @@ func (e *NoReplyError) Unwrap() error { return e.Err }
 
 // replyError returns the error that an error reply describes.
 func replyError(resp *http.Response) error {
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, MaxBody)) // a part of the body is better than nothing
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, MaxBody)) // if reading fails, use the part that was read
 	var body ErrorBody
 	if err := json.Unmarshal(raw, &body); err != nil || body.Error == "" {
 		body = ErrorBody{Error: strings.TrimSuffix(fmt.Sprintf("%s: %s", resp.Status, shorten(raw)), ": ")}
@@ -302,7 +303,7 @@ func replyError(resp *http.Response) error {
 	}}
 }
 
-// wantsTLS is the beginning of the reply that Go's TLS servers send to a plain HTTP request.
+// wantsTLS is the start of the reply that Go's TLS servers send to a plain HTTP request.
 const wantsTLS = "Client sent an HTTP request to an HTTPS server"
 
 func shorten(b []byte) []byte { return b[:min(len(b), 256)] }

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// CreateApp creates an app. If an app was created with the same idempotency key before, it returns
-// that app. Errors: invalid, already_exists.
+// CreateApp creates an app. If an app has already been created with the same idempotency key, it
+// returns that app. Errors: invalid, already_exists.
 func (c *Client) CreateApp(ctx context.Context, in CreateApp) (App, error) {
 	return ask[App](ctx, c, call{method: http.MethodPost, path: path("apps"), in: in})
 }
@@ -47,14 +47,15 @@ func (r AppReleases) path(more ...string) string {
 	return path(append([]string{"apps", string(r.App), "releases"}, more...)...)
 }
 
-// List lists the app's releases, newest first. If limit is 0, it lists all that are retained.
-// Errors: not_found (the app).
+// List lists the app's releases, newest first. If limit is 0, it lists all releases that the
+// broker has retained. Errors: not_found (the app).
 func (r AppReleases) List(ctx context.Context, limit int) ([]release.Release, error) {
 	out, err := ask[ReleaseList](ctx, r.Client, call{method: http.MethodGet, path: r.path(), query: query("limit", positive(limit))})
 	return out.Releases, err
 }
 
-// Current returns the latest complete release. Errors: not_found (there is no such app or release).
+// Current returns the latest complete release. Errors: not_found (the app does not exist or has no
+// such release).
 func (r AppReleases) Current(ctx context.Context) (release.Release, error) {
 	return ask[release.Release](ctx, r.Client, call{method: http.MethodGet, path: r.path("current")})
 }
@@ -93,8 +94,8 @@ func (s AppSecrets) Get(ctx context.Context, name string) (Secret, error) {
 }
 
 // Change sets several secrets at once. A nil value removes the secret. Change returns all of the
-// app's secrets after the change. Errors: invalid, not_found (the app), forbidden (a quota),
-// failed_precondition (the broker has no key for secrets).
+// app's secrets as they are after the change. Errors: invalid, not_found (the app), forbidden (a
+// quota), failed_precondition (the broker has no key for secrets).
 func (s AppSecrets) Change(ctx context.Context, values map[string]*string) (SecretList, error) {
 	return ask[SecretList](ctx, s.Client, call{method: http.MethodPost, path: s.path(), in: SetSecrets{values}})
 }
@@ -128,7 +129,7 @@ type AppImages struct {
 func (c *Client) AppImages(app bourse.AppName) AppImages { return AppImages{c, app} }
 
 // Resolve returns the image to which a name refers now. A worker asks the image's registry, with
-// the credentials of the app's organization. The names "host" and "pull" refer to themselves.
+// the credentials of the app's organization. The names "host" and "pull" are returned unchanged.
 // Errors: invalid, not_found (the app or the image), unavailable (no worker can reach the
 // registry).
 func (i AppImages) Resolve(ctx context.Context, image string) (bourse.ImageRef, error) {
@@ -154,7 +155,7 @@ func (c *Client) PullImage(ctx context.Context, in PullImage, line func(PullLine
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	k.reads = true // repeating a pull does no harm
+	k.reads = true // repeating a pull does no harm, so the call is safe to retry
 	for l, err := range linesOf[PullLine](resp.Body) {
 		if err != nil {
 			return c.lost(ctx, k, err)
@@ -180,10 +181,11 @@ func (v AppVolumes) path(id bourse.VolumeID, more ...string) string {
 }
 
 // Create places an order for a volume and waits until it is filled or refused. If order is not
-// empty, calling Create again with the same order returns the same volume. A volume that is created
-// from another volume or a snapshot is still being filled when Create returns. Errors: invalid,
-// not_found (the app or the source), insufficient_capacity (the [ReplyError] contains the refusals
-// and the order ID), timeout (repeat the call with the same order ID).
+// empty, calling Create again with the same order returns the same volume. A volume that is
+// created from another volume or from a snapshot may still be receiving its data when Create
+// returns. Errors: invalid, not_found (the app or the source), insufficient_capacity (the
+// [ReplyError] contains the refusals and the order ID), timeout (repeat the call with the same
+// order ID).
 func (v AppVolumes) Create(ctx context.Context, in CreateVolume, order bourse.OrderID) (Volume, error) {
 	return ask[Volume](ctx, v.Client, call{method: http.MethodPost, path: path("apps", string(v.App), "volumes"), header: header(HeaderOrderID, string(order)), in: in})
 }
@@ -224,8 +226,8 @@ func (v AppVolumes) Snapshots(ctx context.Context, id bourse.VolumeID) ([]Snapsh
 	return ask[[]Snapshot](ctx, v.Client, call{method: http.MethodGet, path: v.path(id, "snapshots")})
 }
 
-// Snapshot takes a snapshot of a volume and waits until it is complete. Errors: not_found, failed_precondition
-// (another snapshot is being taken), insufficient_capacity.
+// Snapshot takes a snapshot of a volume and waits until it is complete. Errors: not_found,
+// failed_precondition (another snapshot of the volume is in progress), insufficient_capacity.
 func (v AppVolumes) Snapshot(ctx context.Context, id bourse.VolumeID) (Snapshot, error) {
 	return ask[Snapshot](ctx, v.Client, call{method: http.MethodPost, path: v.path(id, "snapshots")})
 }
@@ -239,12 +241,12 @@ type Org struct {
 // Org returns a client for an organization.
 func (c *Client) Org(slug string) Org { return Org{c, slug} }
 
-// ListOrgMachines selects machines of an organization, and a page of their list.
+// ListOrgMachines selects the machines of an organization's list, and one page of that list.
 type ListOrgMachines struct {
-	Deleted bool // include destroyed machines that their workers still remember
+	Deleted bool // include destroyed machines whose records their workers have retained
 	Region  bourse.Region
 	States  []bourse.State
-	Cursor  string // NextCursor of the previous page; "": the first page
+	Cursor  string // NextCursor of the previous page; "" for the first page
 	Limit   int    // maximum number of machines, up to 1000; 0: 1000
 }
 
@@ -253,7 +255,7 @@ func (l *ListOrgMachines) query() url.Values {
 	if l.Cursor != "" {
 		q.Set("cursor", l.Cursor)
 	}
-	q.Set("limit", strconv.Itoa(l.Limit)) // 0 stands for the default in the API as well
+	q.Set("limit", strconv.Itoa(l.Limit)) // the API also treats 0 as the default
 	return q
 }
 

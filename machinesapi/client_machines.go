@@ -40,9 +40,9 @@ func parseTiming(header string) Timing {
 	return out
 }
 
-// Quote returns the decision that an order would get now, without placing the order. The outcome of
-// the decision is "quoted" if a worker would fill the order, and otherwise "refused". Errors:
-// invalid, not_found (the app).
+// Quote returns the decision that an order would get now, without placing the order. The
+// decision's outcome is "quoted" if a worker would fill the order, and "refused" otherwise.
+// Errors: invalid, not_found (the app).
 func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (Quoted, error) {
 	return ask[Quoted](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "quotes"), in: in})
 }
@@ -55,15 +55,15 @@ func (c *Client) Update(ctx context.Context, app bourse.AppName, id bourse.Machi
 	return ask[Machine](ctx, c, call{method: http.MethodPost, path: machinePath(app, id), header: header(HeaderNonce, nonce), in: in})
 }
 
-// Versions returns the versions of a machine that its worker has retained, newest first. Errors:
+// Versions returns those versions of a machine that its worker has retained, newest first. Errors:
 // not_found.
 func (c *Client) Versions(ctx context.Context, app bourse.AppName, id bourse.MachineID) ([]Version, error) {
 	return ask[[]Version](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "versions")})
 }
 
-// ListMachines selects the machines of a list.
+// ListMachines specifies which machines a list contains.
 type ListMachines struct {
-	Deleted  bool // include destroyed machines that their workers still remember
+	Deleted  bool // include destroyed machines whose records their workers have retained
 	Leases   bool
 	Summary  bool
 	Region   bourse.Region
@@ -94,8 +94,8 @@ func (c *Client) Machines(ctx context.Context, app bourse.AppName, want ListMach
 	return list[[]Machine](ctx, c, call{method: http.MethodGet, path: where, query: want.query()})
 }
 
-// Machine returns a machine with its latest events. A destroyed machine is returned as long as its
-// worker remembers it. Errors: not_found.
+// Machine returns a machine with its latest events. A destroyed machine is returned for as long as
+// its worker retains the record. Errors: not_found.
 func (c *Client) Machine(ctx context.Context, app bourse.AppName, id bourse.MachineID) (Machine, error) {
 	return ask[Machine](ctx, c, call{method: http.MethodGet, path: machinePath(app, id), query: url.Values{"include_leases": {"true"}}})
 }
@@ -110,9 +110,9 @@ func (c *Client) Events(ctx context.Context, app bourse.AppName, id bourse.Machi
 }
 
 // Wait blocks until the machine is in one of the given states. Errors: invalid, not_found (the
-// machine does not exist, or was destroyed during the wait for another state), conflict (its
-// version was replaced), failed_precondition, timeout (the machine is not in any of the states yet:
-// wait again).
+// machine does not exist, or was destroyed while the call was waiting for another state), conflict
+// (its version was replaced), failed_precondition, timeout (the machine is not in any of the
+// states yet: wait again).
 func (c *Client) Wait(ctx context.Context, app bourse.AppName, id bourse.MachineID, want WaitMachine) (WaitReply, error) {
 	q := query("timeout", duration(want.Timeout), "version", string(want.Version), "from_event_id", string(want.After))
 	q["state"] = want.States
@@ -137,13 +137,13 @@ func (c *Client) Start(ctx context.Context, app bourse.AppName, id bourse.Machin
 	return ask[StartReply](ctx, c, act(app, id, "start", nonce, nil))
 }
 
-// Stop makes a machine stop, without waiting until it has stopped. Errors: invalid,
+// Stop tells a machine to stop, without waiting until it has stopped. Errors: invalid,
 // failed_precondition.
 func (c *Client) Stop(ctx context.Context, app bourse.AppName, id bourse.MachineID, in StopMachine, nonce string) error {
 	return c.run(ctx, act(app, id, "stop", nonce, in))
 }
 
-// Suspend freezes a machine, which Start resumes. Errors: failed_precondition (the machine's host
+// Suspend freezes a machine. Start resumes it. Errors: failed_precondition (the machine's host
 // does not support this), unavailable.
 func (c *Client) Suspend(ctx context.Context, app bourse.AppName, id bourse.MachineID, nonce string) error {
 	return c.run(ctx, act(app, id, "suspend", nonce, nil))
@@ -161,14 +161,14 @@ func (c *Client) Signal(ctx context.Context, app bourse.AppName, id bourse.Machi
 	return c.run(ctx, act(app, id, "signal", "", SignalMachine{Signal: signal}))
 }
 
-// Exec runs a command next to the machine's program, and waits until the command ends. Errors:
-// invalid (for example, the command does not exist), failed_precondition.
+// Exec runs a command in a machine, alongside its program, and waits until the command exits.
+// Errors: invalid (for example, the command does not exist), failed_precondition.
 func (c *Client) Exec(ctx context.Context, app bourse.AppName, id bourse.MachineID, in ExecMachine) (ExecReply, error) {
 	return ask[ExecReply](ctx, c, act(app, id, "exec", "", in))
 }
 
-// Cordon excludes a machine's services from routing if out is true, and otherwise includes them
-// again.
+// Cordon excludes a machine's services from routing if out is true, and includes them again if out
+// is false.
 func (c *Client) Cordon(ctx context.Context, app bourse.AppName, id bourse.MachineID, out bool, nonce string) error {
 	verb := "uncordon"
 	if out {
@@ -188,8 +188,8 @@ func (c *Client) Usage(ctx context.Context, app bourse.AppName, id bourse.Machin
 	return ask[Usage](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "usage")})
 }
 
-// Processes lists a machine's processes, the main process first. Errors: not_found, failed_precondition (it is not
-// running, or does not run on its worker's host).
+// Processes lists a machine's processes, starting with the main process. Errors: not_found,
+// failed_precondition (it is not running, or does not run on its worker's host).
 func Processes(ctx context.Context, c *Client, app bourse.AppName, id bourse.MachineID) ([]bourse.Process, error) {
 	return ask[[]bourse.Process](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "ps")})
 }
@@ -264,16 +264,16 @@ func (m MachineMetadata) Delete(ctx context.Context, key string) error {
 	return m.Client.run(ctx, call{method: http.MethodDelete, path: machinePath(m.App, m.Machine, "metadata", key)})
 }
 
-// LogQuery selects the lines of a machine's output that are returned.
+// LogQuery specifies which lines of a machine's output are returned.
 type LogQuery struct {
-	After  string    // only lines after this position; must not be combined with Since or Tail
+	After  string    // only lines after this position; cannot be combined with Since or Tail
 	Since  time.Time // only lines since this time; zero: from the beginning
-	Tail   int       // only this number of latest lines; 0: all; negative: none, so that Follow returns only new lines
+	Tail   int       // only this many of the latest lines; 0: all; negative: none, so that Follow returns only new lines
 	Follow bool      // continue with new lines until ctx is done or the machine is destroyed
 }
 
 // Logs calls line, from the calling goroutine, for each line of a machine's output, oldest first.
-// If line returns an error, Logs ends the stream and returns that error. Errors: invalid,
+// If line returns an error, Logs closes the stream and returns that error. Errors: invalid,
 // not_found, unavailable (the stream broke).
 func (c *Client) Logs(ctx context.Context, app bourse.AppName, id bourse.MachineID, want LogQuery, line func(LogLine) error) error {
 	q := query("after", want.After, "follow", boolParam(want.Follow))

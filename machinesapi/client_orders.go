@@ -9,15 +9,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Order returns the decision about an order. The broker that handled the order has the complete
-// decision, but only temporarily. The ranking of a filled order is also stored with its machine.
-// Errors: invalid, not_found.
+// Order returns the decision about an order. Only the broker that handled the order has the
+// complete decision, and it keeps the decision temporarily. The ranking of a filled order is also
+// stored with its machine. Errors: invalid, not_found.
 func (c *Client) Order(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	return ask[bourse.Decision](ctx, c, call{method: http.MethodGet, path: path("orders", string(id))})
 }
 
 // Orders lists the orders that this broker has decided recently, newest first, without their
-// rounds. It returns at most 100 orders, and none that other brokers have decided.
+// rounds. It returns at most 100 orders. Orders that other brokers have decided are not included.
 func (c *Client) Orders(ctx context.Context) ([]bourse.Decision, error) {
 	return ask[[]bourse.Decision](ctx, c, call{method: http.MethodGet, path: path("orders")})
 }
@@ -40,7 +40,7 @@ func (c *Client) Reservations() Reservations { return Reservations{c} }
 // Create reserves capacity for all orders or for none. Errors: invalid, not_found (an app),
 // insufficient_capacity (nothing is reserved; the [ReplyError] contains the refusals), timeout. A
 // timeout with a ReplyError means that the deadline has passed and nothing is reserved. A timeout
-// without one means that the answer was lost: repeat the call with the same ID.
+// without a ReplyError means that the answer was lost: repeat the call with the same ID.
 func (r Reservations) Create(ctx context.Context, in CreateReservation) (Reservation, error) {
 	return ask[Reservation](ctx, r.Client, call{method: http.MethodPost, path: path("reservations"), in: in})
 }
@@ -51,7 +51,7 @@ func (r Reservations) List(ctx context.Context) ([]Reservation, []bourse.WorkerI
 	return list[[]Reservation](ctx, r.Client, call{method: http.MethodGet, path: path("reservations")})
 }
 
-// Get returns a reservation. Errors: invalid, not_found (the reservation has ended or never
+// Get returns a reservation. Errors: invalid, not_found (the reservation has ended or has never
 // existed).
 func (r Reservations) Get(ctx context.Context, id bourse.ReservationID) (Reservation, error) {
 	return ask[Reservation](ctx, r.Client, call{method: http.MethodGet, path: path("reservations", string(id))})
@@ -71,10 +71,10 @@ func (r Reservations) Release(ctx context.Context, id bourse.ReservationID) erro
 }
 
 // RunTask runs a task and waits until it ends. If order is not empty, calling RunTask again with
-// the same order returns the result of the first call. If the task fails, RunTask does not return
-// an error: see [TaskReply]. Errors: invalid, not_found (the app), insufficient_capacity (the
-// [ReplyError] contains the refusals and the order ID), timeout (a worker may have started the
-// task: repeat the call with the order ID in the [ReplyError]).
+// the same order returns the result of the first call. A failed task is not an error of RunTask:
+// see [TaskReply]. Errors: invalid, not_found (the app), insufficient_capacity (the [ReplyError]
+// contains the refusals and the order ID), timeout (a worker may have started the task: repeat the
+// call with the order ID in the [ReplyError]).
 func (c *Client) RunTask(ctx context.Context, app bourse.AppName, in RunTask, order bourse.OrderID) (TaskReply, error) {
 	return ask[TaskReply](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "tasks"), header: header(HeaderOrderID, string(order)), in: in})
 }

@@ -19,16 +19,17 @@ type (
 	Terminal = duplex.Terminal
 	// TerminalSize is the size of a terminal, in characters.
 	TerminalSize = duplex.Size
-	// ExecStream is a command that runs next to a machine's program. Copy must be called once. It
-	// reads the command's output and returns how the command ended. Write, CloseWrite and Resize
-	// may be called while Copy runs. Close kills the command if it is still running.
+	// ExecStream is a command that runs in a machine, alongside its program. Copy must be called
+	// exactly once. It reads the command's output and returns how the command exited. Write,
+	// CloseWrite and Resize may be called while Copy runs. Close kills the command if it is still
+	// running.
 	ExecStream = duplex.Stream
 )
 
-// ExecStream runs a command next to a machine's program, and streams its input and output. The
-// command runs until it ends or ctx is done. The caller must call Copy or Close on the stream.
-// Errors, from here or from Copy: invalid, not_found, failed_precondition; from Copy also timeout
-// (the stream broke).
+// ExecStream runs a command in a machine, alongside its program, and streams the command's input
+// and output. The command is killed when ctx is done. The caller must call Copy or Close on the
+// stream. Errors, from here or from Copy: invalid, not_found, failed_precondition; from Copy also
+// timeout (the stream broke).
 func (c *Client) ExecStream(ctx context.Context, app bourse.AppName, id bourse.MachineID, start ExecStart) (*ExecStream, error) {
 	k := call{method: http.MethodPost, path: machinePath(app, id, "exec", "stream")}
 	dial := func(body io.ReadCloser) (io.ReadCloser, error) { return c.openDuplex(ctx, k, body) }
@@ -55,11 +56,10 @@ type Tunnel struct {
 	body *io.PipeWriter
 }
 
-// Write sends bytes to the machine. It blocks while the machine does not read.
+// Write sends bytes to the machine. It blocks if the machine does not read them.
 func (t *Tunnel) Write(p []byte) (int, error) { return t.body.Write(p) }
 
-// CloseWrite closes the sending side of the connection. The machine then reads the end of its
-// input.
+// CloseWrite closes the sending side of the connection. After that, the machine reads EOF.
 func (t *Tunnel) CloseWrite() error { return t.body.Close() }
 
 // Close closes the connection. It may be called repeatedly.
@@ -73,7 +73,7 @@ var errClosed = errors.New("the stream was closed")
 // openDuplex makes a call whose body is sent while its reply arrives.
 func (c *Client) openDuplex(ctx context.Context, k call, body io.ReadCloser) (io.ReadCloser, error) {
 	k.body = body
-	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // an HTTP/1 transport waits for a read of the body even after ctx is done
+	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // an HTTP/1 transport continues to wait for a read of the body after ctx is done
 	resp, err := c.send(ctx, k)
 	stop()
 	if err == nil && resp.StatusCode > 299 {

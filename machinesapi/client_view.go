@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Query queries the broker's view. The request is sent each time that the caller ranges over the
-// result; leaving the loop ends the request. If the result is complete, its last line is an End.
-// Otherwise it ends with an error. Errors: invalid (the statement is invalid or its result too
-// large), timeout (it took too long), rate_limited, unavailable (nothing was read, or the stream
-// broke).
+// Query queries the broker's view. The request is sent each time the caller ranges over the
+// result, and is canceled when the caller leaves the loop. The last line of a complete result is
+// an End. An incomplete result ends with an error. Errors: invalid (the statement is invalid or
+// its result too large), timeout (it took too long), rate_limited, unavailable (nothing was read,
+// or the stream broke).
 func (c *Client) Query(ctx context.Context, q ViewQuery) iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		k := call{method: http.MethodPost, path: path("view", "queries"), in: q, reads: true}
@@ -36,7 +36,7 @@ func (c *Client) Query(ctx context.Context, q ViewQuery) iter.Seq2[ViewLine, err
 	}
 }
 
-// Subscription is a query whose result is kept up to date. It must be read by one goroutine only.
+// Subscription is a query whose result is kept up to date. Only one goroutine may read from it.
 type Subscription struct {
 	ID string // ID for [Client.Resume]; "" if the server sent none
 
@@ -47,9 +47,9 @@ type Subscription struct {
 	stream viewStream
 }
 
-// Subscribe runs a query. After the result, it yields all changes of the result until ctx is done
-// or the subscription is closed. Errors: those of [Client.Query], and rate_limited if there are too
-// many subscriptions.
+// Subscribe runs a query. After the result, the subscription yields all changes to the result
+// until ctx is done or the subscription is closed. Errors: those of [Client.Query], and
+// rate_limited if there are too many subscriptions.
 func (c *Client) Subscribe(ctx context.Context, q ViewQuery) (*Subscription, error) {
 	k := call{method: http.MethodPost, path: path("view", "subscriptions"), in: q, reads: true}
 	return c.subscription(ctx, k, viewStream{live: true})
@@ -78,9 +78,9 @@ func (c *Client) subscription(ctx context.Context, k call, v viewStream) (*Subsc
 	return &Subscription{ID: resp.Header.Get(HeaderSubscription), client: c, ctx: ctx, call: k, resp: resp, stream: v}, nil
 }
 
-// Lines yields the lines of the result as they arrive. It must be called only once. It always ends
-// with an error: canceled if ctx is done, or unavailable if the stream broke or its reader was too
-// slow. After unavailable, [Client.Resume] can continue the subscription.
+// Lines yields the lines of the result as they arrive. It must be called only once. The sequence
+// always ends with an error: canceled if ctx is done, or unavailable if the stream broke or its
+// reader was too slow. After unavailable, [Client.Resume] can continue the subscription.
 func (s *Subscription) Lines() iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		for line, err := range s.stream.lines(s.resp.Body) {
@@ -106,7 +106,7 @@ func (c *Client) ViewHealth(ctx context.Context) (ViewHealth, error) {
 	return ask[ViewHealth](ctx, c, call{method: http.MethodGet, path: path("view", "health")})
 }
 
-// brokenOff returns the error that ended a stream. It is either the server's error or a connection
+// brokenOff returns the error that ended a stream: either the server's error or a connection
 // error.
 func (c *Client) brokenOff(ctx context.Context, k call, resp *http.Response, err error) error {
 	e, ok := err.(*bourse.Error) //nolint:errorlint // created by the decoder, which does not wrap it

@@ -24,8 +24,9 @@ func (c *Client) Operator() Operator { return Operator{c} }
 // Operator makes calls that change workers. They require a token for the whole cluster.
 type Operator struct{ c *Client }
 
-// Cordon makes a worker refuse all new orders if cordon is true, and otherwise accept them again.
-// Its machines are not affected. Errors: not_found, unavailable (the worker does not answer).
+// Cordon makes a worker refuse all new orders if cordon is true, and accept orders again if it is
+// false. The worker's machines are not affected. Errors: not_found, unavailable (the worker does
+// not answer).
 func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (Worker, error) {
 	verb := "cordon"
 	if !cordon {
@@ -34,27 +35,29 @@ func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (
 	return ask[Worker](ctx, o.c, call{method: http.MethodPost, path: path("workers", string(id), verb)})
 }
 
-// Members lists the servers of the cluster, by role, region and ID, including those that were removed.
+// Members lists the servers of the cluster, including removed ones. They are sorted by role,
+// region and ID.
 func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	out, err := ask[MemberList](ctx, c, call{method: http.MethodGet, path: path("members")})
 	return out.Members, err
 }
 
-// RemoveMember removes a server from the cluster, together with its machines and volumes if it is a worker, and returns
-// its last state. If servers have certificates, it is locked out until it joins again. force removes a server that is
-// running or unknown. Errors: not_found, failed_precondition (it is running).
+// RemoveMember removes a server from the cluster, together with its machines and volumes if it is
+// a worker, and returns its last state. If servers have certificates, the removed server is locked
+// out until it joins again. If force is set, a server is removed even if it is running or unknown.
+// Errors: not_found, failed_precondition (it is running).
 func (o Operator) RemoveMember(ctx context.Context, id bourse.WorkerID, force bool) (Member, error) {
 	return ask[Member](ctx, o.c, call{method: http.MethodDelete, path: path("members", string(id)), query: query("force", boolParam(force))})
 }
 
-// Runs lists a worker's durable runs. If ended is set, it includes those that have ended. Errors:
-// not_found.
+// Runs lists a worker's durable runs. If ended is set, the list includes runs that have ended.
+// Errors: not_found.
 func (c *Client) Runs(ctx context.Context, id bourse.WorkerID, ended bool) ([]Run, error) {
 	out, err := ask[RunList](ctx, c, call{method: http.MethodGet, path: path("workers", string(id), "runs"), query: query("ended", boolParam(ended))})
 	return out.Runs, err
 }
 
-// RunVerb is an operator's action on a run.
+// RunVerb is an action of an operator on a run.
 type RunVerb string
 
 // Actions on runs.

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// CreateMachine is the body of a request to create a machine, and of a request for quotes. Bourse has added Deadline,
-// Race, FirstTry and Reservation.
+// CreateMachine is the body of a request to create a machine, and of a request for quotes.
+// Deadline, Race, FirstTry and Reservation are Bourse's additions.
 type CreateMachine struct {
 	Name                    string         `json:"name,omitempty"`
 	Region                  string         `json:"region,omitempty"` // a region expression; default "any"
@@ -21,17 +21,17 @@ type CreateMachine struct {
 
 	Deadline bourse.Duration `json:"deadline,omitempty"`  // time limit for the whole order; default 10 s
 	Race     int             `json:"race,omitempty"`      // number of workers to claim at the same time; the first to start the machine wins
-	FirstTry bool            `json:"first_try,omitempty"` // the client has chosen the order's ID and never sent it before
-	// Reservation is the reservation whose capacity the machine uses. Only workers that have a hold
-	// for it are asked. It must not be combined with SkipLaunch or Race.
+	FirstTry bool            `json:"first_try,omitempty"` // the client has chosen the order's ID and has never sent it before
+	// Reservation is the reservation whose capacity the machine uses. Only workers that hold
+	// capacity for it are asked. It cannot be combined with SkipLaunch or Race.
 	Reservation bourse.ReservationID `json:"reservation,omitempty"`
 }
 
 // UpdateMachine is the body of a request to update a machine to a new version.
 type UpdateMachine struct {
 	Config                  *bourse.Config    `json:"config"`                    // the complete config; omitted fields are removed
-	Name                    string            `json:"name,omitempty"`            // if set, it must be the machine's name
-	Region                  string            `json:"region,omitempty"`          // if set, it must be the machine's region
+	Name                    string            `json:"name,omitempty"`            // if set, must be the machine's name
+	Region                  string            `json:"region,omitempty"`          // if set, must be the machine's region
 	CurrentVersion          bourse.InstanceID `json:"current_version,omitempty"` // if set, must be the machine's version
 	SkipLaunch              bool              `json:"skip_launch,omitempty"`     // do not start the new version
 	SkipServiceRegistration bool              `json:"skip_service_registration,omitempty"`
@@ -46,7 +46,7 @@ type Version struct {
 	Config  *bourse.Config    `json:"user_config"`
 }
 
-// Created is a new machine, with data about its order from the reply's headers.
+// Created is a new machine, together with the data about its order in the reply's headers.
 type Created struct {
 	Machine
 	Timing Timing `json:"timing,omitempty"`

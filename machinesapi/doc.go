@@ -18,8 +18,8 @@ const (
 	HeaderOrderID = "Bourse-Order-Id"
 	// HeaderServerTiming contains how long each step of an order took, in milliseconds.
 	HeaderServerTiming = "Server-Timing"
-	// HeaderUnreachable contains the workers that did not answer, if a list may be incomplete for
-	// that reason.
+	// HeaderUnreachable lists the workers that did not answer. If it is set, the list in the reply
+	// may be incomplete.
 	HeaderUnreachable = "Bourse-Unreachable"
 	// HeaderWarning contains the name of a field that was ignored, and the reason. There is one
 	// such header for each ignored field.
@@ -32,7 +32,7 @@ const MaxBody = 4 << 20
 // TypeLines is the content type of a stream in which each line is a JSON value.
 const TypeLines = "application/x-ndjson"
 
-// OK is the body of a reply that contains nothing else.
+// OK is the body of a reply that contains no data.
 type OK struct {
 	OK bool `json:"ok"`
 }

@@ -16,7 +16,7 @@ func CodeOfStatus(status int) bourse.Code {
 	case http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusMethodNotAllowed:
 		return bourse.CodeInvalid
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		// A proxy that timed out does not know whether the server had started to serve the request.
+		// A proxy that timed out does not know whether the server has executed the request.
 		return bourse.CodeTimeout
 	}
 	for _, code := range bourse.Codes() {
@@ -30,7 +30,7 @@ func CodeOfStatus(status int) bourse.Code {
 // ErrorStatus is the value of an error body's "status" field.
 type ErrorStatus string
 
-// Statuses that clients of the Machines API know.
+// Status words that clients of the Machines API know.
 const (
 	StatusUnknown              ErrorStatus = "unknown"
 	StatusInsufficientCapacity ErrorStatus = "insufficient_capacity"
@@ -40,19 +40,19 @@ const (
 
 // ErrorBody is the body of every reply with a status above 299.
 type ErrorBody struct {
-	Error  string      `json:"error"` // for people, although clients search for parts of it
+	Error  string      `json:"error"` // meant for people, although clients search it for certain phrases
 	Status ErrorStatus `json:"status"`
 	Code   bourse.Code `json:"code,omitempty"`
 
 	OrderID   bourse.OrderID   `json:"order_id,omitempty"` // in the reply to a create request whose order was not filled
-	Refusals  []bourse.Refusal `json:"refusals,omitempty"` // the reason of each worker that refused
+	Refusals  []bourse.Refusal `json:"refusals,omitempty"` // for each worker that refused, the reason
 	RequestID string           `json:"request_id,omitempty"`
 }
 
 // Texts of errors with code unauthorized or forbidden.
 const (
 	UnauthorizedText = "Authenticate: token validation error" // for unauthorized; if the token was valid earlier, ": " and the reason follow
-	ForbiddenText    = "unauthorized"                         // the token is not valid for the app; the Machines API has the same text
+	ForbiddenText    = "unauthorized"                         // the token is not valid for the app; the Machines API uses the same text
 	ClusterOnlyText  = "unauthorized: this requires a token for the whole cluster, but yours is for an organization or apps"
 	ReadOnlyText     = "unauthorized: the token is read-only"
 	MachinesOnlyText = "unauthorized: the token is for other machines, or only for machines"
@@ -80,9 +80,9 @@ var prefixes = map[bourse.Code]string{
 	bourse.CodeInsufficient:       HostFullText,
 }
 
-// WithPrefix adds the prefix that the Machines API has for a code to the text of an error about a
-// machine. If the API has no such prefix, or if the text already begins with it, WithPrefix returns
-// the text unchanged.
+// WithPrefix adds the prefix that the Machines API uses with a code to the text of an error about
+// a machine. If there is no prefix for the code, or the text already begins with it, WithPrefix
+// returns the text unchanged.
 func WithPrefix(code bourse.Code, text string) string {
 	prefix := prefixes[code]
 	if strings.HasPrefix(text, prefix) {
@@ -92,7 +92,7 @@ func WithPrefix(code bourse.Code, text string) string {
 }
 
 // withoutPrefix removes the prefix that WithPrefix adds, and other text that only clients search
-// for. People are shown the code separately.
+// for. The code is shown to people separately.
 func withoutPrefix(code bourse.Code, text string) string {
 	text = strings.TrimPrefix(text, prefixes[code])
 	for _, lead := range []string{NoVolumeText, noRoomText, NameTakenText} {

@@ -11,9 +11,9 @@ type Event struct {
 	ID        bourse.EventID   `json:"id"`
 	Type      bourse.EventType `json:"type"`
 	Status    bourse.State     `json:"status"`           // the machine's state after the event
-	Source    string           `json:"source"`           // who caused the event: user or worker
+	Source    string           `json:"source"`           // what caused the event, such as user or worker
 	Timestamp int64            `json:"timestamp"`        // milliseconds since 1970
-	Reason    string           `json:"reason,omitempty"` // added by Bourse: why the worker caused the event
+	Reason    string           `json:"reason,omitempty"` // added by Bourse: the worker's reason for the event
 	Request   *EventRequest    `json:"request,omitempty"`
 	Added     *EventAdded      `json:"x-bourse,omitempty"` // added by Bourse
 }
@@ -34,9 +34,9 @@ type EventRequest struct {
 	Pull         *PullEvent `json:"pull,omitempty"`
 }
 
-// ExitEvent describes how a machine's program ended.
+// ExitEvent describes how a machine's program exited.
 type ExitEvent struct {
-	ExitCode      int    `json:"exit_code"`       // 128 plus the signal if a signal ended the program; -1: unknown
+	ExitCode      int    `json:"exit_code"`       // 128 plus the signal if a signal killed the program; -1: unknown
 	GuestExitCode int    `json:"guest_exit_code"` // same as ExitCode
 	GuestSignal   int    `json:"guest_signal"`    // -1: no signal
 	Signal        int    `json:"signal"`          // same as GuestSignal
@@ -47,12 +47,12 @@ type ExitEvent struct {
 	Error         string `json:"error,omitempty"`
 }
 
-// PullEvent contains the details of a pull event. Bourse adds a pull event at the start and at the
-// end of each pull.
+// PullEvent contains the details of a pull event. Bourse records one such event when a pull
+// starts, and another when it ends.
 type PullEvent struct {
 	Image  string `json:"image"`
-	Bytes  int64  `json:"bytes"`             // at the start, the number of bytes to pull; at the end, the image's size
-	TookMS int64  `json:"took_ms,omitempty"` // only at the end
+	Bytes  int64  `json:"bytes"`             // when the pull starts, the number of bytes to pull; when it ends, the image's size
+	TookMS int64  `json:"took_ms,omitempty"` // set only when the pull ends
 	Done   bool   `json:"done"`
 }
 
@@ -65,8 +65,8 @@ func FromEvents(events []bourse.Event) []Event {
 	return out
 }
 
-// FromEvent converts an event. The result for an exit event always has an ExitEvent, because
-// clients dereference it without a check.
+// FromEvent converts an event. For an exit event, ExitEvent is always set, because clients
+// dereference it without a check.
 func FromEvent(e *bourse.Event) Event {
 	out := Event{ID: e.ID, Type: e.Type, Status: e.State, Source: string(e.Source), Timestamp: e.At.UnixMilli(), Reason: e.Reason}
 	if e.By != "" {
@@ -94,8 +94,8 @@ func fromExit(e *bourse.ExitEvent) *ExitEvent {
 	}
 }
 
-// ExitStatus returns an exit's code and signal as in the API. If a signal ended the program, the
-// code is the one that a shell would return. Otherwise the signal is -1.
+// ExitStatus returns an exit's code and signal in the form of the API. If a signal killed the
+// program, the code is the one that a shell would return. Otherwise the signal is -1.
 func ExitStatus(e bourse.Exit) (code, signal int) {
 	if e.Signal > 0 {
 		return 128 + e.Signal, e.Signal

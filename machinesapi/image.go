@@ -30,8 +30,8 @@ type PullImage struct {
 	ImageTarget
 }
 
-// PullLine is one line of the reply to a request to pull an image. It describes the progress of one
-// worker. The last line about a worker has either Done, or the Error with which the pull ended.
+// PullLine is one line of the reply to a request to pull an image. It describes the progress of
+// one worker. In the last line about a worker, either Done or Error is set.
 type PullLine struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Region bourse.Region   `json:"region"`
@@ -54,7 +54,7 @@ type Usage struct {
 	At        time.Time         `json:"at"`
 	CPUMS     int64             `json:"cpu_ms"`       // CPU time since the machine's start
 	Throttled int64             `json:"throttled_ms"` // time that the machine has waited because of its CPU quota
-	CPUs      float64           `json:"cpus"`         // average number of cores used over the last few seconds
+	CPUs      float64           `json:"cpus"`         // average number of cores in use over the last few seconds
 	CPULimit  float64           `json:"cpu_limit"`    // number of cores
 	Memory    int64             `json:"memory_bytes"` // memory in use, without the page cache
 	MemLimit  int64             `json:"memory_limit_bytes"`

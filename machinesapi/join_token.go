@@ -10,23 +10,23 @@ import (
 
 // CreateJoinToken is the body of a request for a join token.
 type CreateJoinToken struct {
-	Roles  []bourse.Role   `json:"roles,omitempty"`  // roles that servers of the hosts may have; default worker
-	Region bourse.Region   `json:"region,omitempty"` // region that the hosts must have; default any
+	Roles  []bourse.Role   `json:"roles,omitempty"`  // roles that servers on the joining hosts may have; default worker
+	Region bourse.Region   `json:"region,omitempty"` // region that the joining hosts must have; default any
 	Uses   int             `json:"uses,omitempty"`   // number of hosts that may join; default 1
 	TTL    bourse.Duration `json:"ttl,omitempty"`    // default one hour
 }
 
-// JoinToken describes a token with which hosts join the cluster. Only the broker that has created
-// the token knows it.
+// JoinToken describes a token with which hosts join the cluster. Only the broker that created the
+// token accepts it.
 type JoinToken struct {
 	ID        string        `json:"id"`
 	Roles     []bourse.Role `json:"roles"`
-	Region    bourse.Region `json:"region,omitempty"` // region that the hosts must have; "": any
+	Region    bourse.Region `json:"region,omitempty"` // region that the joining hosts must have; "": any
 	Uses      int           `json:"uses"`
 	Hosts     []JoinedHost  `json:"hosts"` // hosts that have used the token
 	CreatedAt time.Time     `json:"created_at"`
 	ExpiresAt time.Time     `json:"expires_at"`
-	Token     string        `json:"token,omitempty"` // the token itself: only in the reply to the request that created it
+	Token     string        `json:"token,omitempty"` // the token itself; only in the reply to the request that created it
 }
 
 // JoinedHost is a host that has used a join token.

@@ -14,7 +14,7 @@ type LeaseEnvelope struct {
 	Data   Lease  `json:"data"`
 }
 
-// Lease is a machine's lease as its holder sees it.
+// Lease is a machine's lease as shown to its holder.
 type Lease struct {
 	Nonce       string            `json:"nonce"`
 	ExpiresAt   int64             `json:"expires_at"` // seconds since 1970
@@ -23,7 +23,7 @@ type Lease struct {
 	Version     bourse.InstanceID `json:"version"` // the machine's version
 }
 
-// LeaseInfo is a machine's lease as other callers see it.
+// LeaseInfo is a machine's lease as shown to other callers.
 type LeaseInfo struct {
 	Owner       string `json:"owner"`
 	Description string `json:"description"`
@@ -43,7 +43,7 @@ func FromLease(l *bourse.Lease, version bourse.InstanceID) LeaseEnvelope {
 	}}
 }
 
-// InfoFromLease converts a lease for other callers than its holder.
+// InfoFromLease converts a lease for callers other than its holder.
 func InfoFromLease(l *bourse.Lease) *LeaseInfo {
 	return &LeaseInfo{Owner: l.Owner, Description: l.Description, ExpiresAt: l.ExpiresAt.Unix()}
 }

@@ -15,14 +15,14 @@ type Machine struct {
 	Placement
 }
 
-// Summary contains the fields of a machine that a list shows if it is requested as a summary.
+// Summary contains the fields of a machine that are also in a summary list.
 type Summary struct {
 	ID         bourse.MachineID  `json:"id"`
 	Name       string            `json:"name"`
 	State      bourse.State      `json:"state"`
 	Region     bourse.Region     `json:"region"`
 	InstanceID bourse.InstanceID `json:"instance_id"`
-	Version    bourse.InstanceID `json:"version"` // same value as Instance; newer name
+	Version    bourse.InstanceID `json:"version"` // same value as Instance, under a newer name
 	PrivateIP  string            `json:"private_ip"`
 	CreatedAt  string            `json:"created_at"` // RFC 3339 in UTC, without fractions of a second
 	UpdatedAt  string            `json:"updated_at"`
@@ -32,8 +32,8 @@ type Summary struct {
 
 // Detail contains the remaining fields of the Machines API.
 type Detail struct {
-	// Config is the complete config, as the client sent it. It is nil in a summary, and also if
-	// only IncompleteConfig is known. IncompleteConfig lacks the environment, files, processes and
+	// Config is the complete config, as the client sent it. It is nil in a summary, and if only
+	// IncompleteConfig is known. IncompleteConfig lacks the environment, files, processes and
 	// containers, which only the machine's worker has.
 	Config           *bourse.Config `json:"config,omitempty"`
 	IncompleteConfig *bourse.Config `json:"incomplete_config,omitempty"`
@@ -62,11 +62,11 @@ type Placement struct {
 	Port    int             `json:"port,omitempty"`     // value of the variable PORT in the machine's environment
 	PID     int             `json:"pid,omitempty"`      // process ID on the worker's host, while the machine is running
 	Starts  int             `json:"starts,omitempty"`   // number of starts, including restarts
-	Exit    *ExitEvent      `json:"exit,omitempty"`     // how the program ended, until the machine is started again
+	Exit    *ExitEvent      `json:"exit,omitempty"`     // how the program exited, until the machine is started again
 	// StandsIn is the lost machine that this standby has replaced; see config.standbys.
 	StandsIn bourse.MachineID `json:"stands_in,omitempty"`
-	// NameConflict is the ID of an older machine of the app that has the same name, as far as the
-	// broker's view knows. It is shown in lists, in the reply to a request for the machine, and in
+	// NameConflict is the ID of an older machine of the app that has the same name, according to
+	// the broker's view. It is shown in lists, in the reply to a request for the machine, and in
 	// the reply to its creation.
 	NameConflict bourse.MachineID `json:"name_conflict,omitempty"`
 	// Warnings lists the fields of the request that were ignored. It is set only in the reply to
@@ -74,12 +74,12 @@ type Placement struct {
 	Warnings []bourse.Warning `json:"warnings,omitempty"`
 }
 
-// HostStatus tells whether a machine's worker is reachable.
+// HostStatus describes whether a machine's worker is reachable.
 type HostStatus string
 
 // Statuses of a host. Clients treat every status except ok as unreachable.
 const (
-	HostOK          HostStatus = "ok"          // the worker is reachable, or has just sent the machine
+	HostOK          HostStatus = "ok"          // the worker is reachable, or has just replied about the machine
 	HostUnreachable HostStatus = "unreachable" // the worker is not reachable, so the data may be out of date
 	HostUnknown     HostStatus = "unknown"     // the broker has received nothing from the worker since the broker started
 )
@@ -119,8 +119,8 @@ func privateIP(m *bourse.Machine) string {
 	return m.PrivateIP.String()
 }
 
-// imageRef returns the image to which the name of the machine's image was resolved. If it was not
-// resolved, imageRef returns the name.
+// imageRef returns the image to which the name of the machine's image was resolved. If the name
+// was not resolved, imageRef returns the name itself.
 func imageRef(m *bourse.Machine) bourse.ImageRef {
 	if m.Image != nil {
 		return *m.Image
@@ -144,9 +144,9 @@ func detail(m *bourse.Machine) Detail {
 
 func seconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// ImageName returns the image that a request means. That is the given name, with one exception: if
-// a client clones a machine with the image "host" or "pull", or resolves such an image, it adds a
-// tag or a digest to the name. ImageName removes it, because these images have neither.
+// ImageName returns the name of the image to which a request refers. Clients that clone a machine
+// with the image "host" or "pull", or resolve such an image, add a tag or digest to the name.
+// ImageName removes it, because these images have neither. All other names are returned unchanged.
 func ImageName(image string) string {
 	bare, _, _ := strings.Cut(image, "@")
 	for _, name := range []string{bourse.ImageHost, bourse.ImagePull} {

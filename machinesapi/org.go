@@ -25,7 +25,7 @@ type OrgMachine struct {
 	Config    OrgMachineConfig  `json:"config"`
 }
 
-// OrgMachineConfig contains those parts of a config that are in an organization's list.
+// OrgMachineConfig contains the parts of a config that an organization's list includes.
 type OrgMachineConfig struct {
 	Image    string            `json:"image"`
 	Guest    bourse.Guest      `json:"guest"`

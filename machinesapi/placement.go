@@ -13,7 +13,7 @@ type PlacementRequest struct {
 }
 
 // PlacementList is the reply to a PlacementRequest. It contains the regions that have capacity, in
-// order of preference. The capitalized names are those of the Machines API.
+// order of preference. The capitalized field names are those of the Machines API.
 type PlacementList struct {
 	Regions []RegionPlacement `json:"Regions"`
 }
@@ -22,5 +22,5 @@ type PlacementList struct {
 type RegionPlacement struct {
 	Region      bourse.Region `json:"Region"`
 	Count       int64         `json:"Count"`
-	Concurrency int64         `json:"Concurrency"` // number of workers
+	Concurrency int64         `json:"Concurrency"` // number of workers with capacity, at most Count
 }

@@ -12,7 +12,7 @@ type Region struct {
 	Name    string        `json:"name"`
 	Workers int           `json:"workers"`
 
-	// Location, if the region is named with an airport code.
+	// Location of the region, if its name is an airport code.
 	Latitude  float64 `json:"latitude,omitempty"`
 	Longitude float64 `json:"longitude,omitempty"`
 	GeoRegion string  `json:"geo_region,omitempty"`
@@ -21,10 +21,11 @@ type Region struct {
 // RegionList is the reply to a request for the regions.
 type RegionList struct {
 	Regions []Region      `json:"Regions"`
-	Nearest bourse.Region `json:"Nearest"` // the broker's own region, or otherwise the nearest one by distance; "" if unknown
+	Nearest bourse.Region `json:"Nearest"` // the broker's own region or, if it has no workers, the nearest region by distance; "" if unknown
 }
 
-// Worker describes a worker: its membership, and its own report if it has answered.
+// Worker describes a worker. It consists of the worker's membership and, if the worker has
+// answered, its own report.
 type Worker struct {
 	ID      bourse.WorkerID `json:"id"`
 	Region  bourse.Region   `json:"region"`
@@ -42,7 +43,7 @@ type Worker struct {
 	Volumes  int       `json:"volumes,omitempty"`
 }
 
-// WorkerStatus tells whether a worker is reachable.
+// WorkerStatus describes whether a worker is reachable.
 type WorkerStatus string
 
 // Statuses of a worker.
@@ -72,18 +73,18 @@ type Member struct {
 	Volumes  int       `json:"volumes,omitempty"`
 }
 
-// MemberStatus tells whether a server takes part in the cluster.
+// MemberStatus describes whether a server takes part in the cluster.
 type MemberStatus string
 
 // Statuses of a member.
 const (
 	MemberOK      MemberStatus = "ok"
-	MemberDown    MemberStatus = "down"    // killed or unreachable
+	MemberDown    MemberStatus = "down"    // the server was killed or is unreachable
 	MemberStopped MemberStatus = "stopped" // it has left cleanly
-	MemberRemoved MemberStatus = "removed" // by an operator
+	MemberRemoved MemberStatus = "removed" // an operator has removed the server
 )
 
-// MemberList is the reply with the members.
+// MemberList is the reply to a request for the members.
 type MemberList struct {
 	Members []Member `json:"members"`
 }

@@ -41,22 +41,22 @@ type ProxyMachine struct {
 	Region   bourse.Region     `json:"region"`
 	State    bourse.State      `json:"state"`
 	Port     int               `json:"port,omitempty"`           // the service's port; 0: the machine's $PORT
-	Ours     int               `json:"requests"`                 // number of requests that this proxy is sending to the machine
-	Others   int               `json:"other_requests,omitempty"` // number of requests that other proxies are sending to the machine
+	Ours     int               `json:"requests"`                 // number of requests from this proxy that are in progress on the machine
+	Others   int               `json:"other_requests,omitempty"` // number of requests from other proxies that are in progress on the machine
 	Soft     int               `json:"soft_limit"`
 	Hard     int               `json:"hard_limit,omitempty"`
 	Use      ProxyUse          `json:"use"`
-	Why      string            `json:"why,omitempty"` // reason for Use, unless that is yes
+	Why      string            `json:"why,omitempty"` // reason for the value of Use, unless that is yes
 }
 
-// ProxyUse tells whether a proxy sends requests to a machine, and in which cases.
+// ProxyUse describes whether, and under which conditions, a proxy sends requests to a machine.
 type ProxyUse string
 
 // Values of ProxyUse.
 const (
 	UseYes   ProxyUse = "yes"
-	UseStart ProxyUse = "start" // the machine is started if the other machines cannot serve all requests, or if there are none
-	UseLast  ProxyUse = "last"  // the machine is used only if there is no other one
+	UseStart ProxyUse = "start" // the machine is started if there are no other machines, or if they cannot serve all requests
+	UseLast  ProxyUse = "last"  // the machine is used only if no other machine can be used
 	UseFull  ProxyUse = "full"
 	UseNo    ProxyUse = "no"
 )

@@ -9,8 +9,8 @@ import (
 // CreateReservation is the body of a request to reserve capacity for either all of its orders or
 // none of them.
 type CreateReservation struct {
-	ID         bourse.ReservationKey `json:"id,omitempty"`          // a ULID; repeating it returns the existing reservation; default: a new one
-	Orders     []ReserveOrder        `json:"orders"`                // their counts add up to at most bourse.MaxReservedOrders
+	ID         bourse.ReservationKey `json:"id,omitempty"`          // a ULID; repeating the request with the same ID returns the existing reservation; default: a new ID
+	Orders     []ReserveOrder        `json:"orders"`                // the sum of their counts is at most bourse.MaxReservedOrders
 	TTLSeconds *int64                `json:"ttl_seconds,omitempty"` // 1 to 3600; default 60
 	Deadline   bourse.Duration       `json:"deadline,omitempty"`    // for the whole request; default 10 s, at most half of the TTL
 }
@@ -19,7 +19,7 @@ type CreateReservation struct {
 type ReserveOrder struct {
 	App    bourse.AppName `json:"app,omitempty"`    // app whose machines may use the capacity; default "default"
 	Region string         `json:"region,omitempty"` // a region expression; default "any"
-	Config *bourse.Config `json:"config,omitempty"` // guest, requirements and rootfs, and the image if it matters; no mounts
+	Config *bourse.Config `json:"config,omitempty"` // guest, requirements and rootfs, and the image if only workers that can run it should be asked; no mounts
 	Count  *int64         `json:"count,omitempty"`  // number of machines; default 1
 }
 
@@ -38,18 +38,18 @@ type Reservation struct {
 
 // Hold is the capacity that one worker has reserved for one order.
 type Hold struct {
-	ID        bourse.ReservationID `json:"id"`       // reservation ID with only this worker; a machine that names it is created there
+	ID        bourse.ReservationID `json:"id"`       // reservation ID that contains only this worker; a machine whose order names this ID is created there
 	Order     int                  `json:"order"`    // index of the order in the request
 	OrderID   bourse.OrderID       `json:"order_id"` // ID of the order; the decision is at /v1/orders/{order_id}
 	App       bourse.AppName       `json:"app"`
 	Worker    bourse.WorkerID      `json:"worker"`
 	Region    bourse.Region        `json:"region"`
 	Takes     bourse.Amounts       `json:"takes"` // amounts that were reserved originally
-	Left      bourse.Amounts       `json:"left"`  // amounts that no machine has used yet
+	Left      bourse.Amounts       `json:"left"`  // amounts that no machine has taken over yet
 	ExpiresAt time.Time            `json:"expires_at"`
 }
 
-// FromHolds converts the holds of a reservation, of which there must be at least one.
+// FromHolds converts the holds of a reservation. There must be at least one.
 func FromHolds(id bourse.ReservationID, holds []bourse.Hold) Reservation {
 	out := Reservation{ID: id, ExpiresAt: holds[0].ExpiresAt, Holds: make([]Hold, len(holds))}
 	for i := range holds {

@@ -14,14 +14,14 @@ const (
 	maxRetryAfter  = 10 * time.Second
 )
 
-// repeatable reports whether the request can be sent again. The server must have refused it without
-// executing it, and its body must not be a stream.
+// repeatable reports whether the request can be sent again. It returns true if the server has
+// refused the request without executing it, and the body is not a stream.
 func repeatable(resp *http.Response, k call) bool {
 	return resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "" && k.body == nil
 }
 
-// waitToRetry waits for the duration in the reply's Retry-After, and up to half as long again, so
-// that clients do not all return at the same time.
+// waitToRetry waits for the duration in the reply's Retry-After header, plus a random part of up
+// to half of it, so that clients do not all retry at the same time.
 func waitToRetry(ctx context.Context, resp *http.Response) error {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || seconds < 0 {

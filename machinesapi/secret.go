@@ -6,7 +6,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// Secret is an app's secret without its value, which brokers do not have in plain text.
+// Secret describes an app's secret. It does not contain the value, which brokers do not have in
+// plain text.
 type Secret struct {
 	Name      string    `json:"name"`
 	Digest    string    `json:"digest"` // secrets with the same name and value have the same digest
@@ -19,16 +20,16 @@ func FromSecret(s *seal.Secret) Secret {
 	return Secret{Name: s.Name, Digest: s.Digest, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC()}
 }
 
-// SecretList contains the secrets of an app, and their version. The version increases with each
-// change. A machine that is created with this version as min_secrets_version receives this change
-// and all earlier ones.
+// SecretList contains an app's secrets and their common version, which increases with each change.
+// A machine that is created with this version as min_secrets_version receives this change and all
+// earlier ones.
 type SecretList struct {
 	Secrets []Secret `json:"secrets"`
 	Version uint64   `json:"version"`
 }
 
-// SetSecrets is the body of a request that changes several secrets. Secrets that it omits do not
-// change. A null removes the secret.
+// SetSecrets is the body of a request that changes several secrets. Secrets that are not in the
+// request do not change. A null removes the secret.
 type SetSecrets struct {
 	Values map[string]*string `json:"values"`
 }
@@ -38,7 +39,7 @@ type SetSecret struct {
 	Value *string `json:"value"`
 }
 
-// ChangedSecret is a secret after a change.
+// ChangedSecret is the reply to a request that changes a secret.
 type ChangedSecret struct {
 	Secret
 	Version uint64 `json:"version"`

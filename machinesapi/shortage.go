@@ -9,10 +9,10 @@ import (
 // availableText is the end of the phrase with which the Machines API reports a shortage.
 const availableText = " available to fulfill request"
 
-// WithShortage adds a phrase to the text of an error about an order. With this phrase, for which
-// clients search, the Machines API names the resource that most workers lack. If the text already
-// contains the phrase, or if the order was refused for other reasons, WithShortage returns the text
-// unchanged.
+// WithShortage adds to the text of an error about an order the phrase with which the Machines API
+// reports a shortage, because clients search for it. The phrase names the resource that most
+// workers lack. If the text already contains such a phrase, or no worker has refused the order for
+// lack of a resource, WithShortage returns the text unchanged.
 func WithShortage(refusals []bourse.Refusal, text string) string {
 	if strings.Contains(text, availableText) {
 		return text

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// RunTask is the body of a request to run a task. It contains either the name of a task for which
-// machines of the app are warm, or a program to run.
+// RunTask is the body of a request to run a task. It specifies either a task for which the app has
+// warm machines, or a program to run.
 type RunTask struct {
 	Task          string              `json:"task,omitempty"`
 	Image         string              `json:"image,omitempty"`   // image to run, instead of Task
@@ -25,8 +25,8 @@ type RunTask struct {
 	Timeout       bourse.Duration     `json:"timeout,omitempty"` // time limit for the task; default 30s, at most 5m
 }
 
-// Schedule is the short form of RunTask. The app is "default", and the body of the reply is only
-// the answer.
+// Schedule is the short form of RunTask. The app is always "default", and the body of the reply
+// contains only the answer.
 type Schedule struct {
 	Task         string
 	Payload      json.RawMessage
@@ -77,7 +77,7 @@ func (s *ScheduleRequirements) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Order returns the part of the request that is sent to workers. Errors: invalid.
+// Order returns the part of the request that describes the task. Errors: invalid.
 func (t *RunTask) Order() (*bourse.TaskOrder, error) {
 	out := &bourse.TaskOrder{Name: t.Task, Timeout: t.Timeout}
 	if out.Timeout == 0 {
@@ -130,20 +130,20 @@ type TaskReply struct {
 	OK           bool             `json:"ok"`
 	End          bourse.TaskEnd   `json:"end"`
 	ExitCode     int              `json:"exit_code"`
-	Status       int              `json:"status,omitempty"` // HTTP status of the reply of a warm program
-	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON if the program declares it as JSON, otherwise a string
+	Status       int              `json:"status,omitempty"` // HTTP status with which a warm program replied
+	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON if the program declares the answer as JSON, otherwise a string
 	AnswerBase64 []byte           `json:"answer_base64,omitempty"`
 	Error        string           `json:"error,omitempty"`
 	Worker       bourse.WorkerID  `json:"worker"`
 	Region       bourse.Region    `json:"region"`
 	Machine      bourse.MachineID `json:"machine"`
 	StartedAt    time.Time        `json:"started_at"`
-	TookMS       float64          `json:"took_ms"` // time on the worker, from the recording of the order to the end of the task
+	TookMS       float64          `json:"took_ms"` // time from when the worker recorded the order to the end of the task
 	Again        bool             `json:"again,omitempty"`
 }
 
-// FromTask converts a result. again means that an earlier request with the same order ID has run
-// the task.
+// FromTask converts a result. again specifies that an earlier request with the same order ID has
+// run the task.
 func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	out := TaskReply{
 		ID: r.Order, OK: r.OK(), End: r.End, ExitCode: r.ExitCode, Status: r.Status, Error: r.Error, Worker: r.Worker, Region: r.Region,

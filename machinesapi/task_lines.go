@@ -2,8 +2,8 @@ package machinesapi
 
 import "github.com/bourse-dev/bourse"
 
-// TaskLine is one line of the stream that replies to a task. Exactly one field is set. The last
-// line contains the result or an error.
+// TaskLine is one line of a streamed reply to a task. Exactly one field is set. The last line
+// contains the result or an error.
 type TaskLine struct {
 	Accepted     bourse.OrderID `json:"accepted,omitempty"` // ID of the order, once a worker has recorded it
 	Output       string         `json:"output,omitempty"`   // a part of the answer

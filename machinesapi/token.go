@@ -12,11 +12,11 @@ import (
 // CreateToken is the body of a request to create a token.
 type CreateToken struct {
 	Name     string             `json:"name,omitempty"`      // shown in lists, logs, events and leases; default "token"
-	Org      string             `json:"org_slug,omitempty"`  // AllOrgs: the whole cluster; default: the organization of the caller or of the apps
+	Org      string             `json:"org_slug,omitempty"`  // AllOrgs: the whole cluster; default: the organization of the caller's token or of the apps
 	Apps     []bourse.AppName   `json:"apps,omitempty"`      // valid only for these apps of one organization; default: all apps
 	Machines []bourse.MachineID `json:"machines,omitempty"`  // valid only for these machines of one app
 	ReadOnly bool               `json:"read_only,omitempty"` // the token cannot change anything
-	Expiry   bourse.Duration    `json:"expiry,omitempty"`    // time from now; default: never, or when the caller's token expires
+	Expiry   bourse.Duration    `json:"expiry,omitempty"`    // time until the token expires; default: never, or when the caller's token expires
 }
 
 // AllOrgs stands for all organizations and the cluster itself.
@@ -69,7 +69,7 @@ type CurrentToken struct {
 	ExpiresAt    *time.Time         `json:"expires_at,omitempty"`
 }
 
-// DeployToken is the body of a request to create a token for the app in the path.
+// DeployToken is the body of a request to create a token that is valid for the app in the path.
 type DeployToken struct {
 	Expiry bourse.Duration `json:"expiry,omitempty"`
 }
@@ -79,7 +79,7 @@ type NewDeployToken struct {
 	Token string `json:"token"`
 }
 
-// Tokens calls the API for tokens that the client's own token may create, list and revoke.
+// Tokens calls the API for tokens.
 type Tokens struct{ Client *Client }
 
 // Tokens returns a client for tokens.

@@ -8,17 +8,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// viewPatience is how long a member may lack a change before it counts as behind. Gossip normally
-// needs much less time. viewPatience also includes a few rounds of anti-entropy.
+// viewPatience is how long a change may be missing from a member's copy before the member counts
+// as behind. Gossip usually delivers changes much sooner; viewPatience also allows for a few
+// rounds of anti-entropy.
 const viewPatience = 5 * time.Second
 
 // CompareViews compares the members' copies of the view at the time now. It sets each member's
-// Standing and sorts the members. It computes Gaps, Behind and LagMS from all members' Heads; if a
-// member itself has reported a larger value, that value stays.
+// Standing and sorts the members. It computes Gaps, Behind and LagMS from all members' Heads, but
+// keeps any larger value that a member has reported itself.
 //
 // Tables are compared only among members that have all transactions, because the rows of other
-// members may differ legitimately. The checksum that most members have counts as correct. If
-// several checksums are equally frequent, none of them counts as correct.
+// members may differ legitimately. The most frequent checksum counts as correct. If several
+// checksums are equally frequent, none of them counts as correct.
 func CompareViews(members []MemberHealth, now time.Time) ViewHealth {
 	best := furthest(members)
 	for i := range members {
@@ -59,9 +60,9 @@ func furthest(members []MemberHealth) map[streamKey]ViewHead {
 	return best
 }
 
-// measure determines how far the member is behind. best contains, for each stream, the head of the
-// member that has read furthest. The lag is a lower bound, because it is measured from the latest
-// transaction that is missing.
+// measure determines by how much the member is behind. best contains, for each stream, the head of
+// the member that has read furthest. The lag is a lower bound, because it is measured from the
+// latest transaction that is missing.
 func (m *MemberHealth) measure(best map[streamKey]ViewHead, now time.Time) {
 	var gaps int
 	var behind uint64
@@ -92,7 +93,7 @@ func (m *MemberHealth) measure(best map[streamKey]ViewHead, now time.Time) {
 }
 
 // findDiffering finds the members that have all transactions, but whose rows differ from those of
-// most other members.
+// most members.
 func findDiffering(members []MemberHealth) {
 	votes := map[string]map[string]int{} // number of members, by table and checksum
 	for i := range members {
@@ -123,7 +124,7 @@ func findDiffering(members []MemberHealth) {
 	}
 }
 
-// hasMost reports whether a checksum has more votes than each of the others.
+// hasMost reports whether one checksum has more votes than every other checksum.
 func hasMost(votes map[string]int, checksum string) bool {
 	for other, n := range votes {
 		if other != checksum && n >= votes[checksum] {

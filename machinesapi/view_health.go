@@ -8,12 +8,12 @@ import (
 
 // ViewHealth describes the members' copies of the view.
 type ViewHealth struct {
-	Agrees  bool           `json:"agrees"`  // no member is behind, different or unreachable
+	Agrees  bool           `json:"agrees"`  // no member is behind, unreachable, or different from the others
 	Members []MemberHealth `json:"members"` // sorted by role, region and ID
 }
 
-// MemberHealth is one member's report about its copy of the view, and a comparison of that copy
-// with those of other members.
+// MemberHealth contains one member's report about its copy of the view, and the result of
+// comparing that copy with other members' copies.
 type MemberHealth struct {
 	ID        bourse.WorkerID `json:"id"`
 	Role      bourse.Role     `json:"role"`
@@ -34,22 +34,22 @@ type MemberHealth struct {
 	Standing // comparison with the other members, set by CompareViews
 }
 
-// Standing contains the result of comparing a member's copy with those of the others.
+// Standing is the result of comparing a member's copy with the other members' copies.
 type Standing struct {
 	State   ViewState `json:"state"`
-	Gaps    int       `json:"gaps"`              // number of streams of which transactions are missing
-	Behind  uint64    `json:"behind"`            // number of transactions that this member lacks and another member has
-	LagMS   int64     `json:"lag_ms"`            // how long a transaction has been missing; a lower bound
+	Gaps    int       `json:"gaps"`              // number of streams that lack transactions
+	Behind  uint64    `json:"behind"`            // number of transactions that other members have and this member lacks
+	LagMS   int64     `json:"lag_ms"`            // lower bound of the time for which a transaction has been missing
 	Differs []string  `json:"differs,omitempty"` // names of the tables that differ from those of most members
 }
 
 // ViewState is the state of a member's copy.
 type ViewState string
 
-// States of a copy, from good to bad.
+// States of a copy, from best to worst.
 const (
 	ViewOK          ViewState = "ok"          // the copy contains all transactions
-	ViewCatchingUp  ViewState = "catching up" // changes are still on their way, as always in a busy cluster
+	ViewCatchingUp  ViewState = "catching up" // changes are still being delivered, as is normal in a busy cluster
 	ViewBehind      ViewState = "behind"      // changes have been missing for longer than they normally take
 	ViewDiffers     ViewState = "differs"     // the copy contains all transactions but different rows, which is a bug
 	ViewUnreachable ViewState = "unreachable"
@@ -61,14 +61,14 @@ type ViewHead struct {
 	Site  bourse.WorkerID `json:"site"`
 	Epoch uint64          `json:"epoch"`
 	Seq   uint64          `json:"seq"`
-	At    time.Time       `json:"at,omitzero"` // when the site wrote the last transaction, by the site's own clock
+	At    time.Time       `json:"at,omitzero"` // when the site wrote the member's latest transaction, by the site's own clock
 }
 
-// ViewQueue describes the transactions that a member has received but not applied yet.
+// ViewQueue describes the transactions that a member has received but not yet applied.
 type ViewQueue struct {
 	Transactions int    `json:"transactions"`
 	Bytes        int64  `json:"bytes"`
-	Dropped      uint64 `json:"dropped"` // number of transactions dropped since startup for lack of space; they are fetched again
+	Dropped      uint64 `json:"dropped"` // number of transactions dropped since startup because the queue was full; they are fetched again
 }
 
 // ViewQuarantine describes the rows that a member has rejected.
@@ -92,5 +92,5 @@ type QuarantinedRow struct {
 type ViewTable struct {
 	Name     string `json:"name"`
 	Rows     int64  `json:"rows"`
-	Checksum string `json:"checksum"` // hexadecimal; equal for copies with equal rows
+	Checksum string `json:"checksum"` // hexadecimal; copies with the same rows have the same checksum
 }

@@ -19,7 +19,7 @@ const MaxViewLine = 16 << 20
 // viewStream tracks the lines of a result. It distinguishes a complete result from a truncated or
 // invalid one.
 type viewStream struct {
-	live    bool   // the result belongs to a subscription, so changes follow its end
+	live    bool   // the result belongs to a subscription, so changes follow after the end of the rows
 	resumed bool   // the subscription was resumed, so its reader already has the rows
 	change  uint64 // number of the last change, or of the change after which the subscription was resumed
 
@@ -27,9 +27,9 @@ type viewStream struct {
 	ended   bool
 }
 
-// lines decodes a result. After the end of a query's rows, it stops without an error. In all other
-// cases it ends with an error: the server's error, CodeUnavailable if the stream broke, or
-// CodeInternal if a line is invalid.
+// lines decodes a result. After the end line of a query, the sequence stops without an error. In
+// all other cases it ends with an error: the server's error, CodeUnavailable if the stream broke,
+// or CodeInternal if a line is invalid.
 func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		in := bufio.NewReader(r)
@@ -57,9 +57,9 @@ func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 	}
 }
 
-// readLine returns the next line without its line break. At the end of the stream it returns
-// CodeUnavailable, because a complete result ends before that, with an end line. most is the
-// maximum length of a line.
+// readLine returns the next line without its line break. At the end of the stream, it returns
+// CodeUnavailable, because the caller stops reading after the end line of a complete result. The
+// parameter most is the maximum length of a line.
 func readLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -91,8 +91,8 @@ type wireLine struct {
 	Error   *ViewError      `json:"error"`
 }
 
-// decode decodes a line, and checks that such a line may occur at this point. known is false if the
-// line has a content that this release does not know, which a newer server may send.
+// decode decodes a line, and checks that such a line may occur at this point of the result. known
+// is false if this release does not know this kind of line, which may come from a newer server.
 func (v *viewStream) decode(raw []byte) (line ViewLine, known bool, err error) {
 	if len(raw) == 0 {
 		return line, false, nil
@@ -185,7 +185,7 @@ func (v *viewStream) takeChange(raw json.RawMessage) (*ViewChange, error) {
 	}
 	v.change = c.ID
 	if c.Kind == RowDeleted && len(c.Row.Cells) == 0 {
-		return &c, nil // the old cells of the row are optional
+		return &c, nil // the deleted row's cells are optional
 	}
 	return &c, v.fits(c.Row.Cells)
 }

@@ -14,11 +14,12 @@ type ViewQuery struct {
 	Params    []any          // values for each ?, in order
 	Named     map[string]any // values for :name, @name and $name, keyed by name without the sign; used instead of Params
 
-	// Limits of the query, if they are lower than the server's limits. 0 means the server's limit.
+	// Limits of the query. They take effect if they are lower than the server's limits. 0 means
+	// the server's limit.
 	MaxRows int
 	MaxTime time.Duration
 
-	// Columns that identify a row of a subscription when it changes. The default is "id"; if there
+	// Columns that identify a row of a subscription across changes. The default is "id"; if there
 	// is no such column, "name"; otherwise all columns.
 	Key []string
 }
@@ -63,8 +64,8 @@ type ViewLine struct {
 }
 
 // ViewRow is one row. Each cell is nil, a json.Number, a string or a [ViewBlob]. If the value is a
-// REAL in SQLite, the number has a fraction or an exponent. Other values are decoded as in
-// encoding/json.
+// REAL in SQLite, the number has a fraction or an exponent. Values of other types are decoded as
+// in encoding/json.
 type ViewRow struct {
 	ID    int64 // number of the row within the subscription; 0 in a query's result
 	Cells []any
@@ -75,7 +76,7 @@ type ViewEnd struct {
 	Rows      int64   `json:"rows"`
 	MS        float64 `json:"ms"`                  // how long the query took in the server, in milliseconds
 	Truncated bool    `json:"truncated,omitempty"` // there are more rows, but the server's limit was reached
-	Change    uint64  `json:"change,omitempty"`    // for a subscription: the rows are the result after this change
+	Change    uint64  `json:"change,omitempty"`    // for a subscription: number of the last change that the rows include
 }
 
 // ViewChange is a change of one row of a subscription.
@@ -85,17 +86,17 @@ type ViewChange struct {
 	Row  ViewRow // if the row was deleted, its last contents
 }
 
-// ViewChangeKind is the kind of a change.
+// ViewChangeKind is the type of a change.
 type ViewChangeKind string
 
-// Kinds of changes.
+// Types of changes.
 const (
 	RowInserted ViewChangeKind = "insert"
 	RowUpdated  ViewChangeKind = "update"
 	RowDeleted  ViewChangeKind = "delete"
 )
 
-// ViewError is the last line of a result that ended with an error in the server.
+// ViewError is the last line of a result if an error occurred in the server.
 type ViewError struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`

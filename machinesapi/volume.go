@@ -11,17 +11,17 @@ import (
 type Volume struct {
 	VolumeSummary
 	VolumeHost
-	*VolumeUse // nil in a summary, or if the use is unknown
+	*VolumeUse // nil in a summary, or if the used space is unknown
 }
 
-// VolumeSummary contains the fields of a volume that a list shows if it is requested as a summary.
+// VolumeSummary contains the fields of a volume that are also in a summary list.
 type VolumeSummary struct {
 	ID                bourse.VolumeID    `json:"id"`
 	Name              string             `json:"name"`
 	State             bourse.VolumeState `json:"state"`
 	SizeGB            int64              `json:"size_gb"`
 	Region            bourse.Region      `json:"region"`
-	Zone              string             `json:"zone"` // zone of the worker; each worker is a zone of its own
+	Zone              string             `json:"zone"` // zone of the worker; each worker is a separate zone
 	Encrypted         bool               `json:"encrypted"`
 	FSType            string             `json:"fstype"`
 	Machine           *bourse.MachineID  `json:"attached_machine_id"` // null: the volume is not attached
@@ -85,7 +85,7 @@ func SummaryOfVolume(v *bourse.Volume) Volume {
 func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
 // CreateVolume is the body of a request to create a volume. A field that is absent or null has its
-// default.
+// default value.
 type CreateVolume struct {
 	Name              string            `json:"name"`
 	Region            string            `json:"region"`                         // one region
@@ -114,7 +114,7 @@ type Compute struct {
 	HostDedication string `json:"host_dedication_id,omitempty"` // not supported; see [CreateVolume.Review]
 }
 
-// UnmarshalJSON accepts both encodings.
+// UnmarshalJSON decodes both encodings.
 func (c *Compute) UnmarshalJSON(b []byte) error {
 	type plain Compute
 	var nested struct {
@@ -139,7 +139,7 @@ func (c *CreateVolume) Review() error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid host_dedication_id: %s", bourse.FieldOf("config.guest.host_dedication_id").Reason)
 }
 
-// Spec returns the order for the volume.
+// Spec returns the volume that the request orders.
 func (c *CreateVolume) Spec() bourse.VolumeOrder {
 	spec := bourse.VolumeOrder{
 		Name: c.Name, SizeGB: valueOr(c.SizeGB, 0), Encrypted: valueOr(c.Encrypted, false), FSType: valueOr(c.FSType, ""),
@@ -181,7 +181,7 @@ type Extended struct {
 // Snapshot is a snapshot of a volume.
 type Snapshot struct {
 	ID            bourse.SnapshotID    `json:"id"`
-	Size          int64                `json:"size"`        // size on disk, in bytes
+	Size          int64                `json:"size"`        // size on the worker's disk, in bytes
 	VolumeSize    int64                `json:"volume_size"` // size of the volume, in bytes
 	Digest        string               `json:"digest"`
 	CreatedAt     time.Time            `json:"created_at"`

@@ -1,6 +1,6 @@
-// Package release defines the record of a deploy. The record contains what was deployed, by whom,
-// and the outcome. Each record has a unique ID, so two brokers never write the same record. The
-// versions of releases follow from the order of an app's records.
+// Package release defines the record of a deploy. The record specifies what was deployed, who
+// deployed it, and the outcome. Each record has a unique ID, so two brokers never write the same
+// record. A release's version is determined by the order of the app's records.
 package release
 
 import (
@@ -29,7 +29,7 @@ func (id ID) Validate() error {
 	return nil
 }
 
-// Status is the state of a deploy, as reported by its client.
+// Status is the state of a deploy, as reported by the client that deploys.
 type Status string
 
 // Statuses of a release.
@@ -48,7 +48,7 @@ type Release struct {
 	ID          ID              `json:"id"`
 	App         bourse.AppName  `json:"app"`
 	AppID       string          `json:"app_id"`
-	Version     int64           `json:"version"` // one more than the latest version that the broker knew; see [Number]
+	Version     int64           `json:"version"` // one more than the latest version that the broker knew at that time; see [Number]
 	Status      Status          `json:"status"`
 	Strategy    string          `json:"strategy,omitempty"`
 	Description string          `json:"description,omitempty"`
@@ -87,10 +87,11 @@ func (r *Release) Validate() error {
 	return nil
 }
 
-// Number sorts an app's releases, oldest first, and sets the versions that users see. Each release
-// keeps the version that its broker chose if that is greater than the version of the release before
-// it. Otherwise two brokers have chosen the same version, and the later release gets the next one.
-// Versions increase, and removing the oldest releases does not change the others.
+// Number sorts an app's releases, oldest first, and sets the versions that users see. A release
+// keeps the version that its broker chose if that version is greater than the previous release's
+// version. Otherwise, two brokers have chosen the same version, and the later release gets the
+// next version. Versions always increase, and removing the oldest releases does not change the
+// versions of the others.
 func Number(list []Release) {
 	slices.SortFunc(list, func(a, b Release) int { return cmp.Compare(a.ID, b.ID) })
 	last := int64(0)
@@ -100,8 +101,8 @@ func Number(list []Release) {
 	}
 }
 
-// maxVersion limits the version in a record, so that there are always greater versions for later
-// releases.
+// maxVersion limits the version in a record, so that later releases can still have greater
+// versions.
 const maxVersion = 1 << 31
 
 // Next returns the version of an app's next release. list must have been numbered with [Number].
