@@ -23,15 +23,15 @@ type retryTransport struct{ p *Proxy }
 // attempt is one attempt to get a reply from a machine.
 type attempt struct {
 	backend      route.Backend    // the chosen machine; zero if none was chosen
-	notPreferred bourse.MachineID // machine that the client prefers but that was not chosen
+	notPreferred bourse.MachineID // the machine that the client prefers, if another one was chosen
 	slot         Slot
 	upstream     Upstream
-	endUse       func() // ends the use of the upstream by this request
+	endUse       func() // stops counting this request as a use of the upstream
 	transport    *machineTransport
 	conn         *trackedConn // connection on which the request was sent
 	stage        stage
 	sent         bool // the machine may have received at least one byte of the request
-	early        bool // the client has received a 1xx reply
+	early        bool // the client has already received a 1xx reply
 	err          error
 }
 
@@ -88,8 +88,8 @@ func (a retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// retry reports whether a failed request should be sent again. If so, the next attempt uses another
-// machine, unless there is no other.
+// retry reports whether a failed request should be sent again. If so, the next attempt uses
+// another machine if there is one.
 func (p *Proxy) retry(x *exchange, req *http.Request, t *attempt) bool {
 	if t.stage == stageChoose || x.clientLeft() || x.replay.expired() || !canRepeat(x.body, req, t) {
 		return false
@@ -117,15 +117,15 @@ func canRepeat(b *body, req *http.Request, t *attempt) bool {
 		return false
 	case !t.sent:
 		return true
-	case isTimeout(t.err): // the machine is still working on the request, and another one would take as long
+	case isTimeout(t.err): // the machine is still working on the request, and another one would take just as long
 		return false
 	}
 	return isIdempotent(req, b.unread())
 }
 
 // isIdempotent reports whether processing a request twice does no harm, because of its method or
-// because it has an idempotency key. The rules are those of net/http. untouched reports whether no
-// byte of the body has been read.
+// because it has an idempotency key. The rules are those of net/http. The parameter untouched
+// specifies that no byte of the body has been read.
 func isIdempotent(req *http.Request, untouched bool) bool {
 	_, keyed := req.Header["Idempotency-Key"]
 	_, keyedX := req.Header["X-Idempotency-Key"]
@@ -139,8 +139,8 @@ func isIdempotent(req *http.Request, untouched bool) bool {
 }
 
 // attempt sends the request to one machine. The returned attempt is never nil. If there is no
-// response, err of the attempt contains the reason. Otherwise the attempt ends when the response's
-// body is closed.
+// response, the attempt's field err contains the reason. Otherwise the attempt ends when the
+// response's body is closed.
 func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t *attempt) {
 	t = &attempt{stage: stageChoose}
 	x.latest = t
@@ -162,15 +162,15 @@ func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t 
 	return resp, t
 }
 
-// Limits for the pause before a machine is tried again that has already failed. The proxy tries it
-// again if no other machine is left. The pause doubles from firstPause to mostPause.
+// Limits for the pause before the proxy retries a machine that has already failed, which it does
+// if no other machine is left. The pause doubles from firstPause to mostPause.
 const (
 	firstPause = 50 * time.Millisecond
 	mostPause  = 400 * time.Millisecond
 )
 
-// choose waits for a slot on a machine. If all machines that remain have failed, it returns the
-// error of the previous attempt, unless another attempt may succeed.
+// choose waits for a slot on a machine. If all remaining machines have failed, it returns the
+// previous attempt's error, unless another attempt may succeed.
 func (p *Proxy) choose(x *exchange, t *attempt) error {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(x.in.Context(), x.replay.deadline(began.Add(p.Limits.Queue)))
@@ -195,9 +195,9 @@ func (p *Proxy) choose(x *exchange, t *attempt) error {
 	return x.backOff()
 }
 
-// waitsForWorker reports whether to wait for a worker that does not answer. Its daemon may have
-// been restarted, in which case it is back soon and its machines keep running. A request that can
-// fall back to another app does that immediately instead.
+// waitsForWorker reports whether to wait for a worker that does not answer. The worker's daemon
+// may just be restarting, in which case its machines keep running. A request that can fall back
+// does not wait.
 func (p *Proxy) waitsForWorker(x *exchange, failed *attempt) bool {
 	if x.replay.canFallBack() {
 		return false
@@ -207,7 +207,7 @@ func (p *Proxy) waitsForWorker(x *exchange, failed *attempt) bool {
 
 // backOff pauses before another attempt on a machine that has failed.
 func (x *exchange) backOff() error {
-	if x.tries <= 2 && x.failed.stage == stageSend { // most likely the upstream had ended, and the next attempt opens a new one
+	if x.tries <= 2 && x.failed.stage == stageSend { // most likely, the upstream had already ended; the next attempt opens a new one
 		return nil
 	}
 	x.pause = min(max(2*x.pause, firstPause), mostPause)
@@ -219,7 +219,7 @@ func (x *exchange) backOff() error {
 	}
 }
 
-// lastError returns the error of the previous attempt, or err if this is the first one.
+// lastError returns the error of the previous attempt, or err if there was no previous attempt.
 func (x *exchange) lastError(err error) error {
 	if x.failed == nil {
 		return err
@@ -285,8 +285,8 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 	span.End(err)
 	if t.conn = on.Load(); t.conn != nil {
 		c := t.conn
-		// This includes bytes of other requests on a shared HTTP/2 connection. Then sent may be
-		// true although nothing of this request was sent, which is the safe side.
+		// This includes bytes of other requests on a shared HTTP/2 connection. Therefore, sent may
+		// be true although nothing of this request was sent, which is the safe assumption.
 		t.sent = c.written.Load() > before.Load()
 	}
 	t.early = early.Load()
@@ -299,7 +299,7 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 	return resp, err
 }
 
-// isClosed reports whether an upstream has ended.
+// isClosed reports whether an upstream can no longer be used.
 func isClosed(w Upstream) bool {
 	select {
 	case <-w.Done():
@@ -325,7 +325,8 @@ func (t *attempt) done(failed error) {
 	}
 }
 
-// retryReason returns the metrics label that says why a request is sent again after this attempt.
+// retryReason returns the metrics label for the reason why a request is sent again after this
+// attempt.
 func (t *attempt) retryReason() string {
 	switch {
 	case t.stage == stageUse:
@@ -336,7 +337,7 @@ func (t *attempt) retryReason() string {
 	return "lost"
 }
 
-// waitLimit limits how many requests wait for machines of one target.
+// waitLimit limits the number of requests that wait for machines of the same target.
 type waitLimit struct {
 	most int
 
@@ -344,8 +345,8 @@ type waitLimit struct {
 	targets map[route.Key]int
 }
 
-// enter counts a request that waits for a machine of the target. It returns false if the limit is
-// reached.
+// enter counts a request that waits for a machine of the target. It returns false if the limit has
+// been reached.
 func (w *waitLimit) enter(t *route.Target) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

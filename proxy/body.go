@@ -12,7 +12,7 @@ import (
 )
 
 // maxMemoryBody is the maximum number of bytes of a body that are stored for further attempts if
-// the proxy has no spools.
+// there are no spools.
 const maxMemoryBody = 64 << 10
 
 var (
@@ -20,8 +20,8 @@ var (
 	errBodyEnded     = errors.New("the request has ended")
 )
 
-// bodyStore stores the beginning of a request's body, as far as it has been read. It is not safe
-// for concurrent use.
+// bodyStore stores the part of a request's body that has been read so far. It is not safe for
+// concurrent use.
 type bodyStore interface {
 	Append(p []byte) error // after an error, nothing is stored anymore
 	ReadAt(p []byte, at int64) (int, error)
@@ -36,29 +36,29 @@ func (p *Proxy) newBodyStore() bodyStore {
 	return &memoryBody{}
 }
 
-// body is a request's body. Each attempt can read it from its start, because everything that is
-// read from the client is stored until the client receives a reply. This ends early if the store no
-// longer accepts the data. An attempt that failed may still be reading when the next one begins;
-// the lock ensures that its data is stored, too.
+// body is a request's body. Each attempt can read the body from its start, because all data from
+// the client is stored until the client receives a reply, or until the store refuses more data. A
+// failed attempt may still be reading when the next one begins; the lock ensures that the data
+// that it reads is stored, too.
 type body struct {
 	from    io.ReadCloser
 	control *http.ResponseController
 	stalled time.Duration
-	timed   bool // the proxy sets the connection's read deadline while it reads the body
+	timed   bool // set the connection's read deadline while reading the body
 
 	ended     atomic.Bool
 	settled   atomic.Bool // there will be no further attempt
 	broken    atomic.Bool // the client did not send the whole body
 	allRead   atomic.Bool // the client has sent the whole body
 	read      atomic.Int64
-	discarded atomic.Pointer[error] // why the body is no longer stored; nil: it is stored
+	discarded atomic.Pointer[error] // why the body is no longer stored; nil: the body is stored
 
 	mu     sync.Mutex  // held while reading from the client
 	store  bodyStore   // the data read so far
 	newest *bodyReader // the reader of the latest attempt
-	err    error       // error with which reading from the client ended, including io.EOF
+	err    error       // error that ended reading from the client, including io.EOF
 	late   bool        // err is a timeout
-	timeAt time.Time   // time when the read deadline was last set
+	timeAt time.Time   // when the read deadline was last set
 }
 
 // reader returns a reader for one attempt, which reads the body from its start.
@@ -104,14 +104,14 @@ func (b *body) clientFault() error {
 	return &statusError{status: http.StatusBadRequest, text: "the request's body is malformed or incomplete", err: b.err}
 }
 
-// end makes all further reads fail, and releases the stored data.
+// end makes all further reads fail, and releases the data.
 func (b *body) end() {
 	b.ended.Store(true)
 	b.release()
 }
 
 // release discards the stored data if nobody will read it again. It has no effect while a read is
-// waiting for the client; that read calls release when it returns.
+// waiting for the client. That read calls release again when it returns.
 func (b *body) release() {
 	if b.mu.TryLock() {
 		if b.ended.Load() || b.newest == nil || b.newest.at == b.read.Load() {
@@ -172,7 +172,7 @@ func (r *bodyReader) next(p []byte) (n int, err error) {
 // next reads more data from the client and stores it.
 func (b *body) next(p []byte) (int, error) {
 	if now := time.Now(); b.timed && now.Sub(b.timeAt) > b.stalled/8 {
-		_ = b.control.SetReadDeadline(now.Add(b.stalled)) // ignore the error, because not every ResponseWriter supports deadlines
+		_ = b.control.SetReadDeadline(now.Add(b.stalled)) // ignore errors: not every ResponseWriter supports deadlines
 		b.timeAt = now
 	}
 	n, err := b.from.Read(p)

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/trace"
 )
 
-// BrokerOrders makes a broker place the orders of a proxy. The proxy therefore needs no permission
-// to place orders itself.
+// BrokerOrders lets a broker place a proxy's orders, so that the proxy itself needs no permission
+// to place orders.
 type BrokerOrders struct {
 	Fabric  fabric.Fabric
 	Members func() []bourse.Member
@@ -26,12 +26,13 @@ type BrokerOrders struct {
 var _ Orders = BrokerOrders{}
 
 const (
-	maxBrokers       = 3        // number of brokers that are asked for one order, one after the other
+	maxBrokers       = 3        // maximum number of brokers that are asked for one order, one after the other
 	maxFailoverReply = 64 << 10 // maximum size of a broker's reply, in bytes
 )
 
 // Order implements Orders. It asks another broker only if the previous one has not received the
-// request, so that at most one machine is created. All proxies ask the brokers in the same order.
+// request, so that at most one machine is created. All proxies try the brokers in the same
+// sequence.
 func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.MachineID) (out fabric.FailoverOrder, err error) {
 	err = bourse.Errorf(bourse.CodeUnavailable, "no broker is known")
 	owner, _ := o.ByTag(like.Tag()) // if the worker is unknown, the broker replies not_found
@@ -49,9 +50,9 @@ func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.Machine
 	return out, err
 }
 
-// sortBrokers sorts brokers in the order in which they are asked for a machine of an app. Brokers
-// in the machine's region come first. Otherwise the order depends on a hash, which is the same at
-// every proxy, but differs from app to app.
+// sortBrokers sorts brokers into the sequence in which they are asked for a machine of an app.
+// Brokers in the machine's region come first. Apart from that, the sequence is determined by a
+// hash, and is the same at every proxy but differs from app to app.
 func sortBrokers(brokers []bourse.Member, app string, region bourse.Region) {
 	type rank struct {
 		far  bool

@@ -43,7 +43,7 @@ func compress(in *http.Request, resp *http.Response) {
 	h.Del("Content-Length")
 	h.Del("Accept-Ranges")
 	if tag := h.Get("Etag"); tag != "" && !strings.HasPrefix(tag, "W/") {
-		h.Set("Etag", "W/"+tag) // a weak tag, because the bytes of the body change
+		h.Set("Etag", "W/"+tag) // use a weak tag, because the body's bytes change
 	}
 	resp.Body = &compressed{from: resp.Body, flush: resp.ContentLength < 0}
 	resp.ContentLength = -1
@@ -60,8 +60,7 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// acceptsGzip reports whether a client accepts gzip, which means that it lists gzip with a weight
-// above 0.
+// acceptsGzip reports whether a client accepts gzip, that is, lists gzip with a weight above 0.
 func acceptsGzip(h http.Header) bool {
 	for _, v := range h.Values("Accept-Encoding") {
 		for part := range strings.SplitSeq(v, ",") {
@@ -84,8 +83,8 @@ var writers = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressed is a body that is compressed while it is read. If flush is set, each chunk of data can
-// be read as soon as it arrives.
+// compressed is a body that is compressed while it is read. If flush is set, each chunk of data
+// can be read as soon as it arrives from the machine.
 type compressed struct {
 	from  io.ReadCloser
 	flush bool

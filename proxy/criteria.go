@@ -13,8 +13,8 @@ import (
 const maxRegions = 64
 
 // criteriaOf reads the headers with which a client selects machines. If a header forces a machine
-// or region, headers that only prefer one are ignored. Errors: invalid; unavailable if no machine
-// meets a forced criterion.
+// or region, headers that only express a preference are ignored. Errors: invalid; unavailable if
+// no machine meets a forced criterion.
 func criteriaOf(h http.Header, t *route.Target) (w Criteria, err error) {
 	if id := h.Get("Fly-Prefer-Instance-Id"); id != "" {
 		w.Instance = bourse.MachineID(id)
@@ -29,7 +29,7 @@ func criteriaOf(h http.Header, t *route.Target) (w Criteria, err error) {
 	case w.Only && !known:
 		return w, bourse.Errorf(bourse.CodeUnavailable, "machine %s does not serve this app and port", w.Instance)
 	case w.Instance != "" && w.Instance.Validate() != nil:
-		w.Instance = "" // ignore a preference that is invalid
+		w.Instance = "" // ignore an invalid preference
 	}
 	list := h.Get("Fly-Prefer-Region")
 	if force := h.Get("Fly-Force-Region"); force != "" {
@@ -42,7 +42,7 @@ func criteriaOf(h http.Header, t *route.Target) (w Criteria, err error) {
 }
 
 // regionsOf parses a list of regions and groups of regions (such as "us"), in order of preference.
-// It omits regions in which the target has no machine.
+// It omits regions where the target has no machines.
 func regionsOf(list string, t *route.Target) (out [][]bourse.Region) {
 	if list == "" {
 		return nil

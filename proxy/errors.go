@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// statusError is an error for which the client receives a specific HTTP status. The request is not
-// sent again.
+// statusError is an error for which the client receives a specific HTTP status. A request that
+// fails with it is not sent again.
 type statusError struct {
 	status int
 	text   string
@@ -28,8 +28,8 @@ func (r *statusError) Error() string { return r.text }
 // Unwrap returns the cause, or nil.
 func (r *statusError) Unwrap() error { return r.err }
 
-// isTimeout reports whether err is caused by one of the proxy's own time limits. A timeout in the
-// kernel does not count, because it means that the other host is unreachable.
+// isTimeout reports whether err is caused by one of the proxy's own time limits. Timeouts reported
+// by the kernel are excluded, because they mean that the other host is unreachable.
 func isTimeout(err error) bool {
 	if errors.Is(err, syscall.ETIMEDOUT) {
 		return false
@@ -38,8 +38,9 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) || bourse.CodeOf(err) == bourse.CodeTimeout
 }
 
-// describe returns the status and the text that the client receives for an error. The text contains
-// no addresses, no names that belong to other tenants, and no causes, which belong in the log only.
+// describe returns the status and the text that the client receives for an error. The text
+// contains no addresses, no names that belong to other tenants, and no underlying causes, which
+// are only logged.
 func (x *exchange) describe(err error) (status int, text string) {
 	if r, ok := errors.AsType[*statusError](err); ok {
 		return r.status, r.text
@@ -85,8 +86,8 @@ type errorBody struct {
 	RequestID string `json:"request_id"`
 }
 
-// writeError sends an error to the client. If a part of a reply has already been sent, it aborts
-// the connection instead.
+// writeError sends an error to the client. If part of a reply has already been sent, it aborts the
+// connection instead.
 func (p *Proxy) writeError(x *exchange, err error) {
 	x.err = err
 	if x.out.status != 0 {
@@ -94,7 +95,7 @@ func (p *Proxy) writeError(x *exchange, err error) {
 	}
 	status, text := x.describe(err)
 	if status == statusClientClosed {
-		panic(http.ErrAbortHandler) // nobody would read the error
+		panic(http.ErrAbortHandler) // the client has disconnected
 	}
 	h := x.out.Header()
 	clear(h)
@@ -127,13 +128,13 @@ func acceptsJSON(h http.Header) bool {
 	return strings.Contains(accept, "json") && !strings.Contains(accept, "text/html")
 }
 
-// fault tells who is responsible for a failed attempt.
+// fault identifies who is responsible for a failed attempt.
 type fault string
 
 // Faults.
 const (
-	// clientFault means that the client disconnected, that its body is malformed or late, or that
-	// the connection broke before the machine had the whole request.
+	// clientFault means that the client disconnected, that it sent its body too slowly or
+	// malformed, or that the connection broke before the machine had received the whole request.
 	clientFault fault = "client"
 	// proxyFault means that a limit of this proxy was reached, or that no machine was tried.
 	proxyFault fault = "proxy"
@@ -141,8 +142,8 @@ const (
 	machineFault fault = "machine"
 )
 
-// faultOf determines who is responsible for the error of an attempt. No other function does so, and
-// a machine is marked as failed if and only if faultOf returns machineFault.
+// faultOf determines who is responsible for an attempt's error. All code that needs to know uses
+// this function, and a machine is marked as failed if and only if it returns machineFault.
 func faultOf(r *request, t *attempt, err error) fault {
 	switch _, refused := errors.AsType[*statusError](err); {
 	case refused || t.stage == stageChoose || t.conn.isShed():
@@ -157,8 +158,8 @@ func faultOf(r *request, t *attempt, err error) fault {
 	return machineFault
 }
 
-// backendError returns the error that the balancer receives about an attempt that ended with err.
-// It is context.Canceled if the machine is not responsible.
+// backendError returns the error that is reported to the balancer for an attempt that ended with
+// err. The result is context.Canceled if the machine is not responsible.
 func backendError(r *request, t *attempt, err error) error {
 	if err == nil || faultOf(r, t, err) == machineFault {
 		return err

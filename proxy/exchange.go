@@ -31,21 +31,21 @@ type request struct {
 	body      *body         // nil: the request has no body
 }
 
-// routing determines where the next attempt is sent. It is changed by a failed attempt, by a
-// replay, and when a machine was ordered.
+// routing determines where the next attempt is sent. It changes when an attempt fails, when the
+// request is replayed, and when a machine is ordered.
 type routing struct {
 	target        *route.Target
 	criteria      Criteria
-	tries         int       // number of attempts at this target, without those that only waited for a worker
+	tries         int       // number of attempts at this target, excluding those that only waited for a worker
 	readyDeadline time.Time // deadline by which machines must be ready; zero: not set yet
-	failed        *attempt  // the previous attempt at this target, which failed; nil: there was none
+	failed        *attempt  // the previous attempt at this target, which failed; nil: none
 	pause         time.Duration
 	ordered       bool // a machine on another host was ordered for this request
 	replay        replayState
 }
 
-// outcome contains the results of the attempts. They are needed for the client, the access log,
-// metrics and traces.
+// outcome contains the results of the attempts. They are used for the reply to the client, the
+// access log, metrics and traces.
 type outcome struct {
 	out      *response
 	attempts int
@@ -115,7 +115,7 @@ func (o *outcome) machine() bourse.MachineID {
 }
 
 // code returns the status that was sent to the client. If the client disconnected before a status
-// was sent, it returns 499, as nginx does.
+// was sent, it returns 499, which nginx also logs in this case.
 func (o *outcome) code() int {
 	switch {
 	case o.out.status != 0:

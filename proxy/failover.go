@@ -12,27 +12,28 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Orders places orders for machines on other hosts, for requests that find no machine that can be
-// started.
+// Orders places orders for machines on other hosts. The proxy uses it for requests for which no
+// machine can be started.
 type Orders interface {
-	// Order orders a copy of the machine like on another host, and the copy is started. app is the
-	// ID of the app to which like belongs. If the order got an ID, the result contains it even if
-	// there is an error. Concurrent calls from several proxies return the same machine if possible.
-	// Order may return any error code; insufficient_capacity means that no worker accepted the
-	// order.
+	// Order orders a copy of a machine on another host, and the copy is started. The parameter
+	// like is the ID of the machine, and app is the ID of the machine's app. If the order got an
+	// ID, the result contains it even if there is an error. If possible, concurrent calls by
+	// several proxies return the same machine. Order may return any error code;
+	// insufficient_capacity means that no worker accepted the order.
 	Order(ctx context.Context, app string, like bourse.MachineID) (fabric.FailoverOrder, error)
 }
 
-// How long further requests for a target use the result of an order. After that, a new machine is
-// in the routing table. A refusal is reused so that not every request places another order.
+// Limits on how long an order's result is reused for other requests for the same target. By the
+// end of orderValidity, the new machine is in the routing table. Refusals are reused so that not
+// every request places another order.
 const (
 	orderValidity   = 10 * time.Second
 	refusalValidity = time.Second
-	maxOrders       = 64 // limit on orders in progress for all targets together
+	maxOrders       = 64 // maximum number of orders in progress for all targets together
 )
 
-// orders ensures that there is at most one order in progress for each target, however many requests
-// wait for it.
+// orders ensures that at most one order is in progress for each target, regardless of how many
+// requests wait for it.
 type orders struct {
 	mu         sync.Mutex
 	inProgress int

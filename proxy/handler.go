@@ -48,7 +48,7 @@ func (p *Proxy) serve(x *exchange) {
 	r := x.in.WithContext(context.WithValue(x.in.Context(), exchangeKey{}, x))
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
 		control := http.NewResponseController(x.out)
-		_ = control.EnableFullDuplex() // otherwise the server would consume a part of the body when a reply begins early
+		_ = control.EnableFullDuplex() // otherwise, the server would read a part of the body when the reply begins before the request has ended
 		x.body = &body{store: p.newBodyStore(), from: r.Body, control: control, stalled: p.Limits.Stall, timed: r.ProtoMajor == 1 || r.ContentLength > 0}
 		r.Body = x.body.reader()
 		defer x.body.end()
@@ -102,9 +102,9 @@ func (p *Proxy) redirect(x *exchange, host string) {
 // maxUnknown is the maximum number of requests that wait until an unknown host name appears.
 const maxUnknown = 1024
 
-// lookUp returns the target of a host name and port. If the name is unknown, it waits briefly until
-// the name appears: a caller may have just created a machine that the view has not delivered to
-// this proxy yet.
+// lookUp returns the target of a host name and port. If the name is unknown, it waits briefly
+// until the name appears, because the app's machine may just have been created, and may not be in
+// this proxy's view yet.
 func (p *Proxy) lookUp(ctx context.Context, host string, port int) (*route.Target, error) {
 	changed := p.Routes.Changed()
 	t, err := p.Routes.Find(host, port)
@@ -130,9 +130,9 @@ func (p *Proxy) lookUp(ctx context.Context, host string, port int) (*route.Targe
 	}
 }
 
-// NewServer returns an HTTP server with limits that are suitable for untrusted clients. It supports
-// HTTP/1.1, and HTTP/2 with and without TLS. The total duration of a request or reply is not
-// limited, because a body may take any time as long as bytes flow.
+// NewServer returns an HTTP server with limits that are suitable for untrusted clients. It
+// supports HTTP/1.1, and HTTP/2 with and without TLS. The total duration of a request or reply is
+// not limited: a body may take any amount of time as long as bytes flow.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	var speaks http.Protocols
 	speaks.SetHTTP1(true)
@@ -150,6 +150,6 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 			PingTimeout:          15 * time.Second,
 			WriteByteTimeout:     time.Minute,
 		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients may send any number of malformed requests
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // malformed requests, of which clients may send any number, are logged only at level debug
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// proxyHeaders contains the request headers that only a proxy may set. They are removed from the
-// requests of clients. So are variants with _ instead of -, because programs that read headers as
-// variables (CGI, WSGI) cannot distinguish them.
+// proxyHeaders contains the request headers that only a proxy may set. They are removed from
+// clients' requests. Variants with "_" instead of "-" are removed as well, because programs that
+// read headers as variables (CGI, WSGI) cannot distinguish them.
 var proxyHeaders = map[string]bool{
 	"Fly-Client-Ip": true, "Fly-Forwarded-Port": true, "Fly-Forwarded-Proto": true, "Fly-Forwarded-Ssl": true, "Fly-Region": true,
 	"Fly-Request-Id": true, "Fly-Replay-Src": true, "Fly-Replay-Failed": true, "Fly-Replay-Cache-Status": true, "Fly-Preferred-Instance-Unavailable": true,
@@ -31,8 +31,8 @@ type client struct {
 	proto string   // "https" or "http"
 }
 
-// clientOf determines which client has sent a request. If the connection comes from a trusted
-// address, the client is the last address in X-Forwarded-For that is not trusted.
+// clientOf determines which client sent a request. If the connection comes from a trusted address,
+// the client is the last address in X-Forwarded-For that is not trusted.
 func (p *Proxy) clientOf(r *http.Request) client {
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Proxy) clientOf(r *http.Request) client {
 	c.chain = append(before, peer)
 	for _, addr := range slices.Backward(before) {
 		if _, err := netip.ParseAddr(addr); err != nil {
-			break // all earlier entries were written by this address, which is not trusted
+			break // this address, which is not trusted, could have written all earlier entries
 		}
 		if c.addr = addr; !p.trusts(addr) {
 			break
@@ -114,7 +114,7 @@ func via(major, minor int) string {
 // prepareRequest adapts a request to the machine to which an attempt sends it.
 func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts int) {
 	u := *out.URL
-	u.Scheme, u.Host = "http", "machine" // the transport connects to only one machine; the header Host stays as the client sent it
+	u.Scheme, u.Host = "http", "machine" // the transport connects to only one machine; the Host header stays as the client sent it
 	out.URL = &u
 	upgrades := to.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil
 	if t.notPreferred != "" || attempts > 1 || upgrades {

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/trace"
 )
 
-// logAccess writes the entry of a request in the access log. The entry shows where the request went
-// and what took time. It does not reveal the contents of the request: no query, and no header
-// except Host.
+// logAccess writes a request's entry in the access log. The entry shows where the request went and
+// how long each part took. It does not reveal the request's contents: it includes neither the
+// query nor any header except Host.
 func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 	ctx := context.WithoutCancel(x.in.Context())
 	if !p.Log.Enabled(ctx, slog.LevelInfo) {
@@ -38,7 +38,7 @@ func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 	p.Log.LogAttrs(ctx, slog.LevelInfo, "request", list...)
 }
 
-// maxLogged is the maximum number of bytes of a text from the client that are logged.
+// maxLogged is the maximum number of bytes logged of a text from the client.
 const maxLogged = 256
 
 func short(text string) string {
@@ -60,8 +60,8 @@ func (x *exchange) bytes() (in, out int64) {
 	return in, out
 }
 
-// startSpan starts the span of a request. If the client has sent a trace, the span becomes part of
-// it.
+// startSpan starts the span of a request. If the client has sent a trace context, the span becomes
+// part of that trace.
 func (p *Proxy) startSpan(x *exchange) {
 	ctx, span := p.Tracer.Request(x.in.Context(), x.in.Header, "request")
 	x.in, x.span = x.in.WithContext(ctx), span
@@ -87,7 +87,7 @@ func (x *exchange) endSpan() {
 	s.End(err)
 }
 
-// propagateTrace adds the current span to the headers that are sent to the machine.
+// propagateTrace adds the current trace context to the headers that are sent to the machine.
 func propagateTrace(out *http.Request) {
 	out.Header = out.Header.Clone() // the previous attempt may still be sending the header
 	trace.Into(out.Context(), out.Header)

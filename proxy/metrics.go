@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxApps is the maximum number of apps that have series of their own.
+// maxApps is the maximum number of apps that have their own time series.
 const maxApps = 1000
 
-// otherLabel is the label value for all other apps, and for unknown values.
+// otherLabel is the label value for apps without their own time series, and for unknown values.
 const otherLabel = "other"
 
 // seconds contains the upper bounds of the latency buckets. They range from a reply from memory to
@@ -32,7 +32,7 @@ type Counts struct {
 	woke     prometheus.Histogram
 
 	mu   sync.RWMutex
-	apps map[string]bool // apps that have series of their own
+	apps map[string]bool // apps that have their own time series
 }
 
 // NewCounts returns counters for a proxy in a region.
@@ -58,8 +58,8 @@ func NewCounts(region string) *Counts {
 	}
 }
 
-// appLabel returns the label value for an app: its name if it has series of its own, and otherwise
-// otherLabel.
+// appLabel returns the label value for an app: its name if it has its own time series, and
+// otherwise otherLabel.
 func (c *Counts) appLabel(name string) string {
 	c.mu.RLock()
 	known, full := c.apps[name], len(c.apps) >= maxApps
@@ -108,8 +108,8 @@ func (c *Counts) MachineWoken(app string, ok bool, took time.Duration) {
 	c.wakes.WithLabelValues(c.appLabel(app), outcome).Inc()
 }
 
-// statusClass returns the label value for a status. The statuses that the proxy itself sends have
-// values of their own.
+// statusClass returns the label value for a status. Each status that the proxy itself sends has
+// its own label value.
 func statusClass(status int) string {
 	switch {
 	case status == 499 || status >= 502 && status <= 504:

@@ -3,9 +3,9 @@
 // machine if it is stopped, and forwards the request and its reply.
 //
 // If an attempt fails before any byte of the request was sent, the proxy tries another machine. A
-// request that a machine may already have acted on is repeated only if its method is idempotent and
-// the client has not read any part of a reply (ADR 63). If a request cannot be served, the reply
-// contains an error of one sentence and the request's ID.
+// request that a machine may already have acted on is repeated only if its method is idempotent
+// and the client has not read any part of a reply (ADR 63). If a request cannot be served, the
+// reply contains a one-sentence error and the request's ID.
 //
 // The proxy stores nothing. Routing, load balancing and connections to machines are provided by
 // [Routes], [Balance] and [Upstreams]. Every goroutine belongs to a request and ends when the
@@ -55,7 +55,7 @@ type Criteria = balance.Criteria
 type Slot interface {
 	Backend() route.Backend
 	// Done releases the slot. If failed is not nil, the machine has failed, and other machines are
-	// preferred temporarily. A canceled error does not count against the machine.
+	// temporarily preferred. A canceled error does not count against the machine.
 	Done(failed error)
 }
 
@@ -72,14 +72,14 @@ type Upstreams interface {
 type Upstream interface {
 	// Begin counts a request as in progress until end is called.
 	Begin() (end func())
-	// Dial connects to the machine. If it fails for another reason than ctx, call Use again, which
-	// determines the current state of the machine.
+	// Dial connects to the machine. If Dial fails for a reason other than ctx, call Use again,
+	// which determines the machine's current state.
 	Dial(ctx context.Context) (net.Conn, error)
 	// Done returns a channel that is closed when the upstream can no longer be used.
 	Done() <-chan struct{}
 }
 
-// Replays contains what the proxy needs to replay requests (fly-replay).
+// Replays contains the dependencies for replaying requests (fly-replay).
 type Replays struct {
 	Apps   replay.Apps    // targets of all apps
 	Spools *replay.Spools // stores bodies of requests for replays; nil: only bodies of up to 64 KiB can be sent again
@@ -98,33 +98,33 @@ type Config struct {
 	Routes    Routes
 	Balance   Balance
 	Upstreams Upstreams
-	Orders    Orders         // orders a machine on another host if the hosts of an app's machines are full; nil: such requests fail
+	Orders    Orders         // orders a machine on another host if the hosts of an app's machines are full; nil: requests fail in this case
 	Replays   *Replays       // nil: a reply that requests a replay is forwarded unchanged
 	Metrics   Metrics        // nil: no metrics
 	Tracer    *trace.Tracer  // nil: no traces
 	Region    bourse.Region  // the proxy's region
 	Trusted   []netip.Prefix // addresses from which X-Forwarded-For and X-Forwarded-Proto are trusted
 	Limits    Limits
-	Conns     *throttle.Fair // limits connections to machines, with a fair share for each organization; nil: unlimited
+	Conns     *throttle.Fair // limits connections to machines, sharing them fairly among organizations; nil: unlimited
 	Log       *slog.Logger
 
 	// HoldUpgraded makes an upgraded connection (WebSocket) count as a request in progress for as
-	// long as it is open. If it is not set, the machine counts as used only while bytes flow, and
-	// may be stopped while the connection is open.
+	// long as it is open. Otherwise, the machine counts as used only while bytes flow, and may be
+	// stopped while the connection is open.
 	HoldUpgraded bool
 }
 
-// Limits limits the time and resources that requests may use. Zero fields stand for the defaults.
+// Limits limits the time and resources that requests may use. Zero fields mean the defaults.
 type Limits struct {
 	Lookup         time.Duration // how long to wait until an unknown host name or port appears in the view; default 300 ms; negative: do not wait
 	MaxAttempts    int           // maximum number of attempts to reach a machine for one request; default 5
-	MaxWaiting     int           // maximum number of requests that wait until machines of one target are ready; default 10,000
+	MaxWaiting     int           // maximum number of requests that wait for machines of one target to become ready; default 10,000
 	Queue          time.Duration // how long to wait for a slot while all machines are at their hard limits; default 30 s
-	Ready          time.Duration // time for starting a machine, until it accepts connections; default 1 min
-	WorkerOutage   time.Duration // time since the start of a request during which it waits for a worker that does not answer; default 5 s
-	Dial           time.Duration // time for connecting to a ready machine; default 2 s
+	Ready          time.Duration // time limit for starting a machine, including until it accepts connections; default 1 min
+	WorkerOutage   time.Duration // for how long, since its start, a request waits for a worker that does not answer; default 5 s
+	Dial           time.Duration // time limit for connecting to a ready machine; default 2 s
 	ResponseHeader time.Duration // time from sending the request to the header of the reply; default 1 min; the idle timeout of a port overrides it
-	Idle           time.Duration // time after which an upgraded connection (WebSocket) is closed that is silent in both directions; default 0: never
+	Idle           time.Duration // time after which an upgraded connection (WebSocket) is closed if no bytes flow in either direction; default 0: never
 	Stall          time.Duration // time that a client may take to send or read the next part of a body; default 1 min
 }
 
@@ -186,7 +186,7 @@ func (p *Proxy) Close() { p.transports.close() }
 // Listener describes the listener that has received a request.
 type Listener struct {
 	Port      int  // port to which clients connect
-	TLS       bool // clients' connections are encrypted up to this proxy
+	TLS       bool // clients' connections to this proxy are encrypted
 	HTTPSPort int  // port to which force_https redirects clients; 0: 443
 }
 

@@ -13,23 +13,24 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// replayState is the state of a request that machines replay with fly-replay.
+// replayState is the state of a request's replays, which machines request with fly-replay.
 type replayState struct {
 	clientRequest *http.Request // the request as the client sent it
 	replays       int           // number of replays so far
-	until         time.Time     // deadline by which a machine must be reached; zero: only the proxy's own limits apply
+	until         time.Time     // deadline by which the replay must reach a machine; zero: only the proxy's own limits apply
 
 	current   *replay.Replay // the replay in progress; nil: none
 	from      replay.Issuer
 	startedAt time.Time // when the replay in progress began
 	original  *http.Request
-	criteria  Criteria // criteria of the request before the replay in progress
+	criteria  Criteria // the request's criteria before the replay in progress
 	cached    bool     // the replay in progress comes from the cache
-	bypassed  bool     // the client asked not to use the cache
+	bypassed  bool     // the client asked to bypass the cache
 	fellBack  bool     // the request has fallen back, and must not be replayed again
 }
 
-// deadline returns limit, a deadline of the proxy, or the replay's deadline if that is earlier.
+// deadline returns limit, which is one of the proxy's deadlines, or the replay's deadline if that
+// is earlier.
 func (s *replayState) deadline(limit time.Time) time.Time {
 	if !s.until.IsZero() && s.until.Before(limit) {
 		return s.until
@@ -68,8 +69,8 @@ func (p *Proxy) useCachedReplay(x *exchange, req *http.Request) *http.Request {
 	return next
 }
 
-// cloneRequest returns a copy of a request, with a URL and headers of its own. The previous attempt
-// may still be using those of the original.
+// cloneRequest returns a copy of a request with its own URL and headers, because the previous
+// attempt may still be using those of the original.
 func cloneRequest(req *http.Request) *http.Request {
 	next := req.WithContext(req.Context())
 	next.Header = req.Header.Clone()
@@ -185,17 +186,17 @@ func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay
 	}
 }
 
-// refuseReplay logs the reason why a replay is refused, and returns an error for the client. The
-// log contains names that the client must not see.
+// refuseReplay logs the reason why a replay is refused, and returns an error for the client. Only
+// the log contains names that the client must not see.
 func (p *Proxy) refuseReplay(x *exchange, status int, text string, err error) error {
 	p.Log.Info("replay refused", "request", x.id, "app", x.app(), "machine", x.machine(), "text", text, "err", err)
 	return &statusError{status: status, text: text, err: err}
 }
 
-// fallBack returns the request that must be sent after an attempt has reached no machine. If the
-// failed replay came from the cache, the request goes to the app. Otherwise, if the replay has a
-// fallback, the request goes to the machine that requested the replay. Without a fallback, fallBack
-// returns nil.
+// fallBack returns the request that must be sent after an attempt of a replay has not reached any
+// machine. If the failed replay came from the cache, the request goes to the app. Otherwise, if
+// the replay has a fallback, the request goes to the machine that requested the replay. Without a
+// fallback, fallBack returns nil.
 func (p *Proxy) fallBack(x *exchange, t *attempt) *http.Request {
 	s := &x.replay
 	if s.current == nil || x.clientLeft() || t.sent || t.early || !x.body.replayable() {
@@ -216,9 +217,9 @@ func (p *Proxy) fallBack(x *exchange, t *attempt) *http.Request {
 	return p.fallBackFor(x, replay.Exhausted)
 }
 
-// fallBackFor returns the original request, for the machine that requested the replay. A header
-// contains the reason why the replay failed. If the replay has no fallback, fallBackFor returns
-// nil.
+// fallBackFor returns the original request, to be sent to the machine that requested the replay,
+// with the reason why the replay failed in a header. If the replay has no fallback, fallBackFor
+// returns nil.
 func (p *Proxy) fallBackFor(x *exchange, why replay.Reason) *http.Request {
 	s := &x.replay
 	dest, ok := replay.PlanFallback(s.current, s.from)

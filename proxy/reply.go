@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// trackReply makes the attempt end when the body of its reply is closed.
+// trackReply makes the attempt end when the reply's body is closed.
 func (p *Proxy) trackReply(x *exchange, t *attempt, resp *http.Response) {
 	e := &attemptEnd{request: &x.request, t: t}
 	if both, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
@@ -64,7 +64,7 @@ func (r *replyBody) Close() error {
 type response struct {
 	http.ResponseWriter
 	stalled  time.Duration
-	timed    bool      // HTTP/1, where the write deadline belongs to the connection
+	timed    bool      // the client uses HTTP/1, where the connection has one write deadline
 	deadline time.Time // when the deadline was last set
 
 	status  int
@@ -74,9 +74,9 @@ type response struct {
 // Unwrap implements the interface that http.ResponseController expects.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter. It drops "100 Continue" from a machine, because the
-// server sends its own when the body is first read. That happens only after the machine has sent
-// it.
+// WriteHeader implements http.ResponseWriter. It drops a "100 Continue" from the machine. The HTTP
+// server sends its own when the body is first read, which happens only after the machine has sent
+// one.
 func (w *response) WriteHeader(status int) {
 	if status == http.StatusContinue {
 		return
@@ -99,8 +99,8 @@ func (w *response) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// clearDeadline removes the write deadline, which an earlier reply on the connection may have set.
-// This reply may then take any time until it begins.
+// clearDeadline removes the write deadline, which an earlier reply on the same connection may have
+// set. It does not limit the time until this reply begins.
 func (w *response) clearDeadline() {
 	if w.timed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
@@ -118,7 +118,7 @@ func (w *response) extendDeadline() {
 // statusClientClosed is the status that is logged if the client has disconnected.
 const statusClientClosed = 499
 
-// bufferSize is the size of the buffers with which bodies are copied, in bytes.
+// bufferSize is the size of the buffers for copying bodies, in bytes.
 const bufferSize = 32 << 10
 
 // buffers implements httputil.BufferPool.
@@ -137,19 +137,19 @@ func (b *buffers) Put(p []byte) {
 	}
 }
 
-// upgradedConn is the connection to a machine after a protocol upgrade. It copies with small
-// buffers, because most of these connections are idle most of the time.
+// upgradedConn is the connection to a machine after a protocol upgrade. It uses small buffers,
+// because most of these connections are idle most of the time.
 type upgradedConn struct {
 	io.ReadWriteCloser
 	*attemptEnd
-	in, out atomic.Int64 // number of bytes from the client and to it
+	in, out atomic.Int64 // number of bytes received from the client and sent to it
 	timer   *time.Timer  // nil: there is no idle timeout
 }
 
-// watch closes the connection once no bytes have flowed for the time idle.
+// watch closes the connection once no bytes have flowed for the given time (idle).
 func (s *upgradedConn) watch(idle time.Duration) {
 	var before int64
-	var armed sync.Mutex // ensures that the callback does not run before timer is set
+	var armed sync.Mutex // held until timer is set, so that the callback does not run earlier
 	armed.Lock()
 	defer armed.Unlock()
 	s.timer = time.AfterFunc(idle, func() {
@@ -165,8 +165,7 @@ func (s *upgradedConn) watch(idle time.Duration) {
 	})
 }
 
-// firstBuffer is the size of the buffer for one direction, as long as that direction transfers
-// little data.
+// firstBuffer is the size of the buffer that each direction uses until it transfers more data.
 const firstBuffer = 2 << 10
 
 // WriteTo implements io.WriterTo. It copies data from the machine to the client.
@@ -197,8 +196,8 @@ func (s *upgradedConn) CloseWrite() error {
 	return s.ReadWriteCloser.Close()
 }
 
-// pump copies data until EOF. It continues with a larger buffer once data has filled the first one.
-// It adds the number of bytes to count.
+// pump copies data until EOF. Once the data has filled its first buffer, it continues with a
+// larger one. It adds the number of copied bytes to count.
 func pump(to io.Writer, from io.Reader, count *atomic.Int64) (total int64, err error) {
 	buf := make([]byte, firstBuffer)
 	for {

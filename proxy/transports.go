@@ -25,7 +25,7 @@ const (
 	sweepInterval = time.Minute
 )
 
-// transportKey contains everything in which connections to machines differ.
+// transportKey contains all properties that distinguish connections to machines.
 type transportKey struct {
 	upstream       Upstream
 	owner          string // the owner of the connections; see Owner
@@ -33,7 +33,7 @@ type transportKey struct {
 	responseHeader time.Duration
 }
 
-// transportPool contains a transport for each upstream that was used recently.
+// transportPool contains a transport for each recently used upstream.
 type transportPool struct {
 	limits Limits
 	conns  *throttle.Fair
@@ -43,7 +43,7 @@ type transportPool struct {
 	swept   time.Time
 }
 
-// machineTransport has the connections of one upstream.
+// machineTransport manages the connections of one upstream.
 type machineTransport struct {
 	*http.Transport
 	lastUse time.Time // guarded by transportPool.mu
@@ -94,8 +94,8 @@ func (p *transportPool) close() {
 	}
 }
 
-// Owner returns the owner of connections to a target's machines, for the budget of connections. It
-// is the app's organization or, if the app has none, the app itself.
+// Owner returns the owner to which connections to a target's machines are charged in the
+// connection budget. It is the app's organization or, if the app has none, the app itself.
 func Owner(t *route.Target) string {
 	if t.App.Org != "" {
 		return "organization " + t.App.Org
@@ -103,16 +103,16 @@ func Owner(t *route.Target) string {
 	return "app " + t.App.ID
 }
 
-// errConnectionShare returns the error for a request that needs a connection beyond its
-// organization's share, or whose connection was closed for that reason.
+// errConnectionShare returns the error for a request whose connection was refused or closed
+// because its organization has used up its share of connections.
 func errConnectionShare() error {
 	const text = "this proxy has no free connections, and this app's organization uses the most of them"
 	return &statusError{status: http.StatusServiceUnavailable, text: text, err: bourse.Errorf(bourse.CodeRateLimited, text)}
 }
 
-// Dial connects to a machine, within the budget of connections. If the budget is used up, the
-// connection takes the place of one whose owner has the most connections. It is closed itself when
-// another owner needs its place. If the budget is used up and no other owner has more connections,
+// Dial connects to a machine, within the connection budget. If the budget is used up, a connection
+// of the owner with the most connections is closed to make room. The new connection may later be
+// closed for the same reason. If the budget is used up and no other owner has more connections,
 // Dial returns CodeRateLimited.
 func Dial(ctx context.Context, conns *throttle.Fair, owner string, up Upstream) (net.Conn, error) {
 	c := &trackedConn{}
@@ -160,7 +160,7 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *
 			soon, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
 			c, err := Dial(soon, conns, key.owner, key.upstream)
-			if err != nil && ctx.Err() == nil && isTimeout(err) { // the machine was not reached; see isTimeout
+			if err != nil && ctx.Err() == nil && isTimeout(err) { // the machine was not reached, which does not count as a timeout; see isTimeout
 				return nil, bourse.Errorf(bourse.CodeUnavailable, "connect to the machine: %s", err)
 			}
 			return c, err
@@ -175,15 +175,15 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *
 	}}
 }
 
-// trackedConn is a connection to a machine that counts the bytes sent on it. Until it is closed, it
-// occupies a place in the budget of connections.
+// trackedConn is a connection to a machine that counts the bytes sent on it. Until it is closed,
+// it occupies a place in the connection budget.
 type trackedConn struct {
 	net.Conn
 	written atomic.Int64
-	share   *throttle.Hold // its place in the budget; nil: the budget is unlimited
+	share   *throttle.Hold // the connection's place in the budget; nil: the budget is unlimited
 
 	mu      sync.Mutex // guards evicted, and Conn until it is set
-	evicted bool       // its place was given to another owner
+	evicted bool       // the connection's place was given to another owner
 }
 
 // shed closes the connection because its place was given to another owner.
@@ -208,7 +208,7 @@ func (c *trackedConn) Close() error {
 
 // Write implements net.Conn.
 func (c *trackedConn) Write(p []byte) (int, error) {
-	c.written.Add(int64(len(p))) // until Write returns, assume that everything was sent
+	c.written.Add(int64(len(p))) // until Write returns, assume that all bytes were sent
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n - len(p)))
 	return n, err

@@ -11,15 +11,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// validate returns an error for a request that could not be sent to any machine, whatever program
-// the machine runs. It is called before a machine is chosen or started. net/http's transport can
+// validate returns an error for a request that could not be sent to any machine, regardless of the
+// machine's program. It is called before a machine is chosen or started. net/http's transport can
 // write a valid request over HTTP/1.1 and over HTTP/2, so a failure to write it is never the
 // request's fault.
 //
 // net/http's server checks most of this for HTTP/1.1. For HTTP/2 it checks neither the method nor
 // the announced trailers, and accepts spaces in the query. Errors: invalid.
 func validate(r *http.Request) error {
-	if !httpguts.ValidHeaderFieldName(r.Method) { // names of methods and headers are both tokens (RFC 9110, sections 5.1 and 9.1)
+	if !httpguts.ValidHeaderFieldName(r.Method) { // method names, like header names, are tokens (RFC 9110, sections 5.1 and 9.1)
 		return bourse.Errorf(bourse.CodeInvalid, "the request's method is not a token")
 	}
 	if r.Method != http.MethodConnect {
@@ -50,7 +50,7 @@ func validate(r *http.Request) error {
 // validateTarget checks the target of a request, which must be a path with an optional query.
 // net/http itself answers "OPTIONS *".
 func validateTarget(r *http.Request) error {
-	if r.URL.Opaque != "" { // such as "GET http:web.example", which servers interpret in different ways
+	if r.URL.Opaque != "" { // such as "GET http:web.example", which servers interpret differently
 		return bourse.Errorf(bourse.CodeInvalid, "the request's target is neither a path nor an absolute URL")
 	}
 	uri := r.URL.RequestURI()

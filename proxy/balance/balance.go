@@ -1,11 +1,11 @@
 // Package balance chooses the machine of a target that handles a request, and counts the
 // requests in progress on each machine.
 //
-// [Choose] is a pure function. A [Balancer] maintains its input: the number of requests
-// that each machine has from this proxy and others, the machines and workers that failed
-// recently, and the requests that wait for a free slot. While all machines of an app are at
-// their hard limits, requests wait in order. A released slot is handed directly to the
-// first waiter that can use it.
+// [Choose] is a pure function. A [Balancer] maintains the input of Choose: the number of requests
+// that each machine has from this proxy and others, the machines and workers that failed recently,
+// and the requests that wait for a free slot. While all machines of an app are at their hard
+// limits, requests wait in order. A released slot is handed directly to the first waiter that can
+// use it.
 //
 // A Balancer stores nothing and starts no goroutines. One mutex guards all of its state.
 // The only callback invoked with the mutex held is [Config.Others], which must not block.
@@ -26,7 +26,7 @@ import (
 type Config struct {
 	Region bourse.Region // the proxy's region
 	// Others returns the number of requests that other proxies have in progress on a machine, as
-	// far as this proxy knows. If it is nil, other proxies do not count.
+	// far as this proxy knows. If Others is nil, requests of other proxies are not counted.
 	Others           func(bourse.MachineID) int
 	MaxWaitingPerApp int        // maximum number of waiting requests per app; default 2048
 	MaxWaiting       int        // maximum number of waiting requests; default 32768
@@ -38,9 +38,9 @@ const (
 	defaultWaitingPerApp = 2048
 	defaultWaiting       = 1 << 15
 
-	// recheckInterval is the interval at which the first waiter of a queue checks whether
-	// other proxies have freed capacity or a failure penalty has expired, because neither
-	// event is signaled.
+	// recheckInterval is the interval at which the first waiter in a queue checks whether a
+	// machine can be used again. This is necessary because nothing signals that other proxies have
+	// freed capacity or that a failure penalty has expired.
 	recheckInterval = 100 * time.Millisecond
 )
 
@@ -49,21 +49,21 @@ type Balancer struct {
 	config Config
 
 	mu        sync.Mutex
-	table     *route.Table // current table; nil: targets are used as the caller passes them
+	table     *route.Table // current table; nil: targets are used as passed by the caller
 	machines  map[bourse.MachineID]*machineLoad
 	workers   map[bourse.WorkerID]*failures
-	queues    map[string]*list.List // queues of *waiter, by app ID; an empty queue is removed
+	queues    map[string]*list.List // queues of *waiter, by app ID; empty queues are removed
 	waiting   int                   // number of waiters in all queues
 	distances distances
 	input     Input
 }
 
-// machineLoad is what the balancer knows about a machine that has requests in progress or has
+// machineLoad contains the balancer's data about a machine that has requests in progress or has
 // failed recently.
 type machineLoad struct {
 	inProgress  int
 	failures    failures
-	lastSuccess time.Time // end of the latest successful request; valid while requests are in progress
+	lastSuccess time.Time // when the latest successful request ended; valid while requests are in progress
 }
 
 // New returns a balancer. It starts no goroutines.
@@ -171,8 +171,8 @@ func (b *Balancer) reserve(t *route.Target, m *route.Backend) *Slot {
 }
 
 // Done releases the slot. If failed is not nil, the machine has failed, and other machines are
-// preferred temporarily. A canceled error does not count as a failure of the machine. Further calls
-// have no effect.
+// temporarily preferred. A canceled error does not count as a failure of the machine. Further
+// calls have no effect.
 func (t *Slot) Done(failed error) {
 	b := t.balancer
 	b.mu.Lock()
@@ -190,7 +190,7 @@ func (t *Slot) Done(failed error) {
 	b.release(t)
 }
 
-// release stops counting the slot's request and hands the slot to a waiter. The caller
+// release stops counting the slot's request and offers the slot to waiting requests. The caller
 // holds the mutex.
 func (b *Balancer) release(t *Slot) {
 	id := t.backend.Machine

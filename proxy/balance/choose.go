@@ -13,11 +13,11 @@ import (
 // Criteria restricts and orders the machines that a request may use. The zero value allows
 // every machine.
 type Criteria struct {
-	Regions  [][]bourse.Region  // in order of preference; all other regions come last, or are not allowed if Force is set
+	Regions  [][]bourse.Region  // in order of preference; other regions come last or, if Force is set, are not allowed
 	Force    bool               // only the listed regions are allowed
 	Instance bourse.MachineID   // the preferred machine; "": none
 	Only     bool               // only the preferred machine is allowed
-	Tried    []bourse.MachineID // machines on which this request has failed; used again only if there is no other
+	Tried    []bourse.MachineID // machines on which this request has failed; tried again only if no other machine is left
 }
 
 // Load describes the current load of a machine.
@@ -27,7 +27,7 @@ type Load struct {
 	Suspect bool // the machine or its worker failed recently
 }
 
-// Input contains what Choose needs to know, in addition to the machines.
+// Input contains the data that Choose needs in addition to the machines.
 type Input struct {
 	Load     func(*route.Backend) Load
 	Distance func(bourse.Region) int // distance of a region in kilometers; 0: the proxy's own region
@@ -45,14 +45,14 @@ const (
 )
 
 // Choose returns the index of the machine in list that should handle a request, and Chosen. If
-// there is none, it returns -1 and the reason. The list must be sorted by ID.
+// there is no such machine, it returns -1 and the reason. The list must be sorted by ID.
 //
-// Running machines below their soft limits come first, nearest region first. Another region is used
-// only if the machines of the nearer ones are at their hard limits, unhealthy or missing. If no
-// running machine is below its soft limit, a stopped one is started; machines that are already
-// starting, nearer regions, and suspended machines are preferred, in this order. Machines that
-// failed recently or whose worker is unreachable come last. Among equally good machines, Choose
-// picks two at random and returns the less loaded one.
+// Running machines below their soft limits come first, nearest region first. A region is used only
+// if all machines in nearer regions are at their hard limits or unhealthy, or if nearer regions
+// have no machines. If no running machine is below its soft limit, a stopped one is started;
+// machines that are already starting, nearer regions, and suspended machines are preferred, in
+// this order. Machines that failed recently or whose worker is unreachable come last. Among
+// equally good machines, Choose picks two at random and returns the less loaded one.
 func Choose(list []route.Backend, w *Criteria, s *Input) (int, Verdict) {
 	var c chooser
 	if w.Instance != "" {
@@ -85,7 +85,7 @@ func Choose(list []route.Backend, w *Criteria, s *Input) (int, Verdict) {
 		if best := c[level].best(); best != nil {
 			return best.pick(list, s), Chosen
 		}
-		if full[level] { // it is better to wait than to use a machine that has failed
+		if full[level] { // waiting is better than using a machine that has failed
 			return -1, Full
 		}
 	}
@@ -97,8 +97,8 @@ func (w *Criteria) allows(b *route.Backend) bool {
 	return (!w.Only || b.Machine == w.Instance) && (!w.Force || w.regionRank(b.Region) < len(w.Regions))
 }
 
-// regionRank returns the index of the group in w.Regions that contains the region. If there is
-// none, it returns the number of groups.
+// regionRank returns the index of the group in w.Regions that contains the region. If no group
+// contains the region, it returns the number of groups.
 func (w *Criteria) regionRank(r bourse.Region) int {
 	if i := slices.IndexFunc(w.Regions, func(group []bourse.Region) bool { return slices.Contains(group, r) }); i >= 0 {
 		return i
@@ -106,13 +106,13 @@ func (w *Criteria) regionRank(r bourse.Region) int {
 	return len(w.Regions)
 }
 
-// kind tells how a machine would serve the request.
+// kind describes the state of a machine when it receives the request.
 type kind int
 
 const (
 	running      kind = iota // the machine is already running
 	starting                 // the machine is starting, or must be started
-	startingFull             // like starting, but its soft limit of requests already waits for the machine
+	startingFull             // like starting, but as many requests as its soft limit allows are already waiting for the machine
 	kindCount
 )
 
@@ -120,13 +120,13 @@ const levelCount = 4
 
 // rank describes how suitable a machine is for a request. The lowest rank is the best.
 type rank struct {
-	level     int // 0: healthy; 1: failed recently or unreachable; 2 and 3: likewise, but tried before
+	level     int // 0: healthy; 1: failed recently or unreachable; 2 and 3: like 0 and 1, but this request has already failed on the machine
 	kind      kind
 	order     [4]int // compared lexicographically; the lowest is the best
 	belowSoft bool   // the machine is below its soft limit
 }
 
-// rankMachine returns a machine's rank. The verdict tells whether the machine can be used.
+// rankMachine returns a machine's rank. The verdict specifies whether the machine can be used.
 func rankMachine(b *route.Backend, w *Criteria, s *Input) (rank, Verdict) {
 	if unusableReason(b) != "" {
 		return rank{}, None
@@ -166,15 +166,15 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// wakeOrder returns the position of a state in the order in which machines are woken. Machines in
-// earlier states can be running sooner.
+// wakeOrder returns the rank of a state among the states from which machines are woken. Machines
+// in states with a lower rank are running sooner.
 func wakeOrder(s bourse.State) int {
 	return slices.Index([]bourse.State{
 		bourse.StateStarting, bourse.StateSuspended, bourse.StateStopped, bourse.StateReplacing, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting,
 	}, s)
 }
 
-// chooser collects the best machines so far, by level and kind.
+// chooser contains the best machines found so far, by level and kind.
 type chooser [levelCount]levelGroups
 
 type levelGroups [kindCount]group
@@ -193,8 +193,8 @@ func (l *levelGroups) best() *group {
 	return nil
 }
 
-// group is a set of equally good machines. It contains only their number and a random sample of
-// two.
+// group represents a set of equally good machines. It stores only their number and a random sample
+// of two.
 type group struct {
 	n       int
 	hasRoom bool // at least one machine of this kind is below its soft limit, even if it is not one of the best
@@ -202,8 +202,8 @@ type group struct {
 	sample  [2]int
 }
 
-// add adds the machine with index i and rank k, unless a better machine has been added before. If
-// the new machine is better, it replaces the group's machines.
+// add adds the machine with index i and rank k, unless the group's machines are better. If the new
+// machine is better, it replaces all of them.
 func (g *group) add(i int, k rank, s *Input) {
 	g.hasRoom = g.hasRoom || k.belowSoft
 	switch c := slices.Compare(k.order[:], g.key.order[:]); {
@@ -219,7 +219,7 @@ func (g *group) add(i int, k rank, s *Input) {
 	}
 }
 
-// pick returns the index of the machine in the sample that is less loaded in relation to its soft
+// pick returns the index of the machine in the sample that has the lower load relative to its soft
 // limit.
 func (g *group) pick(list []route.Backend, s *Input) int {
 	if g.n == 1 {
@@ -238,7 +238,7 @@ func (g *group) pick(list []route.Backend, s *Input) int {
 }
 
 // unusableReason returns the reason why a machine cannot serve any request, or "" if it can. The
-// reason does not depend on other machines.
+// result does not depend on the state of other machines.
 func unusableReason(b *route.Backend) string {
 	switch {
 	case b.Unusable != "":
@@ -266,7 +266,7 @@ type distances struct {
 }
 
 const (
-	unknownDistance = 40_000 // in kilometers; greater than any distance on earth
+	unknownDistance = 40_000 // in kilometers; greater than any real distance
 	maxKnown        = 1024
 )
 

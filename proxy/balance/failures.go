@@ -9,15 +9,15 @@ import (
 )
 
 // A machine that has failed is the last choice for one second, and for twice as long after each
-// further failure: trying another machine costs a client less than failing again. If an app has
-// only one machine, that machine is still tried every time.
+// further failure, because another machine is more likely to succeed. If an app has only one
+// machine, that machine is still tried every time.
 const (
 	firstPenalty = time.Second
 	maxDoublings = 5
-	forgetAfter  = time.Minute // the failures are forgotten after this time without another failure
+	forgetAfter  = time.Minute // after this time without another failure, the failures are forgotten
 )
 
-// failures records the recent failures of a machine or worker. The zero value has none.
+// failures records recent failures of a machine or worker. The zero value contains none.
 type failures struct {
 	count int // consecutive failures
 	last  time.Time
@@ -30,8 +30,8 @@ type failures struct {
 	machine  bourse.MachineID
 }
 
-// appliesTo reports whether a machine is still the last choice because of these failures. After a
-// restart or an update, it no longer is.
+// appliesTo reports whether a machine is still the last choice because of these failures. This is
+// no longer the case after the machine has been restarted or updated.
 func (s *failures) appliesTo(m *route.Backend, now time.Time) bool {
 	if !now.Before(s.until) || s.instance != m.Instance {
 		return false
@@ -59,7 +59,7 @@ func (b *Balancer) recordFailure(t *Slot) {
 	b.prune(now)
 	u := b.machines[m.Machine]
 	if u.lastSuccess.After(t.began) {
-		return // the machine has answered later requests, so this request is the more likely cause
+		return // the machine has since answered later requests, so this request is the more likely cause
 	}
 	if s := &u.failures; s.instance != m.Instance || s.boot != m.Boot && m.Running() {
 		*s = failures{instance: m.Instance, boot: m.Boot}
@@ -68,7 +68,7 @@ func (b *Balancer) recordFailure(t *Slot) {
 	w := b.workers[m.Worker]
 	switch {
 	case w == nil:
-		b.workers[m.Worker] = &failures{machine: m.Machine, last: now} // count is 0, because only this machine has failed so far
+		b.workers[m.Worker] = &failures{machine: m.Machine, last: now} // count stays 0, because only this machine of the worker has failed so far
 	case w.machine != m.Machine || w.count > 0:
 		if w.count > 0 || now.Sub(w.last) < firstPenalty<<maxDoublings {
 			w.add(t.began, now)
@@ -80,7 +80,7 @@ func (b *Balancer) recordFailure(t *Slot) {
 }
 
 // recordSuccess records that the machine of a slot has answered. The machine's failures are reset
-// only if the request began after the latest of them. The caller holds the mutex.
+// only if the request began after the latest failure. The caller holds the mutex.
 func (b *Balancer) recordSuccess(t *Slot) {
 	u := b.machines[t.backend.Machine]
 	u.lastSuccess = time.Now()

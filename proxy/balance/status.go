@@ -9,8 +9,8 @@ import (
 )
 
 // Status returns the current state of all routes, or only of an app's routes if app is not empty.
-// It includes the reason why a machine is not used. The result is meant for operators, because it
-// contains names from all tenants.
+// It includes the reasons why machines are not used. The result is meant only for operators,
+// because it contains names that belong to all tenants.
 func (b *Balancer) Status(table *route.Table, app bourse.AppName) machinesapi.Proxy {
 	targets := table.Targets()
 	if app != "" {
@@ -23,8 +23,8 @@ func (b *Balancer) Status(table *route.Table, app bourse.AppName) machinesapi.Pr
 	return out
 }
 
-// statusOf returns the current state of one target. It holds the mutex only while it looks at this
-// target, so that requests are not held up.
+// statusOf returns the current state of one target. It holds the mutex only while it reads this
+// target's state, so that requests are not delayed.
 func (b *Balancer) statusOf(t *route.Target) machinesapi.ProxyRoute {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,13 +18,13 @@ import (
 type waiter struct {
 	target  *route.Target
 	want    Criteria
-	element *list.Element // the waiter's place in its app's queue; nil: the waiter has been answered
+	element *list.Element // the waiter's place in its app's queue; nil if the waiter has received its slot or error
 	slot    *Slot         // valid once ready is closed, if err is nil
 	err     error
 	ready   chan struct{}
 }
 
-// wait waits for a slot. The caller holds the mutex, which wait unlocks.
+// wait waits for a slot. The caller must hold the mutex; wait unlocks it.
 func (b *Balancer) wait(ctx context.Context, t *route.Target, want Criteria) (*Slot, error) {
 	q := b.queues[t.App.ID]
 	if b.waiting >= b.config.MaxWaiting || q != nil && q.Len() >= b.config.MaxWaitingPerApp {
@@ -91,7 +91,7 @@ func (b *Balancer) answer(w *waiter, slot *Slot, err error) {
 	close(w.ready)
 }
 
-// handOver passes a slot on a machine that was just released to the first waiter that can use it.
+// handOver passes a slot that was just released on a machine to the first waiter that can use it.
 // The caller holds the mutex.
 func (b *Balancer) handOver(app string, id bourse.MachineID) {
 	q := b.queues[app]
@@ -114,8 +114,8 @@ func (b *Balancer) handOver(app string, id bourse.MachineID) {
 	}
 }
 
-// recheck rechecks the queue of a waiter if the waiter is the first one in it. It is enough that
-// one waiter of each queue does this.
+// recheck rechecks the queue of a waiter if the waiter is the first in its queue. One waiter per
+// queue is sufficient for this.
 func (b *Balancer) recheck(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +124,8 @@ func (b *Balancer) recheck(w *waiter) {
 	}
 }
 
-// retry chooses a machine for a waiter again. It reports whether the waiter must wait longer. The
-// caller holds the mutex.
+// retry tries again to choose a machine for a waiter. It reports whether the waiter must continue
+// to wait. The caller holds the mutex.
 func (b *Balancer) retry(w *waiter) bool {
 	switch i, how := Choose(w.target.Backends, &w.want, &b.input); how {
 	case Chosen:
@@ -139,8 +139,8 @@ func (b *Balancer) retry(w *waiter) bool {
 	return true
 }
 
-// Update replaces the routing table. Requests that wait are checked against the new table
-// immediately.
+// Update replaces the routing table. Waiting requests are immediately rechecked against the new
+// table.
 func (b *Balancer) Update(table *route.Table) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,8 +150,8 @@ func (b *Balancer) Update(table *route.Table) {
 	}
 }
 
-// recheckAll chooses machines again for all waiters of a queue, in order. The caller holds the
-// mutex.
+// recheckAll tries again to choose a machine for each waiter in a queue, in order. The caller
+// holds the mutex.
 func (b *Balancer) recheckAll(q *list.List) {
 	// Requests without criteria are interchangeable: if one of them gets no slot, the others get
 	// none either.

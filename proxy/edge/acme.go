@@ -28,7 +28,7 @@ type ACMEConfig struct {
 	CA      string                  // directory URL; "": Let's Encrypt
 	Roots   *x509.CertPool          // roots with which the CA's own certificate is verified; nil: the host's roots
 	Storage string                  // directory in which the account, certificates and keys are stored
-	HTTP    netip.AddrPort          // address of the listener that answers HTTP-01 challenges, which arrive from outside at port 80
+	HTTP    netip.AddrPort          // address of the listener for HTTP-01 challenges, which the CA sends to port 80
 	Allowed func(name string) error // returns an error if no certificate may be requested for the name
 	Log     *slog.Logger
 }
@@ -43,7 +43,7 @@ type ACME struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	failed map[string]issueBackoff // host names for which the CA recently issued no certificate
+	failed map[string]issueBackoff // host names for which the CA recently failed to issue a certificate
 }
 
 // issueBackoff delays the next request for a host name after a failure, because CAs limit the rate
@@ -60,11 +60,11 @@ const (
 	issueTime   = 90 * time.Second
 )
 
-// NewACME returns an ACME. It does not contact the CA yet. The library runs a goroutine, which ends
-// when Run returns.
+// NewACME returns an ACME. It does not contact the CA yet. The certmagic library starts a
+// goroutine, which ends when Run returns.
 func NewACME(c ACMEConfig) *ACME {
 	a := &ACME{allowed: c.Allowed, log: c.Log, failed: map[string]issueBackoff{}}
-	quiet := zap.NewNop() // the messages that matter arrive as events
+	quiet := zap.NewNop() // certmagic's events contain everything that matters
 	a.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return a.config, nil }, Logger: quiet,
 	})
@@ -74,14 +74,15 @@ func NewACME(c ACMEConfig) *ACME {
 	})
 	a.issuer = certmagic.NewACMEIssuer(a.config, certmagic.ACMEIssuer{
 		CA: cmp.Or(c.CA, certmagic.LetsEncryptProductionCA), Email: c.Email, Agreed: true, TrustedRoots: c.Roots, Logger: quiet,
-		// The proxy's own listener answers the challenges, because it already occupies the port.
+		// The proxy's own listener answers the challenges, because that listener already uses the
+		// port.
 		DisableTLSALPNChallenge: true, ListenHost: c.HTTP.Addr().String(), AltHTTPPort: int(c.HTTP.Port()), CertObtainTimeout: issueTime,
 	})
 	a.config.Issuers = []certmagic.Issuer{a.issuer}
 	return a
 }
 
-// Run waits until ctx is done, and then stops the library's goroutine.
+// Run waits until ctx is done, and then stops certmagic's goroutine.
 func (a *ACME) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.cache.Stop()
@@ -92,12 +93,13 @@ func (a *ACME) Run(ctx context.Context) error {
 // requests to h.
 func (a *ACME) Handler(h http.Handler) http.Handler { return a.issuer.HTTPChallengeHandler(h) }
 
-// get returns a certificate for the client's host name. If there is none yet, it obtains one.
+// get returns a certificate for the client's host name. If there is no certificate yet, it obtains
+// one.
 func (a *ACME) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return a.config.GetCertificate(hello)
 }
 
-// checkAllowed returns an error if no certificate may be requested for a name at present.
+// checkAllowed returns an error if a certificate may not currently be requested for a name.
 func (a *ACME) checkAllowed(name string) error {
 	if err := a.allowed(name); err != nil {
 		return err
@@ -110,7 +112,7 @@ func (a *ACME) checkAllowed(name string) error {
 	return nil
 }
 
-// event records whether a certificate was issued.
+// event handles an event of certmagic by recording whether a certificate was issued.
 func (a *ACME) event(_ context.Context, what string, data map[string]any) error {
 	name, _ := data["identifier"].(string)
 	switch what {

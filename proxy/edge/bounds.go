@@ -12,24 +12,24 @@ import (
 )
 
 // limitedListener limits the number of open connections, both in total and for each source. It
-// closes further connections immediately, so a source with many connections can only displace
-// clients behind the same address.
+// immediately closes connections beyond these limits. A source that opens too many connections
+// therefore affects only clients with the same address.
 type limitedListener struct {
 	net.Listener
 	limits  Limits
 	clients *throttle.Fair // limits all listeners together; nil: no such limit
-	exempt  []netip.Prefix // sources to which the limit for each source does not apply
+	exempt  []netip.Prefix // sources that are exempt from the limit for each source
 	log     *slog.Logger
 
 	mu         sync.Mutex
 	open       int
-	sources    map[netip.Prefix]int // number of open connections of each source; sources without any are removed
+	sources    map[netip.Prefix]int // number of open connections of each source; sources without open connections are removed
 	lastLogged time.Time            // when refused connections were last logged
 	refused    int                  // number of connections refused since lastLogged
 }
 
-// limitedConn is a connection that counts until it is closed. It supports everything that a TCP
-// connection does.
+// limitedConn is a connection that counts toward the limits until it is closed. It supports
+// everything that a TCP connection does.
 type limitedConn struct {
 	*net.TCPConn
 	release func()
@@ -73,10 +73,10 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// share reserves a place for a connection in the budget that all listeners share. If the budget is
-// used up, the oldest connection of the source with the most connections is closed. If no place
-// becomes free, share returns nil. Connections of load balancers are never closed, because each may
-// carry the requests of many clients.
+// share reserves a place for a connection in the connection budget that all listeners share. If
+// the budget is used up, the oldest connection of the source with the most connections is closed.
+// If no place becomes free, share returns nil. Connections of load balancers are never closed,
+// because each may carry the requests of many clients.
 func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool) *throttle.Hold {
 	principal, cut := source.String(), func() { _ = c.Close() }
 	if !bound {
@@ -94,8 +94,8 @@ func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool)
 }
 
 // sourceOf returns the source of a connection: an IPv4 address, or the /64 of an IPv6 address,
-// because a single host typically has a whole /64. bound is false if the limit for each source does
-// not apply.
+// because a single host usually controls a whole /64. bound is false if the limit for each source
+// does not apply.
 func (b *limitedListener) sourceOf(c *net.TCPConn) (source netip.Prefix, bound bool) {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -152,7 +152,7 @@ func (b *limitedListener) refuse(source netip.Prefix) {
 	}
 }
 
-// contains reports whether one of the networks contains an address.
+// contains reports whether an address is in one of the networks.
 func contains(networks []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -2,8 +2,8 @@
 // connections, reads PROXY protocol headers from load balancers, terminates TLS with the
 // certificates of host names, and forwards TCP streams that are not HTTP.
 //
-// Requests to these listeners do not pass through package admission. All of them are for machines,
-// whatever host name they contain.
+// Requests to these listeners do not pass through package admission. All requests are for
+// machines, regardless of their host names.
 package edge
 
 import (
@@ -35,7 +35,7 @@ type Routes interface {
 // Web is an HTTP listener.
 type Web struct {
 	net.Listener
-	Server *http.Server // its Handler must be set; no other listener may use it
+	Server *http.Server // its Handler must be set; cannot be shared with other listeners
 	Port   int          // port of the services that clients reach through this listener
 	TLS    bool
 }
@@ -48,23 +48,23 @@ type Config struct {
 	Certificates  *Certificates   // used by listeners with TLS
 	Balance       proxy.Balance   // used by streams
 	Upstreams     proxy.Upstreams // used by streams
-	HoldOpen      bool            // an open stream counts as a request in progress for as long as it is open
+	HoldOpen      bool            // count an open stream as a request in progress for as long as it is open
 	LoadBalancers []netip.Prefix  // sources whose connections must begin with a PROXY header
 	Limits        Limits
-	Clients       *throttle.Fair // limits the connections of all listeners together, with a fair share for each source; nil: only Limits apply
-	Conns         *throttle.Fair // limits the connections of streams to machines, with a fair share for each organization; nil: unlimited
+	Clients       *throttle.Fair // limits the connections of all listeners together, sharing them fairly among sources; nil: only Limits apply
+	Conns         *throttle.Fair // limits the connections of streams to machines, sharing them fairly among organizations; nil: unlimited
 	Log           *slog.Logger
 }
 
-// Limits limits the resources that clients may use. Zero fields stand for the defaults.
+// Limits limits the resources that clients may use. Zero fields mean the defaults.
 type Limits struct {
 	Connections int           // open connections of each listener; default 32,768
 	PerSource   int           // open connections of each IPv4 address or IPv6 /64; default an eighth of Connections
-	Handshake   time.Duration // time for a PROXY header, for the handshake of a stream, and for a refused client to disconnect; default 10 s
-	Drain       time.Duration // time that connections in progress get to end when the proxy stops; default 20 s
-	Idle        time.Duration // time after which a stream is closed that is silent in both directions; default 0: never
+	Handshake   time.Duration // time limit for a PROXY header, for the handshake of a stream, and for a refused client to disconnect; default 10 s
+	Drain       time.Duration // time that connections in progress have to end when the proxy stops; default 20 s
+	Idle        time.Duration // time after which a stream is closed if no bytes flow in either direction; default 0: never
 	Attempts    int           // maximum number of attempts to reach a machine for one stream; default 5
-	Ready       time.Duration // time for starting a stream's machine and connecting to it; default 1 min
+	Ready       time.Duration // time limit for starting a stream's machine and connecting to it; default 1 min
 }
 
 func (l *Limits) fill() {
@@ -99,8 +99,8 @@ func New(c Config) *Edge {
 
 var errStopping = errors.New("the proxy is shutting down")
 
-// Run serves until ctx is done. After that, it accepts no more connections, gives those in progress
-// some time to end, and aborts the rest. It closes the listeners.
+// Run serves until ctx is done. After that, it closes the listeners, gives connections in progress
+// some time to end, and aborts the rest.
 func (e *Edge) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range e.Web {
@@ -160,7 +160,7 @@ func (e *Edge) serveWeb(ctx context.Context, w *Web) error {
 	return err
 }
 
-// requestTracker counts requests in progress. They include upgraded connections, for which
+// requestTracker counts requests in progress. The count includes upgraded connections, for which
 // http.Server.Shutdown does not wait.
 type requestTracker struct {
 	handler http.Handler

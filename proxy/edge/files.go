@@ -15,16 +15,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Files contains the certificates in a directory. A certificate is a file NAME.pem or NAME.crt with
-// its key in NAME.key, or a subdirectory with fullchain.pem and privkey.pem, as created by certbot.
-// The host names are those in the certificates. Files implements admission.Watched, so that changes
-// are noticed.
+// Files contains the certificates in a directory. A certificate is either a file NAME.pem or
+// NAME.crt with its key in NAME.key, or a subdirectory that contains fullchain.pem and
+// privkey.pem, as created by certbot. The host names are taken from the certificates. Files
+// implements admission.Watched, so that changed files are reloaded.
 type Files struct {
 	dir     string
 	current atomic.Pointer[fileCerts]
 
 	mu                   sync.Mutex // held while files are read
-	usedStamp, seenStamp string     // state of the files in use, and their state at the latest check
+	usedStamp, seenStamp string     // state of the files that are in use, and state found by the latest check
 }
 
 // fileCerts is an immutable set of loaded certificates.
@@ -34,7 +34,7 @@ type fileCerts struct {
 	fallback []*tls.Certificate            // for clients that send no host name; empty if there are no certificates
 }
 
-// maxCertFiles is the maximum number of certificates, which is limited because the directory is
+// maxCertFiles is the maximum number of certificates. It is limited because the directory is
 // scanned every second.
 const maxCertFiles = 4096
 
@@ -69,10 +69,10 @@ func (f *Files) Names() []string {
 	return out
 }
 
-// Look checks whether the files have changed. It reports whether new contents came into use. A
-// change comes into use only once two consecutive calls find the same state of the files, because a
-// file may be written in parts. If a file cannot be loaded, the previous certificates remain in
-// use.
+// Look checks whether the files have changed, and loads them if so. It reports whether it has
+// loaded new contents. Because a file may be written in parts, a change is loaded only once two
+// consecutive calls find the files in the same state. If a file cannot be loaded, the previous
+// certificates remain in use.
 func (f *Files) Look() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +165,7 @@ func loadPairs(pairs []certPair) (*fileCerts, error) {
 		out.files = append(out.files, p.cert, p.key)
 		out.fallback = append(out.fallback, &cert)
 	}
-	for _, list := range out.byName { // put the certificate that is valid for longest first
+	for _, list := range out.byName { // certificates that expire later come first
 		slices.SortStableFunc(list, func(a, b *tls.Certificate) int { return b.Leaf.NotAfter.Compare(a.Leaf.NotAfter) })
 	}
 	if len(out.fallback) > 1 {
@@ -174,8 +174,9 @@ func loadPairs(pairs []certPair) (*fileCerts, error) {
 	return out, nil
 }
 
-// find returns a certificate for a host name, if possible one that the client supports. If there is
-// none, it returns nil. If name is empty, it returns the fallback.
+// find returns a certificate for a host name, if possible one that the client supports. If there
+// is no certificate for the name, it returns nil. If name is empty, it returns a fallback
+// certificate.
 func (f *Files) find(hello *tls.ClientHelloInfo, name string) *tls.Certificate {
 	c := f.current.Load()
 	list := c.byName[name]

@@ -16,12 +16,12 @@ const (
 	pgCancel = 80877102
 )
 
-// maxPGRequests is the maximum number of requests that a client may send before TLS. It may request
-// GSS encryption, which is refused, and then TLS.
+// maxPGRequests is the maximum number of requests that a client may send before TLS. A client may
+// first request GSS encryption, which is refused, and then TLS.
 const maxPGRequests = 2
 
 // acceptPostgresTLS accepts a PostgreSQL client's request for TLS. It returns the connection on
-// which the TLS handshake follows. Newer clients begin with the handshake, without a request.
+// which the TLS handshake follows. Newer clients start the handshake without such a request.
 func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
 	for range maxPGRequests {
 		var head [8]byte
@@ -96,6 +96,6 @@ func (g *clientReporter) report(err error) bool {
 		return false
 	}
 	pgRefuse(g.conn, "no machine can be reached: "+bourse.MessageOf(err))
-	_ = closeWrite(g.conn) // also sends TLS's close_notify; ignore the error, because the client may have disconnected
+	_ = closeWrite(g.conn) // also sends TLS's close_notify; ignore errors, because the client may have disconnected
 	return true
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // acceptProxyHeaders wraps a listener so that it reads PROXY headers. Connections from
-// e.LoadBalancers must begin with such a header. On connections from other addresses, it is not
-// interpreted.
+// e.LoadBalancers must begin with such a header. On connections from other addresses, headers are
+// not interpreted.
 func (e *Edge) acceptProxyHeaders(l net.Listener) net.Listener {
 	if len(e.LoadBalancers) == 0 {
 		return l
@@ -59,7 +59,7 @@ func closeWrite(c net.Conn) error {
 	return nil
 }
 
-// writeProxyHeader sends a PROXY header to a machine, which tells it the client's address.
+// writeProxyHeader sends a PROXY header with the client's address to a machine.
 func writeProxyHeader(to net.Conn, client netip.AddrPort, local net.Addr, v2 bool) error {
 	version := byte(1)
 	if v2 {

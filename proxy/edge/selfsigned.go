@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// selfSigned creates self-signed certificates. They all have the same key, which is never stored:
-// clients do not verify these certificates anyway.
+// selfSigned creates self-signed certificates. All of them have the same key, which is never
+// written to disk, because clients do not verify such certificates anyway.
 type selfSigned struct {
 	mu     sync.Mutex
 	key    *ecdsa.PrivateKey
@@ -25,7 +25,7 @@ type selfSigned struct {
 }
 
 const (
-	maxSelfSigned  = 1024 // maximum number of names; when it is exceeded, all certificates are created again
+	maxSelfSigned  = 1024 // maximum number of names; when it is exceeded, all certificates are discarded and created again
 	selfSignedLife = 90 * 24 * time.Hour
 )
 

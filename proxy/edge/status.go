@@ -16,9 +16,9 @@ import (
 )
 
 // StatusHandler returns a handler that reports the proxy's routes. For each route, the report
-// contains its URLs and its machines, and for each machine whether requests reach it and why not.
-// "?app=NAME" selects one app. Only brokers may read the report, because it contains the names of
-// apps of all organizations.
+// contains the URLs and the machines. For each machine, it contains whether requests can reach the
+// machine and, if not, the reason. "?app=NAME" selects one app. Only brokers may read the report,
+// because it contains app names of all organizations.
 func (c *Config) StatusHandler(b *balance.Balancer, routes *route.Follower) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		table := routes.Table()
@@ -37,7 +37,8 @@ func (c *Config) StatusHandler(b *balance.Balancer, routes *route.Follower) http
 }
 
 // urlsOf returns the URLs at which the listeners serve a target, best first. Names that the
-// operator has chosen come first, and for each name, URLs whose certificate clients probably trust.
+// operator has chosen come first. Among the URLs with the same name, those whose certificate
+// clients probably trust come first.
 func (c *Config) urlsOf(routes *route.Follower, table *route.Table, t *route.Target) (out []string) {
 	for _, s := range c.Streams {
 		if s.App == t.App.Name && s.Port >= t.Port.First && s.Port <= t.Port.Last && !t.Port.Has(workload.HandlerHTTP) {

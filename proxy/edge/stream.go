@@ -107,14 +107,15 @@ type streamStats struct {
 	in, out int64 // number of bytes received from the client and sent to it
 }
 
-// forward connects the client to a machine, and copies bytes until both sides have ended.
+// forward connects the client to a machine, and copies bytes in both directions until both have
+// ended.
 func (e *Edge) forward(ctx context.Context, s *Stream, c net.Conn, passed *streamStats) error {
 	t, err := e.target(s)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if _, err := c.Read(nil); err != nil { // fails if the connection must begin with a PROXY header but does not
+	if _, err := c.Read(nil); err != nil { // fails if a required PROXY header is missing
 		return bourse.Errorf(bourse.CodeInvalid, "PROXY header: %w", err)
 	}
 	client, outer, err := e.handshake(ctx, t, c)
@@ -142,8 +143,8 @@ func (e *Edge) forward(ctx context.Context, s *Stream, c net.Conn, passed *strea
 	return e.copyBoth(client, m.conn, passed)
 }
 
-// handshake performs the handshakes that the port requires. It returns the connection on which
-// decrypted data is read and written, and a reporter for later errors.
+// handshake performs the handshakes that the port requires. It returns the connection for reading
+// and writing decrypted data, and a reporter that sends later errors to the client.
 func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (inside net.Conn, outer clientReporter, err error) {
 	if err := raw.SetDeadline(time.Now().Add(e.Limits.Handshake)); err != nil {
 		return nil, outer, err
@@ -175,9 +176,9 @@ func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (in
 // maxDiscard is the maximum number of bytes that are read and discarded from a refused client.
 const maxDiscard = 256 << 10
 
-// lingerClose closes the sending side of a connection and waits until the client disconnects. If
-// the connection were closed while there is unread data, it would be reset, and the client might
-// not receive the error that was just sent.
+// lingerClose closes the sending side of a connection and waits until the client disconnects.
+// Closing a connection that has unread data would reset it, and the client might not receive the
+// error that was just sent.
 func (e *Edge) lingerClose(c net.Conn) {
 	if closeWrite(c) != nil || c.SetDeadline(time.Now().Add(e.Limits.Handshake)) != nil {
 		return // the client has disconnected
@@ -185,15 +186,15 @@ func (e *Edge) lingerClose(c net.Conn) {
 	_, _ = io.CopyN(io.Discard, c, maxDiscard)
 }
 
-// machineConn is a connection to a machine, with the slot that it uses.
+// machineConn is a connection to a machine, together with the slot that it uses.
 type machineConn struct {
 	conn   net.Conn
 	slot   proxy.Slot
 	endUse func()
 }
 
-// close closes the connection and releases the slot. If the machine has failed, failed is the
-// reason.
+// close closes the connection and releases the slot. If failed is not nil, the machine has failed
+// for this reason.
 func (m *machineConn) close(failed error) {
 	if m.conn != nil {
 		_ = m.conn.Close()
@@ -204,8 +205,8 @@ func (m *machineConn) close(failed error) {
 	m.slot.Done(failed)
 }
 
-// connectMachine connects to a machine of the target. If that fails, it tries other machines. This
-// does no harm, because nothing has been sent yet.
+// connectMachine connects to a machine of the target. If that fails, it tries other machines,
+// which is safe because nothing has been sent yet.
 func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineConn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.Limits.Ready, bourse.Errorf(bourse.CodeTimeout, "no machine was ready within %s", e.Limits.Ready))
 	defer cancel()
@@ -222,7 +223,7 @@ func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineCon
 		}
 		last = err
 		if ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeRateLimited {
-			err = context.Canceled // the machine is not to blame: the client disconnected, time is up, or the proxy has no free connection
+			err = context.Canceled // the machine is not to blame: the client disconnected, the time limit passed, or the proxy has no free connection
 		}
 		m.close(err)
 		if ctx.Err() != nil {
@@ -262,8 +263,9 @@ func (e *Edge) copyBoth(client, machine net.Conn, passed *streamStats) error {
 	return errors.Join(in, out)
 }
 
-// copyOneWay copies bytes until from ends, and then closes the sending side of to. After an error,
-// it closes both connections, because the other direction could not continue.
+// copyOneWay copies bytes from one connection to the other. At the end of the source, it closes
+// the sending side of the destination. After an error, it closes both connections, because the
+// opposite direction could not continue.
 func copyOneWay(to, from net.Conn, idle *idleTimer) (n int64, err error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -287,8 +289,7 @@ func copyOneWay(to, from net.Conn, idle *idleTimer) (n int64, err error) {
 	}
 }
 
-// unlessClosed returns nil if err means that this side has closed the connection, and otherwise
-// err.
+// unlessClosed returns err, or nil if err means that this side has closed the connection.
 func unlessClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -308,13 +309,13 @@ func isEnd(err error) bool { return errors.Is(err, io.EOF) }
 type idleTimer struct {
 	after      time.Duration
 	timer      *time.Timer
-	last       atomic.Int64 // when bytes were last transferred, as the time since began
+	last       atomic.Int64 // when bytes were last transferred, as a duration since began
 	began      time.Time
 	hasExpired atomic.Bool
 }
 
-// newIdle returns a timer that calls end once no bytes have been transferred for the time after. If
-// after is 0, it never calls end.
+// newIdle returns a timer that calls the function end once no bytes have been transferred for the
+// given duration. If the duration is 0, it never calls end.
 func newIdle(after time.Duration, end func()) *idleTimer {
 	i := &idleTimer{after: after, began: time.Now()}
 	if after <= 0 {

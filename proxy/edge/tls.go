@@ -11,7 +11,7 @@ import (
 )
 
 // tlsOf returns the TLS configuration of an HTTP listener. Each handshake uses the options of the
-// service that has the client's host name and the port.
+// service to which the client's host name and the port belong.
 func (e *Edge) tlsOf(port int) *tls.Config {
 	config := e.Certificates.tlsConfig(workload.TLSOptions{}, true)
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -21,7 +21,7 @@ func (e *Edge) tlsOf(port int) *tls.Config {
 		if t, err := e.Routes.Find(nameOf(hello), port); err == nil {
 			return e.Certificates.tlsConfig(t.Port.TLS, true), nil
 		}
-		return nil, nil // use the certificate of the name anyway; the request then gets a 404
+		return nil, nil // there is no such service: continue with the name's certificate, and the request will get a 404
 	}
 	return config
 }
@@ -36,7 +36,7 @@ func (e *Edge) tlsOfTarget(t *route.Target) *tls.Config {
 }
 
 // tlsConfig returns the TLS configuration of a server with a service's options. If web is set, the
-// protocols are by default those of HTTP.
+// ALPN protocols default to those of HTTP.
 func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: slices.Clone(o.ALPN)}
 	if web && len(config.NextProtos) == 0 {
@@ -59,8 +59,8 @@ func nameOf(hello *tls.ClientHelloInfo) string {
 	return strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 }
 
-// Certificates provides certificates for host names. It prefers files to certificates from an ACME
-// CA, and those to self-signed certificates.
+// Certificates provides certificates for host names. It prefers certificates from files, then
+// certificates from an ACME CA, then self-signed certificates.
 type Certificates struct {
 	Files           *Files // nil: there are no files
 	ACME            *ACME  // nil: disabled

@@ -15,14 +15,14 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Status tells a machine whether the cache was used for the request that it receives.
+// Status tells a machine whether the replay cache was used for the request.
 type Status string
 
 // Values of Status.
 const (
 	Hit    Status = "hit"    // the cache contained the destination of an earlier replay
-	Miss   Status = "miss"   // another machine has replayed the request
-	Bypass Status = "bypass" // the client asked not to use the cache
+	Miss   Status = "miss"   // the request was replayed by another machine, and not from the cache
+	Bypass Status = "bypass" // the client asked to bypass the cache
 )
 
 // Limits for the cache. An entry takes about 512 bytes.
@@ -31,8 +31,8 @@ const (
 	maxAppEntries = 5_000
 )
 
-// Cache stores the destinations of earlier replays, by host name and path, and by session. It is
-// only a hint: if an entry does not lead to a machine anymore, the entry is removed and the request
+// Cache stores the destinations of earlier replays, by host name and path, and by session. Entries
+// are only hints: if an entry no longer leads to a machine, the entry is removed and the request
 // goes to the app. It is safe for concurrent use.
 type Cache struct {
 	mu   sync.Mutex
@@ -45,7 +45,7 @@ type appCache struct {
 	order   *list.List // list of the app's entries, like Cache.all
 }
 
-// key identifies an entry among those of an app.
+// key identifies an entry within an app.
 type key struct {
 	host    string
 	prefix  string
@@ -74,7 +74,7 @@ type CachedReplay struct {
 func NewCache() *Cache { return &Cache{all: list.New(), apps: map[string]*appCache{}} }
 
 // Lookup returns the cached replay that applies to a request, and Hit. If there is one but the
-// client asked not to use the cache, the status is Bypass. If there is none, the status is "".
+// client asked to bypass the cache, the status is Bypass. If there is none, the status is "".
 func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedReplay, Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +115,7 @@ func (e *entry) isValid(t *route.Target) bool {
 
 // Store caches a replay that a machine of the request's own target has requested. It uses the
 // replay's cache rule and the target's sessions. If the machine asked for caching but the replay
-// cannot be cached, Store returns the reason, and otherwise "".
+// cannot be cached, Store returns the reason. Otherwise it returns "".
 func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, replay *Replay, now time.Time) (unkept string) {
 	if replay.Cache.Invalidate {
 		c.Invalidate(t, r)
@@ -217,8 +217,8 @@ func backend(t *route.Target, id bourse.MachineID) *route.Backend {
 	return nil
 }
 
-// keys returns the keys under which a replay of a request may be cached. First are those of the
-// request's sessions, then those of the prefixes of its path, longest first.
+// keys returns the keys under which a replay of a request may be cached. The keys of the request's
+// sessions come first, followed by those of its path's prefixes, longest first.
 func keys(t *route.Target, r *http.Request) (out []key) {
 	for i := range t.Port.HTTP.ReplayCache {
 		if k, ok := sessionKey(&t.Port.HTTP.ReplayCache[i], r); ok {
@@ -241,8 +241,9 @@ func keys(t *route.Target, r *http.Request) (out []key) {
 	return out
 }
 
-// sessionKey returns the key of the session to which a request belongs. It contains a hash of the
-// session's value, which is often a secret. It returns false if the request has no such session.
+// sessionKey returns the key of the session to which a request belongs. The key contains a hash of
+// the session's value, because the value is often secret. sessionKey returns false if the request
+// has no such session.
 func sessionKey(s *workload.ReplayCache, r *http.Request) (key, bool) {
 	var value string
 	if s.Type == "cookie" {

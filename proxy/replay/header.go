@@ -86,7 +86,8 @@ func field(s string) (name, value, rest string, err error) {
 	return name, value, rest, err
 }
 
-// quoted reads a quoted value and the end of its field. s begins after the opening quotation mark.
+// quoted reads a quoted value and the end of its field. s must start after the opening quotation
+// mark.
 func quoted(s string) (value, rest string, err error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -164,13 +165,13 @@ func regions(list string) (out []bourse.Region, err error) {
 	return out, nil
 }
 
-// wellFormed reports whether r has the form of a region code or an alias. It accepts an alias
-// because the alias becomes a valid code if a letter is put in front of it.
+// wellFormed reports whether r has the form of a region code or an alias. To accept aliases as
+// well, it validates r with a letter in front, because any alias then has the form of a code.
 func wellFormed(r bourse.Region) bool {
 	return r != "" && r[0] >= 'a' && r[0] <= 'z' && ("x"+r).Validate() == nil
 }
 
-// cacheHeaders parses the headers with which a machine controls the caching of a replay.
+// cacheHeaders parses the headers with which a machine controls whether a replay is cached.
 func cacheHeaders(h http.Header) (c CacheRule, err error) {
 	pattern, ttl := h.Get(headerCache), h.Get(headerTTL)
 	switch {

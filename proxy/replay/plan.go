@@ -34,7 +34,7 @@ type Destination struct {
 	Avoid    bourse.MachineID
 }
 
-// Reason tells why a replay has reached no machine.
+// Reason is the reason why a replay has not reached any machine.
 type Reason string
 
 // Values of Reason.
@@ -85,10 +85,10 @@ func notFoundf(format string, args ...any) error {
 }
 
 // planTarget returns the target to which a request is replayed. It is the target of the replay's
-// app that serves the same port or, if there is none, one that serves HTTP.
+// app that serves the port of the request or, if there is none, one that serves HTTP.
 func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	own, port := from.Target.App, from.Port
-	if p := &from.Target.Port; port < p.First || port > p.Last { // for example, if the listener stands for all ports
+	if p := &from.Target.Port; port < p.First || port > p.Last { // for example, the listener stands for all ports
 		port = p.First
 	}
 	name := own.Name
@@ -99,7 +99,7 @@ func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	for _, t := range apps.App(name) {
 		switch {
 		case t.App.Org != own.Org || t.App.Network != own.Network:
-		case name == own.Name && t.App.ID != own.ID: // the name now belongs to another app
+		case name == own.Name && t.App.ID != own.ID: // another app has the name now
 		case t.Port.First <= port && port <= t.Port.Last && (len(t.Port.Handlers) == 0 || t.Port.Has(workload.HandlerHTTP)):
 			return t, nil // a port without handlers uses the protocol of the listener
 		case best == nil && t.Port.Has(workload.HandlerHTTP):
@@ -112,8 +112,8 @@ func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	return best, nil
 }
 
-// availableChoices replaces regions and aliases with the regions that have machines. It omits those
-// without any, so that the next region in the list applies.
+// availableChoices replaces regions and aliases with the regions that have machines. It omits
+// regions without machines, so that the next region in the list applies.
 func availableChoices(want []bourse.Region, there map[bourse.Region]bool) (out []bourse.Choice) {
 	known := make([]bourse.Region, 0, len(there))
 	for r := range there {
@@ -140,8 +140,8 @@ func availableChoices(want []bourse.Region, there map[bourse.Region]bool) (out [
 	return out
 }
 
-// PlanFallback returns the destination to which a request falls back after its replay has reached
-// no machine. It returns false if the replay has no fallback.
+// PlanFallback returns the destination to which a request falls back after its replay has not
+// reached any machine. It returns false if the replay has no fallback.
 func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	switch r.Fallback {
 	case ForceSelf:
@@ -153,8 +153,8 @@ func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	return Destination{}, false
 }
 
-// Source returns the value of the header fly-replay-src. It contains the issuer and the state,
-// which is not changed. The state is quoted if it could be mistaken for other fields.
+// Source returns the value of the header fly-replay-src. It contains the issuer and the unchanged
+// state. The state is quoted if it could be mistaken for other fields.
 func Source(from Issuer, at time.Time, state string) string {
 	s := fmt.Sprintf("instance=%s;region=%s;t=%d", from.Machine, from.Region, at.UnixMicro())
 	if state != "" {

@@ -1,7 +1,7 @@
-// Package replay implements the fly-replay protocol. A machine answers a request with the header
-// "fly-replay" if the proxy should send it again, to another machine, region or app. The package
-// parses the reply, plans the destination, stores the request's body while it is sent, so that it
-// can be sent again, and caches earlier replays.
+// Package replay implements the fly-replay protocol. A machine replies to a request with the
+// header "fly-replay" to have the proxy send the request again, to another machine, region or app.
+// The package parses the reply, determines the destination, stores the request's body while it is
+// sent, so that it can be sent again, and caches earlier replays.
 //
 // It opens no connections and starts no goroutines: [Parse] and [Plan] are pure functions,
 // [Cache] is a bounded cache in memory, and [Spools] stores data in unnamed files.
@@ -55,31 +55,31 @@ const (
 	maxToken    = 256
 )
 
-// Replay is the request of a machine to send a client's request to another destination.
+// Replay is a machine's request that the proxy send a client's request to another destination.
 type Replay struct {
 	Regions        []bourse.Region // region codes and aliases in order of preference; empty: any region
 	Instance       bourse.MachineID
 	PreferInstance bourse.MachineID
 	App            bourse.AppName // "": the app to which the machine belongs
 	State          string         // passed to the next machine without changes
-	Elsewhere      bool           // any machine except the one that requests the replay
+	Elsewhere      bool           // exclude the machine that requests the replay
 	Timeout        time.Duration  // time for reaching a machine; 0: the proxy's default
 	Fallback       Fallback
 	Transform      Transform
 	Cache          CacheRule
 }
 
-// Fallback specifies what happens to a request if its replay reaches no machine.
+// Fallback specifies what happens to a request if its replay does not reach any machine.
 type Fallback string
 
 // Values of Fallback.
 const (
 	NoFallback Fallback = ""
 	ForceSelf  Fallback = "force_self"  // the request returns to the machine that requested the replay, or fails
-	PreferSelf Fallback = "prefer_self" // the request returns to that machine, or to another one of its app
+	PreferSelf Fallback = "prefer_self" // the request returns to that machine or, if it cannot be used, to another machine of its app
 )
 
-// CacheRule specifies for which requests a replay is cached.
+// CacheRule specifies the requests for which a replay is cached.
 type CacheRule struct {
 	Host        string // "": the host of the request
 	Prefix      string // prefix of the paths, which ends with "/"; "": the replay is not cached
@@ -114,7 +114,7 @@ func isJSON(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(kind), ContentType)
 }
 
-// Strip removes headers from a client's request that only the proxy may set. It also removes
+// Strip removes from a client's request all headers that only the proxy may set. It also removes
 // variants with underscores, because some programs treat underscores like dashes.
 func Strip(h http.Header) {
 	for name := range h {
@@ -165,8 +165,8 @@ func (r *Replay) validate() error {
 	return r.Transform.validate()
 }
 
-// uncacheable returns the reason why a replay cannot be cached, or "" if it can. A replay that is
-// cached must mean the same for every request.
+// uncacheable returns the reason why a replay cannot be cached, or "" if it can. A cached replay
+// must have the same meaning for every request.
 func (r *Replay) uncacheable() string {
 	switch {
 	case r.State != "":

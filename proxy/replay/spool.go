@@ -16,8 +16,8 @@ import (
 type Limits struct {
 	PerRequest int64 // bytes of one body; default 64 MiB
 	InMemory   int64 // bytes of one body that are kept in memory before a file is used; default 64 KiB
-	Memory     int64 // bytes in memory of all bodies; default 64 MiB
-	Files      int64 // bytes in files of all bodies; default 1 GiB
+	Memory     int64 // bytes of all bodies in memory; default 64 MiB
+	Files      int64 // bytes of all bodies in files; default 1 GiB
 	OpenFiles  int64 // number of open files; default 4096
 }
 
@@ -32,9 +32,9 @@ func (l *Limits) setDefaults() {
 	}
 }
 
-// Spools stores the bodies of requests while they are sent, so that they can be sent again. The
-// beginning of each body is in memory, and the rest is in a file without a name. Such a file
-// disappears with the process, even after a crash. Spools is safe for concurrent use.
+// Spools stores requests' bodies while they are sent, so that they can be sent again. The start of
+// each body is stored in memory, and the rest in a file without a name, which disappears with the
+// process, even if it crashes. Spools is safe for concurrent use.
 type Spools struct {
 	limits Limits
 	dir    *tempdir.Dir
@@ -45,9 +45,9 @@ type Spools struct {
 
 const spoolPrefix = "bourse-spool-"
 
-// OpenSpools creates a directory for the files in the directory parent. If parent is empty, it uses
-// the system's directory for temporary files. It also removes directories that killed processes
-// have left behind.
+// OpenSpools creates a directory for the files in the directory parent. If parent is empty, it
+// uses the system's directory for temporary files. It also removes directories that were left
+// behind by killed processes.
 func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error) {
 	parent = cmp.Or(parent, os.TempDir())
 	limits.setDefaults()
@@ -80,12 +80,12 @@ func reserve(sum *atomic.Int64, n, limit int64) bool {
 // New returns an empty spool.
 func (s *Spools) New() *Spool { return &Spool{spools: s} }
 
-// Spool stores the body of a request, as far as it has been read. It is not safe for concurrent
-// use.
+// Spool stores the part of a request's body that has been read so far. It is not safe for
+// concurrent use.
 type Spool struct {
 	spools *Spools
 	memory []byte
-	file   *os.File // contains the data that follows memory
+	file   *os.File // contains the data that does not fit into memory
 	size   int64
 	opened bool // the file is counted in Spools.open
 	closed bool
@@ -122,7 +122,7 @@ func (b *Spool) append(p []byte) error {
 		return discardedf("the proxy has too many stored request bodies (%d files)", s.limits.OpenFiles)
 	}
 	b.opened = true
-	b.size += n // Close subtracts n from both sums, even if the write fails
+	b.size += n // counted even if the write fails, because Close subtracts the reserved bytes
 	if err := b.write(p, b.size-n-int64(len(b.memory))); err != nil {
 		s.log.Warn("write spool failed", "err", err)
 		return discardedf("the request's body could not be stored")
@@ -173,7 +173,7 @@ func (b *Spool) Close() {
 		b.spools.open.Add(-1)
 	}
 	if b.file != nil {
-		_ = b.file.Close() // ignore the error, because nobody reads the file again
+		_ = b.file.Close() // ignore errors: the file is not read again
 	}
 	b.memory, b.file, b.size = nil, nil, 0
 }

@@ -34,8 +34,8 @@ var connectionHeaders = []string{
 	"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// validValue reports whether s is a valid value of a header. It has no characters that a program
-// could mistake for the end of the header or of a field.
+// validValue reports whether s is a valid value of a header. Such a value contains no characters
+// that a program could mistake for the end of the header or of a field.
 func validValue(s string) bool { return httpguts.ValidHeaderFieldValue(s) }
 
 func (t *Transform) validate() error {

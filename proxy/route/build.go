@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Input contains everything from which a table is built.
+// Input contains all data from which a table is built.
 type Input struct {
 	Apps     []bourse.App // may contain deleted apps
 	Machines []bourse.Machine
@@ -21,23 +21,23 @@ type Input struct {
 	Hosts           map[string]bourse.AppName // additional host names and their apps
 }
 
-// Limits on what one app, which may be hostile, can use in a proxy. Everything beyond them is not
-// served.
+// Limits on the resources that one app, which may be hostile, can use in a proxy. Ports, targets
+// and backends beyond these limits are not served.
 const (
 	maxPorts    = 128     // ports and port ranges of one machine
 	maxTargets  = 256     // targets of one app
 	maxBackends = 1 << 16 // backends of all targets of one app
 )
 
-// Build builds a table. It is a pure function. The order of apps and machines does not matter. An
-// invalid configuration serves nothing.
+// Build builds a table. It is a pure function. The order of apps and machines does not matter. A
+// machine with an invalid configuration serves no requests.
 func Build(in Input) *Table { return new(Builder).Build(in) }
 
-// Builder builds one table after another. It caches the parsed configurations of machines that
-// still exist. The zero value is ready to use. A Builder is not safe for concurrent use.
+// Builder builds successive tables. It caches the parsed configurations of machines that still
+// exist. The zero value is ready to use. A Builder is not safe for concurrent use.
 type Builder struct{ configs map[string]*parsedConfig }
 
-// Build builds a table like the function Build.
+// Build is like the function [Build], but uses the cache.
 func (b *Builder) Build(in Input) *Table {
 	t := &Table{apps: map[bourse.AppName]*servedApp{}, domains: map[string]bool{}, hosts: map[string]bourse.AppName{}}
 	for _, d := range in.Domains {
@@ -109,7 +109,7 @@ func newCandidate(m *bourse.Machine, heard bool, r *parsedConfig) *candidate {
 	c := &candidate{parsedConfig: r, backend: Backend{
 		Machine: m.ID, Instance: m.Instance, Boot: m.Boot.Number, Worker: m.Worker, Region: m.Region, State: m.State,
 		Cordoned: m.Cordoned, Reachable: heard,
-		Standby: r.standby && m.Boot.StandsIn == "", // a promoted standby is like any other machine, even after it was stopped
+		Standby: r.standby && m.Boot.StandsIn == "", // a promoted standby counts as a normal machine, even after it has stopped
 	}}
 	if m.Config.ImageKind() == bourse.PollerImage {
 		c.backend.Unusable = "it runs on its poller's host, where its ports cannot be reached"
@@ -125,15 +125,15 @@ type entry struct {
 	port    *workload.Port
 }
 
-// targets groups the machines of an app by port. If port ranges overlap because the app's versions
-// have different ones, each part becomes a target of its own.
+// targets groups the machines of an app by port. If port ranges overlap because different versions
+// of the app have different ranges, each part becomes a separate target.
 func targets(app *App, list []*candidate) []*Target {
 	slices.SortFunc(list, func(a, b *candidate) int {
 		return cmp.Or(cmp.Compare(a.backend.Machine, b.backend.Machine), cmp.Compare(a.backend.Worker, b.backend.Worker))
 	})
 	list = slices.CompactFunc(list, func(a, b *candidate) bool { return a.backend.Machine == b.backend.Machine })
 	var entries []entry
-	var edges []int // first ports of ranges, and first ports after ranges
+	var edges []int // the first port of each range, and the first port after each range
 	for _, c := range list {
 		n := 0
 		for i := range c.services {
@@ -152,11 +152,11 @@ func targets(app *App, list []*candidate) []*Target {
 	}
 	slices.Sort(edges)
 	edges = slices.Compact(edges)
-	at := make([][]entry, len(edges)) // at[i] contains the entries whose range includes the ports from edges[i] up to the next edge
+	at := make([][]entry, len(edges)) // at[i] contains the entries whose ranges include the ports from edges[i] up to the next edge
 	for _, e := range entries {
 		i, _ := slices.BinarySearch(edges, e.port.First)
 		for ; i < min(len(edges), maxTargets) && edges[i] <= e.port.Last; i++ {
-			if n := len(at[i]); n == 0 || at[i][n-1].candidate != e.candidate { // if several services of a machine have the port, use the first one
+			if n := len(at[i]); n == 0 || at[i][n-1].candidate != e.candidate { // if several services of a machine include the port, use the first one
 				at[i] = append(at[i], e)
 			}
 		}
@@ -200,9 +200,9 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// backends returns the machines of a list of entries. before and lent are the entries and backends
-// of the previous target. If that target has the same machines with the same services, as is common
-// for apps with two ports, both targets share the list lent.
+// backends returns the machines of a list of entries. before and lent are the previous target's
+// entries and backends. If both targets have the same machines with the same services, which is
+// common for apps with two ports, they share the list lent.
 func backends(list, before []entry, lent []Backend) []Backend {
 	if slices.EqualFunc(list, before, func(a, b entry) bool { return a.candidate == b.candidate && a.service == b.service }) {
 		return lent

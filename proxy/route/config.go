@@ -11,7 +11,7 @@ import (
 // configurations are equal share it. It never changes.
 type parsedConfig struct {
 	services []workload.Service
-	checks   []workload.Check // checks that decide whether requests reach a machine
+	checks   []workload.Check // checks that determine whether requests may reach a machine
 	standby  bool
 }
 
@@ -42,8 +42,8 @@ func parseConfig(c *bourse.Config) *parsedConfig {
 }
 
 // health returns two slices with an element for each service. failing contains the name of the
-// first failing check that keeps requests away. unproven tells whether a check that can do so has
-// no result yet.
+// first failing check that keeps requests away. unproven reports whether any check that can keep
+// requests away has no result yet.
 func (r *parsedConfig) health(m *bourse.Machine) (failing []string, unproven []bool) {
 	failing, unproven = make([]string, len(r.services)), make([]bool, len(r.services))
 	if m.State != bourse.StateStarted || len(r.checks) == 0 {

@@ -15,11 +15,11 @@ import (
 const maxHost = 253
 
 // Find returns the target of a host name and port. The host may be in any case, have a trailing
-// dot, and be internationalized. Errors: not_found, with a message that may be shown to the client,
-// because it does not reveal whether an app without services exists.
+// dot, and be internationalized. Errors: not_found. The message may be shown to the client,
+// because it does not reveal whether there is an app without services.
 func (t *Table) Find(host string, port int) (*Target, error) { return t.find(host, port, false) }
 
-// FindAny is like Find, but for a listener that stands for every HTTP port of an app, like that of
+// FindAny is like Find, but for a listener that serves every HTTP port of an app, like the one of
 // "bourse dev". If the app does not serve the port, FindAny returns the app's first HTTP service.
 func (t *Table) FindAny(host string, port int) (*Target, error) { return t.find(host, port, true) }
 
@@ -73,9 +73,9 @@ func (s *servedApp) listPorts() string {
 	return strings.Join(out, ", ")
 }
 
-// byHost returns the app to which a host name belongs. It is the app that the operator has assigned
-// the name to. Otherwise, if the rest of the name is one of the domains, it is the app named by the
-// first label.
+// byHost returns the app to which a host name belongs. This is the app to which the operator has
+// assigned the name. If there is none, and the name consists of a label and one of the domains, it
+// is the app with that label as its name.
 func (t *Table) byHost(host string) *servedApp {
 	host, ok := normalHost(host)
 	if !ok {
@@ -92,8 +92,8 @@ func (t *Table) byHost(host string) *servedApp {
 }
 
 // Names returns the host names that an app may have. Those that the operator has assigned come
-// first. The name below localhost, which other hosts cannot reach, comes last. A name may belong to
-// another app; use Find to determine that.
+// first. A name below localhost, which other hosts cannot reach, comes last. Some of the names may
+// belong to other apps; use Find to determine that.
 func (t *Table) Names(app bourse.AppName) []string {
 	var given, below, local []string
 	for host, name := range t.hosts {
@@ -118,7 +118,7 @@ func (t *Table) Names(app bourse.AppName) []string {
 // without a trailing dot. If the name is invalid, it returns false.
 func normalHost(host string) (string, bool) {
 	if n := len(host); n > 2 && host[0] == '[' && host[n-1] == ']' {
-		host = host[1 : n-1] // an IPv6 address, which occurs only if the operator has assigned it
+		host = host[1 : n-1] // an IPv6 address, which is only valid if the operator has assigned it
 	}
 	host = strings.TrimSuffix(host, ".")
 	if host == "" || len(host) > 4*maxHost {

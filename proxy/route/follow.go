@@ -22,7 +22,7 @@ type Snapshot struct {
 type FollowerConfig struct {
 	// Read reads the view.
 	Read func(context.Context) (Snapshot, error)
-	// Whole reports whether the view contains everything that other servers know.
+	// Whole reports whether the view contains all data that other servers have.
 	Whole func() bool
 	// Heard returns the reachable worker that has the given tag.
 	Heard func(bourse.WorkerTag) (bourse.WorkerID, bool)
@@ -37,7 +37,7 @@ type FollowerConfig struct {
 
 const (
 	// buildInterval is the minimum time between two tables, because a deploy changes many machines
-	// at the same moment.
+	// at about the same time.
 	buildInterval = 20 * time.Millisecond
 	// readTimeout is the time limit for one read of the view.
 	readTimeout = 10 * time.Second
@@ -46,7 +46,7 @@ const (
 )
 
 // Follower builds a new routing table whenever the view changes. While the view cannot be read, or
-// is incomplete because its file is new, the table keeps what it contained before.
+// is incomplete because its file is new, the previous contents of the table are retained.
 //
 // Find, FindIn, App, Table and Changed are safe for concurrent use.
 type Follower struct {
@@ -57,10 +57,10 @@ type Follower struct {
 	last    Snapshot // used only by Run
 	failed  quiet.Line
 	current atomic.Pointer[Table]
-	known   atomic.Bool // whether a table was built from a complete view
+	known   atomic.Bool // a table has been built from a complete view
 
 	mu   sync.Mutex
-	next chan struct{} // closed once there is another table; nil if nobody waits; guarded by mu
+	next chan struct{} // closed once there is a new table; nil if nobody is waiting; guarded by mu
 }
 
 // NewFollower returns a Follower with an empty table. It starts no goroutines.
@@ -70,16 +70,16 @@ func NewFollower(c FollowerConfig) *Follower {
 	return f
 }
 
-// ListenAny makes a listener's port stand for any port of an app's services, preferably for the
-// port first. It must be called before Find.
+// ListenAny declares that a listener on the given port serves all ports of an app's services. If
+// the app serves the port given by first, requests go to that port. It must be called before Find.
 func (f *Follower) ListenAny(port, first int) { f.any[port] = first }
 
 // Run builds a table whenever moved receives a value or the membership changes, until ctx is done.
-// After a quiet period, it builds the table immediately. Otherwise it pauses first, so that
-// requests get processor time as well.
+// After a quiet period, it builds the table immediately. Otherwise it pauses first, to leave
+// processor time for requests.
 func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 	for {
-		members := f.config.Members() // get the channel before the members are read
+		members := f.config.Members() // get the channel before reading the members
 		began := time.Now()
 		var again <-chan time.Time
 		if !f.build(ctx) {
@@ -105,7 +105,7 @@ func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 // build builds a table from the view. It reports whether the view was complete.
 func (f *Follower) build(ctx context.Context) bool {
 	c := &f.config
-	whole := c.Whole() // must be determined before the view is read
+	whole := c.Whole() // call Whole before reading the view
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	now, err := c.Read(limited)
@@ -114,7 +114,7 @@ func (f *Follower) build(ctx context.Context) bool {
 		if _, due := f.failed.Due(); due && ctx.Err() == nil {
 			c.Log.Warn("read routes from view failed", slog.Any("err", err))
 		}
-		now = f.last // build anyway, because the set of reachable workers may have changed
+		now = f.last // build a table anyway, because the set of reachable workers may have changed
 	case !whole:
 		now = now.with(f.last)
 	}
@@ -131,7 +131,7 @@ func (f *Follower) build(ctx context.Context) bool {
 	return whole && err == nil
 }
 
-// with returns s, extended with the machines and apps of before that s lacks.
+// with returns s, extended with those machines and apps of before that s lacks.
 func (s Snapshot) with(before Snapshot) Snapshot {
 	type key struct {
 		worker bourse.WorkerID
@@ -163,8 +163,8 @@ func (s Snapshot) with(before Snapshot) Snapshot {
 func (f *Follower) Table() *Table { return f.current.Load() }
 
 // Find returns the target of a host name for the port of a listener. Errors: not_found. Until the
-// view has been complete once, it returns unavailable instead of not_found, because the app may
-// still appear.
+// view has been complete for the first time, Find returns unavailable instead of not_found,
+// because the app may still appear.
 func (f *Follower) Find(host string, port int) (*Target, error) {
 	known := f.known.Load() // must be read before the table
 	t, err := f.FindIn(f.current.Load(), host, port)
@@ -185,7 +185,7 @@ func (f *Follower) FindIn(table *Table, host string, port int) (*Target, error) 
 // App returns the targets of an app.
 func (f *Follower) App(name bourse.AppName) []*Target { return f.current.Load().App(name) }
 
-// Changed returns a channel that is closed once there is another table.
+// Changed returns a channel that is closed once there is a new table.
 func (f *Follower) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

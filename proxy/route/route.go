@@ -1,8 +1,8 @@
 // Package route implements a proxy's routing table. A table is a pure function of the view's apps,
 // machines and workers. A table never changes; it is replaced by a new one.
 //
-// The table contains the machines that can serve a host name and port, and what is known about the
-// state of each machine. Package balance chooses among them.
+// The table contains the machines that can serve a host name and port, and the known state of each
+// machine. Package balance chooses among them.
 package route
 
 import (
@@ -25,11 +25,11 @@ type App struct {
 // Target is the destination of requests to a host name and port.
 type Target struct {
 	App      *App
-	Port     workload.Port // from the newest version of the service; First and Last are the first and last port that have these backends
+	Port     workload.Port // from the newest version of the service, but First and Last are the first and last port that these backends serve
 	Backends []Backend     // sorted by machine ID; never empty
 
-	// Fixed is set if the target was made for a single request, so that its machines differ from
-	// those in the table. It is not replaced by the target in a later table.
+	// Fixed is set if the target was created for a single request, with different machines than in
+	// the table. Such a target is not replaced by the corresponding target in a later table.
 	Fixed bool
 }
 
@@ -54,9 +54,9 @@ type Backend struct {
 	Cordoned  bool
 	Failing   string // name of a failing check that keeps requests away; "": none
 	Unchecked bool   // a check that can keep requests away has no result since the machine started
-	Reachable bool   // the machine's worker is a member and reachable
-	Standby   bool   // the machine's worker starts it when a machine that it backs up is lost; requests never start it
-	Unusable  string // why the machine's configuration excludes all requests; "": it does not
+	Reachable bool   // the machine's worker is a member that can be reached
+	Standby   bool   // the machine is a standby, which its worker starts when a primary machine is lost; requests never start it
+	Unusable  string // why the machine's configuration excludes all requests; "": they are not excluded
 }
 
 // Running reports whether the machine is running according to the view.
@@ -142,7 +142,7 @@ func (t *Target) Backend(id bourse.MachineID) *Backend {
 	return &t.Backends[i]
 }
 
-// at returns the target to which a port belongs, or nil if there is none.
+// at returns the target that includes a port, or nil if there is none.
 func (s *servedApp) at(port int) *Target {
 	i, j := 0, len(s.targets)
 	for i < j {
@@ -158,9 +158,9 @@ func (s *servedApp) at(port int) *Target {
 	return s.targets[i]
 }
 
-// http returns the target for requests to a port that the app does not have. It is the target of
-// port 80, or else that of port 443, or else the target with the lowest port among those with the
-// http handler.
+// http returns the target for requests to a port that the app does not serve. It is the target of
+// port 80, otherwise the target of port 443, and otherwise the target with the lowest port that
+// has the http handler.
 func (s *servedApp) http() *Target {
 	var best *Target
 	rank := func(t *Target) int {

@@ -4,16 +4,16 @@
 //
 // An [Upstream] belongs to one run of a machine. Connections go directly to the machine if it has
 // an address on this host, and through its worker's tunnel otherwise. While requests are in
-// progress or bytes flow, the pool renews this use again and again. An upstream ends when its
-// machine stops, or when its worker has not answered for so long that the machine no longer counts
-// as used.
+// progress or bytes flow, the pool renews this use repeatedly. An upstream ends when its machine
+// stops, or when its worker has not answered for so long that the machine no longer counts as
+// used.
 //
 // # Trust
 //
-// A worker may lie. A direct address from a worker is used only if it is on 127.0.0.1 and
-// the worker itself answered at one of this host's addresses: such a worker could reach any
-// local address itself, so it gains nothing. All other machines are reached through the
-// tunnel, which ends at their own worker.
+// A worker may be malicious. A direct address from a worker is used only if it is on 127.0.0.1 and
+// the worker itself answered at one of this host's addresses. Such a worker could connect to any
+// local address itself, so it gains nothing. All other machines are reached through the tunnel,
+// which ends at their own worker.
 //
 // # Goroutines and locks
 //
@@ -36,22 +36,22 @@ import (
 
 const (
 	// defaultTTL is how long a machine counts as used after a call. The counts of other proxies'
-	// requests are at most a third of this time old.
+	// requests are never older than a third of this time.
 	defaultTTL = 15 * time.Second
 	// defaultWait is how long a machine may take to start and accept connections.
 	defaultWait = 30 * time.Second
-	// renewals is the number of renewals in each TTL. It is chosen so that an upstream survives two
-	// lost answers.
+	// renewals is the number of renewals in each TTL. It is chosen so that an upstream survives if
+	// two answers in a row are lost.
 	renewals = 3
-	// callMargin is added to the time that a call waits, for the network round trip.
+	// callMargin is added to the time limit of a call, to allow for the network round trip.
 	callMargin = 5 * time.Second
-	// idleTimeout is how long an upstream is kept that is not used.
+	// idleTimeout is how long an unused upstream is kept.
 	idleTimeout = 5 * time.Minute
 )
 
 // Directory finds workers.
 type Directory interface {
-	// ByTag returns the worker with the given tag, which is a part of the IDs of its machines.
+	// ByTag returns the worker with the given tag, which is a part of its machines' IDs.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 }
 
@@ -111,11 +111,11 @@ func New(c Config) *Pool {
 	return &Pool{Config: c, upstreams: map[endpoint]*Upstream{}, calls: map[useKey]*useCall{}}
 }
 
-// Use returns an upstream for a port of a machine. Port 0 is the machine's $PORT. If the machine is
-// not running and start is set, Use starts or resumes it, and waits until it accepts connections.
-// Concurrent calls for the same machine share one request to the machine's worker. While the
-// machine counts as used, Use does not ask the worker at all. The machine may have stopped in the
-// meantime; then [Upstream.Dial] fails, and the caller should call Use again.
+// Use returns an upstream for a port of a machine. Port 0 is the machine's $PORT. If the machine
+// is not running and start is set, Use makes its worker start or resume it, and waits until it
+// accepts connections. Concurrent calls for the same machine share one request to the machine's
+// worker. While the machine counts as used, Use does not ask the worker at all. If the machine has
+// stopped in the meantime, [Upstream.Dial] fails, and the caller should call Use again.
 //
 // Errors: unavailable if the worker is unknown or was not reached; not_found if the machine
 // no longer exists; failed_precondition if it is not running and start is not set, or if it
@@ -156,7 +156,7 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if a.waiting--; a.waiting == 0 {
-			a.cancel() // if the worker has already begun to start the machine, it continues to do so
+			a.cancel() // even if the worker has already begun to start the machine, which then continues
 			if w.calls[key] == a {
 				delete(w.calls, key)
 			}
@@ -165,11 +165,11 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 	}
 }
 
-// ask makes the call to the worker, for all requests that wait for it.
+// ask calls the worker on behalf of all requests that wait for the call.
 func (w *Pool) ask(ctx context.Context, a *useCall, key useKey, to bourse.Member) {
 	defer a.cancel()
 	reply, err := w.use(ctx, key.endpoint, to, key.start, w.Wait, 1)
-	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // the worker has restarted, and asking it again does no harm
+	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // the worker has restarted, and repeating the call does no harm
 		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s is unreachable: %w", to.ID, key.machine, err)
 	}
 	w.mu.Lock()
@@ -197,8 +197,8 @@ func (w *Pool) use(ctx context.Context, at endpoint, to bourse.Member, start boo
 	})
 }
 
-// upstreamFor returns the upstream that matches a reply. It is the existing one, or a new one that
-// replaces it. The caller holds w.mu.
+// upstreamFor returns the upstream that matches a reply. It is either the existing upstream or a
+// new one that replaces it. The caller holds w.mu.
 func (w *Pool) upstreamFor(at endpoint, to bourse.Member, reply *fabric.UseReply) *Upstream {
 	now := time.Now()
 	known := w.upstreams[at]
@@ -306,8 +306,8 @@ func (w *Pool) inUse(now time.Time) []*Upstream {
 	return out
 }
 
-// renew asks a machine's worker to renew the use of the machine. If the worker has not answered by
-// the time the use expires, renew closes the upstream's tunnels.
+// renew asks a machine's worker to renew the use of the machine. If the worker still has not
+// answered when the use expires, renew closes the upstream's tunnels.
 func (w *Pool) renew(ctx context.Context, u *Upstream) {
 	u.mu.Lock()
 	to, requests, until := u.worker, u.requests, u.usedUntil
@@ -331,12 +331,12 @@ func (w *Pool) renew(ctx context.Context, u *Upstream) {
 		w.Log.Warn("tunnels closed because worker does not answer", "worker", to.ID, "machine", u.endpoint.machine, "err", err)
 		u.close(err, true)
 	default:
-		u.active.Store(true) // renew again next time
+		u.active.Store(true) // try again at the next renewal
 	}
 }
 
-// resume resumes a machine that was suspended although it had requests in progress. Its clients
-// notice only a pause, because no connection breaks.
+// resume resumes a machine that was suspended although it had requests in progress. The machine's
+// clients notice only a pause, because no connection breaks.
 func (w *Pool) resume(worker bourse.WorkerID, at endpoint) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.Wait+callMargin)
 	defer cancel()

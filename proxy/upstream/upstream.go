@@ -23,7 +23,7 @@ type Upstream struct {
 	endpoint endpoint
 	instance bourse.InstanceID
 	boot     int
-	port     int    // the port to which the tunnel leads
+	port     int    // the port at the machine's end of the tunnel
 	address  string // the machine's direct address; "": use the tunnel
 	done     chan struct{}
 	active   atomic.Bool // the upstream was used since the latest renewal
@@ -49,7 +49,7 @@ func (w *Pool) newUpstream(at endpoint, to bourse.Member, reply *fabric.UseReply
 	return u
 }
 
-// loopbackAddr is the only address at which machines may be reached directly.
+// loopbackAddr is the only address at which machines may be connected to directly.
 var loopbackAddr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // direct returns the machine's direct address. If its worker has reported none, or one that is not
@@ -94,9 +94,9 @@ func (u *Upstream) Begin() (end func()) {
 }
 
 // Dial connects to the machine. The connection supports CloseWrite and stays open after ctx is
-// done. If Dial fails for another reason than ctx, the upstream has ended. The caller can then call
-// Pool.Use again, because nothing was sent. Errors: unavailable, and the worker's errors about the
-// machine.
+// done. If Dial fails for a reason other than ctx, the upstream has ended. The caller can then
+// call Pool.Use again, because nothing was sent. Errors: unavailable, and the worker's errors
+// about the machine.
 func (u *Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	u.mu.Lock()
 	to, err := u.worker, u.err
@@ -156,12 +156,12 @@ func (u *Upstream) renew(to bourse.Member, reply *fabric.UseReply, ttl time.Dura
 		return false
 	}
 	u.worker, u.otherRequests, u.lastUsed = to, max(reply.Others, 0), now
-	u.usedUntil = now.Add(ttl - ttl/5) // leave a margin, because the worker's time started earlier
+	u.usedUntil = now.Add(ttl - ttl/5) // leave a margin, because the time started earlier on the worker
 	return true
 }
 
-// close ends the upstream. If cut is set, which means that the worker does not answer, it also
-// closes the tunnels. Otherwise the tunnels end together with the machine's connections.
+// close ends the upstream. If cut is set, which means that the worker does not answer, close also
+// closes the tunnels. Otherwise, the tunnels end when the machine closes its connections.
 func (u *Upstream) close(why error, cut bool) {
 	u.mu.Lock()
 	first := u.err == nil
@@ -191,7 +191,7 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// conn is a connection of an upstream. It records that it transfers data.
+// conn is a connection of an upstream. It records when it transfers data.
 type conn struct {
 	halfCloser
 	upstream *Upstream
