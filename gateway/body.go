@@ -23,7 +23,7 @@ func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 	switch {
 	case err == nil:
 		return nil
-	case bourse.CodeOf(err) == bourse.CodeInternal: // an error of encoding/json, which has no code
+	case bourse.CodeOf(err) == bourse.CodeInternal: // an error from encoding/json, which has no code
 		return bourse.Errorf(bourse.CodeInvalid, "decode the body: %w", err)
 	default:
 		return err

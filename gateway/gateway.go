@@ -32,7 +32,7 @@ type Config struct {
 	Driver   *pull.Driver
 	Orders   Orders
 	Machines Machines
-	Keep     time.Duration // how long a submitted job remains after its end; default 10 min
+	Keep     time.Duration // how long a submitted job is kept after it has ended; default 10 min
 	Log      *slog.Logger  // default: nothing is logged
 }
 
@@ -55,7 +55,7 @@ func New(cfg Config) *Gateway {
 	return &Gateway{cfg: cfg, stay: stay, leave: leave}
 }
 
-// Leave ends the waiting calls. Calls that arrive later do not wait.
+// Leave makes all waiting calls return. Later calls do not wait.
 func (g *Gateway) Leave() { g.leave() }
 
 // Handler serves /sched.
@@ -86,8 +86,7 @@ func (g *Gateway) Handler() http.Handler {
 	return mux
 }
 
-// nameIn returns the name of the job in a request's path. Errors: not_found if the name is
-// invalid.
+// nameIn returns the job name in a request's path. Errors: not_found if the name is invalid.
 func nameIn(r *http.Request) (string, error) {
 	name := r.PathValue("name")
 	if bourse.ValidateMachineName(name) != nil {
@@ -99,5 +98,5 @@ func nameIn(r *http.Request) (string, error) {
 // jobName is the reply to a call that changes a job.
 type jobName struct {
 	Name   string      `json:"name"`
-	Ticket pull.Ticket `json:"ticket,omitempty"` // set if the caller sent no ticket: a new one
+	Ticket pull.Ticket `json:"ticket,omitempty"` // the new ticket, if the caller sent none
 }

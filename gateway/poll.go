@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// How long a call waits.
+// Default and limit for how long a call waits.
 const (
 	defaultWait = 30 * time.Second
 	maxWait     = time.Minute
@@ -24,8 +24,8 @@ const scriptType = "text/x-shellscript"
 // maxWatched is the maximum number of jobs that one call may watch.
 const maxWatched = 1000
 
-// waiting returns the context of a waiting call. The context ends after the time in ?wait=, or
-// when the gateway leaves.
+// waiting returns the context of a waiting call. The context is done after the time in ?wait= has
+// passed, or when [Gateway.Leave] is called.
 func (g *Gateway) waiting(r *http.Request) (context.Context, context.CancelFunc, error) {
 	wait := defaultWait
 	if text := r.URL.Query().Get("wait"); text != "" {
@@ -65,21 +65,21 @@ func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) erro
 		w.WriteHeader(http.StatusNoContent)
 	case strings.HasPrefix(r.Header.Get("Accept"), scriptType):
 		w.Header().Set("Content-Type", scriptType)
-		_, _ = w.Write([]byte(script(&j))) // if this fails, the poller has disconnected and will not claim the job
+		_, _ = w.Write([]byte(script(&j))) // an error means that the poller has disconnected and will not claim the job
 	default:
 		writeBody(w, &j)
 	}
 	return nil
 }
 
-// script returns a job as a shell script that executes its command. The first line is a
-// comment with the job's name, which needs no quotes.
+// script returns a job as a shell script that executes its command. The first line is a comment
+// that contains the job's name, which needs no quoting.
 func script(j *pull.Job) string {
 	var b strings.Builder
 	b.WriteString("# job " + j.Name + "\n")
 	for _, e := range j.Env {
 		name, value, _ := strings.Cut(e, "=")
-		if shellName(name) { // a shell cannot set variables with other names
+		if shellName(name) { // a shell cannot set variables with other kinds of names
 			b.WriteString("export " + name + "=" + shellQuote(value) + "\n")
 		}
 	}
@@ -106,14 +106,15 @@ func shellName(s string) bool {
 	return s != ""
 }
 
-// cancelled lists the jobs that a poller must end.
+// cancelled lists the jobs that a poller must stop.
 type cancelled struct {
 	Names []string `json:"names"`
 	Next  uint64   `json:"next"` // value for ?after= in the next request
 }
 
-// cancellations waits until there are jobs to end, and lists them. With ?job=, it considers only
-// the named jobs, and otherwise all jobs canceled after ?after=.
+// cancellations waits until there are jobs that must be stopped, and lists them. If the request
+// contains ?job=, the list is limited to the named jobs. Otherwise it contains all jobs canceled
+// after ?after=.
 func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	jobs := slices.Compact(slices.Sorted(slices.Values(q["job"])))

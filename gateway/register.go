@@ -16,7 +16,7 @@ type registration struct {
 	CPU     float64    `json:"cpu"`  // number of cores
 	Mem     bourse.MiB `json:"mem"`
 	Disk    bourse.MiB `json:"disk"`
-	Running []string   `json:"running"` // jobs that the host still runs; unless null, its other jobs are given up
+	Running []string   `json:"running"` // jobs that the host still runs; unless this is null, all other jobs of the host count as lost
 }
 
 func (r *registration) size() (pull.Size, error) {
@@ -26,7 +26,7 @@ func (r *registration) size() (pull.Size, error) {
 	return pull.Size{CPU: bourse.MilliCPU(r.CPU * 1000), Memory: r.Mem, Disk: r.Disk}, nil
 }
 
-// register registers a host or changes its size.
+// register registers a host, or updates the size of a registered host.
 func (g *Gateway) register(w http.ResponseWriter, r *http.Request) error {
 	var in registration
 	if err := readBody(w, r, &in); err != nil {

@@ -15,8 +15,8 @@ import (
 // maxBy is the maximum length of a claimer's name in bytes.
 const maxBy = 128
 
-// claim gives the job to the first caller. ?by= is the caller's name. A caller with its own
-// ticket may repeat a claim whose reply was lost.
+// claim assigns a job to the first caller that claims it. ?by= is the caller's name. If the reply
+// was lost, a caller that sent its own ticket may repeat the claim.
 func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	who := pull.Claimer{By: r.URL.Query().Get("by")}
 	switch {
@@ -36,7 +36,7 @@ func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	return g.take(w, r, who, made)
 }
 
-// started claims a job for a registered host. The host may repeat it as a heartbeat.
+// started claims a job for a registered host. The host may repeat the call as a heartbeat.
 func (g *Gateway) started(w http.ResponseWriter, r *http.Request) error {
 	host := r.URL.Query().Get("host")
 	if host == "" {
@@ -59,15 +59,15 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer,
 
 // report is the body of a release or stopped request.
 type report struct {
-	ExitCode *int   `json:"exit_code"` // null returns the job; allowed only in a release request
+	ExitCode *int   `json:"exit_code"` // null returns the job to the gateway; allowed only in a release request
 	Output   string `json:"output,omitempty"`
 }
 
-// release ends a job or returns it. A returned job has failed, and its machine's restart policy
-// decides whether it is offered again.
+// release ends a job or returns it to the gateway. A returned job counts as failed, and its
+// machine's restart policy determines whether the job is offered again.
 func (g *Gateway) release(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, false) }
 
-// stopped ends a host's job.
+// stopped records that a registered host's job has ended.
 func (g *Gateway) stopped(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, true) }
 
 func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error {
@@ -93,8 +93,8 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	return nil
 }
 
-// readReport reads a poller's report about the end of a job. The body is JSON, or with
-// ?exit_code=, the job's output, of which only the end is stored.
+// readReport reads a poller's report about the end of a job. The body is JSON or, if the query
+// contains exit_code, the job's output, of which only the end is stored.
 func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	var said report
 	text := r.URL.Query().Get("exit_code")
@@ -109,8 +109,8 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "invalid exit_code %s: use 0 to 255", bourse.Quoted(text))
 	}
-	throttle.StreamBody(r)                                                        // no limit: only the end is stored
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTime)) // unsupported by some writers
+	throttle.StreamBody(r)                                                        // the body's size need not be limited, because only the end is stored
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTime)) // ignore the error: some writers do not support deadlines
 	output, err := readTail(r.Body)
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "the output was truncated: %w", err)
@@ -118,7 +118,7 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	return report{ExitCode: &code, Output: string(output)}, nil
 }
 
-// outputTime is the maximum time for sending a job's output.
+// outputTime is the time limit for receiving a job's output.
 const outputTime = 5 * time.Minute
 
 // readTail reads r to its end and returns the last pull.MaxOutput bytes.

@@ -14,10 +14,10 @@ type state struct {
 	State    bourse.State     `json:"state"`
 	By       string           `json:"by,omitempty"`
 	Host     string           `json:"host,omitempty"`
-	ExitCode *int             `json:"exit_code,omitempty"` // set once the job has ended; -1 means unknown
-	Error    string           `json:"error,omitempty"`     // reason for an unknown exit code
+	ExitCode *int             `json:"exit_code,omitempty"` // set once the job has ended; -1: unknown
+	Error    string           `json:"error,omitempty"`     // why the exit code is unknown
 	EndedAt  time.Time        `json:"ended_at,omitzero"`
-	Output   string           `json:"output,omitempty"` // from the poller's report; only for callers with the submission's ticket
+	Output   string           `json:"output,omitempty"` // output from the poller's report; only for callers that send the job's ticket
 }
 
 // status replies with the state of a job of the default app.
@@ -51,8 +51,8 @@ func (g *Gateway) stateOf(m *bourse.Machine) *state {
 	return out
 }
 
-// cancel ends a job. A job that has not been claimed will not run. Canceling an ended job is no
-// error. Jobs that were not submitted here can be stopped through a broker.
+// cancel ends a job. A job that has not been claimed will not run. Canceling an ended job is not
+// an error. Jobs that were not submitted through the gateway can be stopped through a broker.
 func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	m, err := g.find(r)
 	if err != nil {

@@ -18,14 +18,14 @@ type submission struct {
 	CPU     int64             `json:"cpu"`     // number of cores; default 1
 	Mem     bourse.MiB        `json:"mem"`     // MiB; default 256
 	Disk    bourse.MiB        `json:"disk"`    // MiB; default none
-	Timeout bourse.Duration   `json:"timeout"` // maximum time until the job is claimed; default 10s, at most 5m
+	Timeout bourse.Duration   `json:"timeout"` // maximum time until a poller claims the job; default 10s, at most 5m
 }
 
-// Metadata of submitted machines.
+// Metadata keys of submitted machines.
 const (
 	submittedKey   = "bourse_sched"
 	submittedValue = "submitted"
-	ticketKey      = "bourse_sched_ticket" // the hash of the client's ticket
+	ticketKey      = "bourse_sched_ticket" // hash of the client's ticket
 )
 
 // order returns the order for a submission.
@@ -57,16 +57,17 @@ type taken struct {
 	Name    string           `json:"name"`
 	Machine bourse.MachineID `json:"machine"`
 	Order   bourse.OrderID   `json:"order"`
-	By      string           `json:"by"`               // name of the claimer
-	Host    string           `json:"host,omitempty"`   // name of the claimer's host if it is registered
-	Ticket  pull.Ticket      `json:"ticket,omitempty"` // set if the client sent no ticket: a new one
+	By      string           `json:"by"`               // name of the poller that claimed the job
+	Host    string           `json:"host,omitempty"`   // name of the poller's host, if the host is registered
+	Ticket  pull.Ticket      `json:"ticket,omitempty"` // the new ticket, if the client sent none
 }
 
-// answerTime is the time limit for the worker's answer after a submission's deadline.
+// answerTime is how long, after a submission's deadline, the gateway waits for the worker's
+// answer.
 const answerTime = 5 * time.Second
 
-// submit submits a job and replies once it is claimed or refused. The job is canceled if
-// the client disconnects earlier.
+// submit submits a job and replies once it is claimed or refused. If the client disconnects before
+// that, the job is canceled.
 func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	var in submission
 	if err := readBody(w, r, &in); err != nil {
@@ -92,7 +93,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	fill, refusal, err := g.cfg.Orders.Claim(ctx, &bourse.Claim{Order: *order, Decision: bourse.Decision{
 		Order: order.ID, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: time.Now().UTC(),
 	}})
-	if err != nil { // the client does not receive the machine
+	if err != nil { // the client does not receive the result
 		g.takeBack(order.ID)
 		return err
 	}
@@ -127,7 +128,7 @@ func (g *Gateway) vacate(ctx context.Context, o *bourse.Order) error {
 		err = g.cfg.Machines.Destroy(ctx, m.ID)
 	}
 	if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeFailedPrecondition {
-		return nil // another call was faster; if that is a problem, the claim will return an error
+		return nil // another call was faster; if this matters, the claim will return an error
 	}
 	return err
 }
@@ -136,12 +137,12 @@ func submitted(m *bourse.Machine) bool {
 	return m.Config.ImageKind() == bourse.PollerImage && m.Config.Metadata[submittedKey] == submittedValue
 }
 
-// over reports whether a job has ended and will not run again.
+// over reports whether a job has ended and will not be run again.
 func over(m *bourse.Machine) bool {
 	return m.State == bourse.StateStopped || m.State == bourse.StateFailed
 }
 
-// errRefused returns the error of a refused submission.
+// errRefused returns the error for a refused submission.
 func errRefused(r *bourse.Refusal) error {
 	code := bourse.CodeInsufficient
 	switch r.Reason {

@@ -9,11 +9,11 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// ticketHeader is the header with the caller's ticket; see [pull.Ticket]. It is not part of the
-// URL, because URLs are logged.
+// ticketHeader is the header that contains the caller's ticket; see [pull.Ticket]. The ticket is
+// not part of the URL, because URLs are logged.
 const ticketHeader = "Bourse-Ticket"
 
-// The allowed length of a ticket. The minimum is the length of 128 random bits in base64.
+// Limits on the length of a ticket. The minimum is the length of 128 random bits in base64.
 const (
 	minTicket = 22
 	maxTicket = 128
@@ -23,7 +23,8 @@ const (
 func shown(r *http.Request) pull.Ticket { return pull.Ticket(r.Header.Get(ticketHeader)) }
 
 // ticketOf returns the ticket for a new job or host: the ticket that the caller sent, or a new
-// one. In the latter case, made is the same ticket, which the reply must then contain.
+// one. If the ticket is new, made is the same ticket, which the reply must contain; otherwise made
+// is empty.
 func ticketOf(r *http.Request) (t, made pull.Ticket, err error) {
 	switch t = shown(r); {
 	case t == "":

@@ -7,11 +7,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tidyParts is the number of times that Run calls tidy within Config.Keep.
+// tidyParts is the number of times that Run calls tidy during each period of length Config.Keep.
 const tidyParts = 10
 
-// Run destroys submitted jobs once Config.Keep has passed since their end. It returns when ctx
-// ends.
+// Run destroys each submitted job when Config.Keep has passed since the job ended. It returns when
+// ctx is done.
 func (g *Gateway) Run(ctx context.Context) error {
 	look := time.NewTicker(g.cfg.Keep / tidyParts)
 	defer look.Stop()
@@ -27,7 +27,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 }
 
-// tidy destroys submitted jobs that ended before a time.
+// tidy destroys submitted jobs that ended before the given time.
 func (g *Gateway) tidy(ctx context.Context, before time.Time) error {
 	old, err := g.cfg.Machines.Machines(ctx, nil, func(m *bourse.Machine) bool {
 		return submitted(m) && over(m) && m.UpdatedAt.Before(before)
