@@ -35,9 +35,9 @@ type Exchange interface {
 	// one of them cannot be filled, the decision describes that order.
 	Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error)
 	// Decisions returns this exchange's recent decisions about the order with this ID, and about
-	// orders of any app for which a client chose this ID.
+	// any app's orders for which a client chose this ID.
 	Decisions(id bourse.OrderID) []bourse.Decision
-	// Recent returns the latest decisions for which keep returns true, newest first.
+	// Recent returns the latest decisions that keep accepts, newest first.
 	Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision
 	// Claiming returns the worker on which an order in progress was last claimed. It returns false
 	// if there is no such order or claim.
@@ -56,7 +56,7 @@ type Config struct {
 	Issued    *endpoint.Issued   // accepts the tokens that brokers created, as Tokens also must; nil: this broker cannot create tokens
 	Counts    *endpoint.Counts   // default: counters that are not exported
 	Metrics   http.Handler       // serves GET /metrics; default: replies with 404
-	Log       *slog.Logger       // default: discards everything
+	Log       *slog.Logger       // default: log entries are discarded
 	Region    bourse.Region      // the broker's region; part of request IDs
 	Version   string             // reported by the health endpoint
 	Now       func() time.Time   // default time.Now

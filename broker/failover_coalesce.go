@@ -71,8 +71,8 @@ func (t *coalescer) leave() {
 }
 
 // do places an order, or returns the result of an equivalent order that is in progress or was
-// filled recently. Only the first caller calls place. The context that place receives is canceled
-// once no caller is waiting anymore. Errors: those of place, rate_limited, canceled.
+// filled recently. Only the first caller calls place. The context that is passed to place is
+// canceled once no caller is waiting anymore. Errors: those of place, rate_limited, canceled.
 func (t *coalescer) do(ctx context.Context, order *bourse.Order, place func(context.Context) (fabric.FailoverOrder, error)) (fabric.FailoverOrder, error) {
 	k, err := failoverKeyOf(order)
 	if err != nil {

@@ -70,8 +70,8 @@ func execRequest(in *machinesapi.ExecMachine) (fabric.ExecRequest, error) {
 	return out, nil
 }
 
-// splitWords splits a command line into words like a shell. It supports '…', "…" and \, but expands
-// nothing. Errors: invalid.
+// splitWords splits a command line into words as a shell does. It supports '…', "…" and \, but no
+// expansions. Errors: invalid.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

@@ -84,7 +84,7 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 }
 
 // reserved determines from a reservation's key alone whether it belongs to an app that the caller
-// may use. It is used if the reservation has no holds anymore or no worker answers.
+// may use. It is used if the reservation has no more holds or no worker answers.
 func (rs *reservationHandler) reserved(r *endpoint.Request, key bourse.ReservationKey) bool {
 	mine, err := rs.gate.AppsOf(r)
 	return err == nil && slices.ContainsFunc(mine, func(app bourse.App) bool { return key.In(app.ID) == key })

@@ -15,7 +15,7 @@ type Tokens interface {
 	Identify(ctx context.Context, token string) (Identity, error)
 }
 
-// Identity describes the caller of a request and its permissions. The caller may do everything
+// Identity describes the caller of a request and its permissions. Callers have all permissions
 // that the fields do not restrict.
 type Identity struct {
 	Name     string             // owner of the leases that the caller acquires
@@ -26,7 +26,7 @@ type Identity struct {
 	Until    time.Time          // when the token expires; zero: never
 	ReadOnly bool               // the caller may only read, and may not run commands in a machine or connect to it
 
-	Scraper bool // the caller may read metrics and nothing else
+	Scraper bool // the caller may only read metrics
 }
 
 // LocalIdentity is the identity of every caller if the broker requires no tokens.

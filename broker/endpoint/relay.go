@@ -19,12 +19,13 @@ const (
 	relayBytes = 32 << 20         // a machine needs about 500 bytes
 )
 
-// ProxyMetricsPath is the path at which a proxy serves its metrics to brokers and scrapers.
+// ProxyMetricsPath is the path of the endpoint through which a proxy provides its metrics to
+// brokers and scrapers.
 const ProxyMetricsPath = "/proxy/metrics"
 
 // Relay responds with the metrics of a worker or a proxy. The reply's content type is always plain
-// text, regardless of what the server declares. If an error occurs before the first byte is sent,
-// it is one of those of [fabric.Pipe]; a later error means that the reply is incomplete.
+// text, regardless of what the server declares. Errors that occur before the first byte is sent
+// are those of [fabric.Pipe]. A later error means that the reply is incomplete.
 func Relay(w http.ResponseWriter, r *http.Request, servers fabric.Fabric, from bourse.Member) error {
 	ctx, cancel := context.WithTimeout(r.Context(), relayTime)
 	defer cancel()

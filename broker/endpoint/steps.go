@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// step is the time that one step of an order took.
+// step is the duration of one step of an order.
 type step struct {
 	name string
 	took time.Duration

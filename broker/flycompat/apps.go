@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// appCache caches the apps that one query has resolved, because clients select the same app several
-// times under different aliases.
+// appCache caches the apps that a query has resolved, because clients select the same app several
+// times, with different aliases.
 type appCache map[bourse.AppName]object
 
 // find returns an app's object, from the cache if it was resolved before. Errors: not_found, with

@@ -24,8 +24,8 @@ func shownMachine(m *machinesapi.Machine) object {
 	}
 }
 
-// machine resolves a machine by its ID alone, because clients use this field to find the machine's
-// app.
+// machine resolves a machine by its ID, without its app, because clients use this field to find
+// the machine's app.
 func (c *caller) machine(ctx context.Context, args arguments) (any, error) {
 	id := bourse.MachineID(args.text("machineId"))
 	list, _, err := c.Machines(ctx, "", machinesapi.ListMachines{Summary: true})
@@ -62,8 +62,8 @@ func shownVolume(v *machinesapi.Volume) object {
 	}
 }
 
-// volume resolves a volume by its ID alone, because clients use this field to find the volume's
-// app.
+// volume resolves a volume by its ID, without its app, because clients use this field to find the
+// volume's app.
 func (c *caller) volume(ctx context.Context, args arguments) (any, error) {
 	id := bourse.VolumeID(args.text("id"))
 	orgs, err := c.myOrganizations(ctx)

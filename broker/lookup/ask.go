@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Answer is one worker's answer to a question that several workers were asked.
+// Answer is one worker's answer to a question that was sent to several workers.
 type Answer[T any] struct {
 	From bourse.Member
 	Got  T

@@ -17,7 +17,7 @@ import (
 // Gathered is the result of a search for machines.
 type Gathered struct {
 	Machines []*inventory.Listed // oldest first
-	Asked    int                 // number of workers that were asked, in addition to the view
+	Asked    int                 // number of workers asked in addition to the view
 	Missing  []bourse.WorkerID   // workers that did not answer
 	Overflow error               // error of a worker that has too many machines for one reply
 }
@@ -81,7 +81,7 @@ func overflow(answers []Answer[[]bourse.Machine]) error {
 type machineUnion struct {
 	told    map[bourse.MachineID]bourse.Machine // recent replies from the machines' workers
 	rows    []*inventory.Listed                 // rows of the view
-	answers []Answer[[]bourse.Machine]          // answers of workers that have just been asked
+	answers []Answer[[]bourse.Machine]          // answers from workers that have just been asked
 }
 
 // machines combines the sources. If a worker has answered, its answer is complete. For other

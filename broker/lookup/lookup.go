@@ -52,7 +52,7 @@ func (s *Sources) recorded(ctx context.Context, name bourse.AppName) bool {
 }
 
 // owns reports whether a worker owns the objects whose IDs contain the given tag. If the tag's
-// owner is unknown, it returns true. It is used to ignore data in which a member describes another
+// owner is unknown, it returns true. It is used to ignore data from a member about another
 // member's objects.
 func (s *Sources) owns(worker bourse.WorkerID, tag bourse.WorkerTag) bool {
 	owner, ok := s.Directory.ByTag(tag)

@@ -17,10 +17,10 @@ type Owner struct {
 	Made time.Time // creation time of the record
 }
 
-// OwnerOf returns the app to which a machine belongs.
+// OwnerOf returns the owner of a machine.
 func OwnerOf(m *bourse.Machine) Owner { return Owner{m.App, m.AppID, m.CreatedAt} }
 
-// OwnerOfVolume returns the app to which a volume belongs.
+// OwnerOfVolume returns the owner of a volume.
 func OwnerOfVolume(v *bourse.Volume) Owner { return Owner{v.App, v.AppID, v.CreatedAt} }
 
 // owners caches the apps of machines or volumes. An object's app never changes, so the cache is never wrong.

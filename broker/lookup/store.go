@@ -82,8 +82,8 @@ func (s *Apps) all(ctx context.Context) (appRecords, error) {
 	return out, err
 }
 
-// viewResult contains the records read from the view, and tells whether the workers must be asked
-// as well.
+// viewResult contains the records read from the view, and specifies whether the workers must be
+// asked as well.
 type viewResult struct {
 	known  appRecords
 	failed error // error if the view could not be read

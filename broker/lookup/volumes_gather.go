@@ -14,7 +14,7 @@ import (
 // GatheredVolumes is the result of a search for volumes.
 type GatheredVolumes struct {
 	Volumes []inventory.ListedVolume // oldest first
-	Asked   int                      // number of workers that were asked, in addition to the view
+	Asked   int                      // number of workers asked in addition to the view
 	Missing []bourse.WorkerID        // workers that did not answer
 }
 

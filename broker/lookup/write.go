@@ -64,7 +64,7 @@ func byID(all appRecords, id string) (bourse.App, bool) {
 
 // Errors that clients distinguish from other errors with the same code.
 var (
-	// ErrNoApp has the exact text with which clients compare it.
+	// ErrNoApp has exactly the text that clients compare errors with.
 	ErrNoApp = bourse.Errorf(bourse.CodeNotFound, "app not found")
 	// ErrNameTaken has the text that clients expect.
 	ErrNameTaken = bourse.Errorf(bourse.CodeAlreadyExists, "Validation failed: Name has already been taken")

@@ -54,8 +54,8 @@ func (h *Addresses) list(w http.ResponseWriter, r *endpoint.Request) error {
 // for egress are not supported.
 var addressTypes = []string{"", "v4", "v6", "shared_v4", "private_v6"}
 
-// assign replies with the app's only address, whatever type was requested. If the type does not
-// match, the reply contains a warning. Before clients first deploy an app with services, they
+// assign replies with the app's only address, regardless of the requested type. If the type does
+// not match, the reply contains a warning. Before clients first deploy an app with services, they
 // request an address of each type, and they stop if they receive none.
 func (h *Addresses) assign(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.AssignIP

@@ -19,7 +19,7 @@ type budget struct {
 	held int64
 }
 
-// share is the part of a budget that one request uses. It is safe for concurrent use.
+// share is the part of a budget that a single request uses. It is safe for concurrent use.
 type share struct {
 	of   *budget
 	held int64 // bytes; guarded by of.mu

@@ -35,7 +35,7 @@ func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (inve
 	return g, h.checkMachines(r, &g)
 }
 
-// scope returns the organization and the apps for which a new token is valid.
+// scope returns the organization and the apps that a new token is valid for.
 func (h *Tokens) scope(r *endpoint.Request, in *machinesapi.CreateToken) (org string, refs []bourse.AppRef, err error) {
 	names := in.Apps
 	if len(names) == 0 && in.Org == "" {
@@ -104,7 +104,7 @@ func checkName(name string) error {
 }
 
 // expiry returns the time at which a new token expires, or the zero time if it never does. A new
-// token cannot outlive the token with which it is created.
+// token cannot outlive the token that was used to create it.
 func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, error) {
 	switch {
 	case after == 0:

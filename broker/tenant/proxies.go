@@ -20,8 +20,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// ProxyStatusPath is the path at which a proxy serves its status to brokers. The query "?app=NAME"
-// limits the status to one app.
+// ProxyStatusPath is the path of the endpoint through which a proxy reports its status to brokers.
+// The query "?app=NAME" limits the status to one app.
 const ProxyStatusPath = "/proxy/status"
 
 // Proxies serves the endpoints of proxies.
@@ -64,8 +64,8 @@ func (h *Proxies) of(w http.ResponseWriter, r *endpoint.Request) error {
 // Limits for requests to proxies.
 const (
 	atOnce      = 16
-	maxReply    = 16 << 20 // bytes of one proxy's reply; enough for about 50 000 machines
-	maxAppReply = 1 << 20  // bytes of one proxy's reply about a single app
+	maxReply    = 16 << 20 // bytes per reply of a proxy; enough for about 50 000 machines
+	maxAppReply = 1 << 20  // bytes per reply of a proxy about a single app
 )
 
 // ask asks all proxies for their status concerning one app, or all apps if app is empty. The
