@@ -259,7 +259,7 @@ func (c *Client) lost(ctx context.Context, k call, err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // the text of the outer error repeats the address
 	}
-	if errors.Is(err, http.ErrSchemeMismatch) { // nothing but the start of the TLS handshake was sent
+	if errors.Is(err, http.ErrSchemeMismatch) { // only the start of the TLS handshake was sent
 		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + c.BaseURL + " uses http, not https", Err: &NoReplyError{err}}
 	}
 	code := bourse.CodeTimeout

@@ -260,9 +260,9 @@ func (l *ListOrgMachines) query() url.Values {
 }
 
 // Machines returns a page of the organization's machines. The most recently changed machines come
-// last, so a machine that changes while a client reads the pages appears again, and none is missed.
-// Machines also returns the workers that did not answer, whose machines may be missing. Errors:
-// invalid, forbidden.
+// last, so a machine that changes while a client reads the pages appears again, and no machine is
+// missed. Machines also returns the workers that did not answer, whose machines may be missing.
+// Errors: invalid, forbidden.
 func (o Org) Machines(ctx context.Context, want ListOrgMachines) (OrgMachines, []bourse.WorkerID, error) {
 	return list[OrgMachines](ctx, o.Client, call{method: http.MethodGet, path: path("orgs", o.Slug, "machines"), query: want.query()})
 }

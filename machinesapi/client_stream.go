@@ -15,7 +15,7 @@ import (
 type (
 	// ExecStart specifies the command to run.
 	ExecStart = duplex.Command
-	// Terminal describes the terminal in which a command runs.
+	// Terminal describes the terminal for a command.
 	Terminal = duplex.Terminal
 	// TerminalSize is the size of a terminal, in characters.
 	TerminalSize = duplex.Size

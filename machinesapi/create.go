@@ -16,14 +16,14 @@ type CreateMachine struct {
 	SkipLaunch              bool           `json:"skip_launch,omitempty"`
 	SkipServiceRegistration bool           `json:"skip_service_registration,omitempty"`
 	LeaseTTL                int64          `json:"lease_ttl,omitempty"`           // in seconds
-	SkipSecrets             bool           `json:"skip_secrets,omitempty"`        // the machine receives none of its app's secrets
+	SkipSecrets             bool           `json:"skip_secrets,omitempty"`        // do not give the machine its app's secrets
 	MinSecretsVersion       uint64         `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets
 
 	Deadline bourse.Duration `json:"deadline,omitempty"`  // time limit for the whole order; default 10 s
 	Race     int             `json:"race,omitempty"`      // number of workers to claim at the same time; the first to start the machine wins
 	FirstTry bool            `json:"first_try,omitempty"` // the client has chosen the order's ID and has never sent it before
-	// Reservation is the reservation whose capacity the machine uses. Only workers that hold
-	// capacity for it are asked. It cannot be combined with SkipLaunch or Race.
+	// Reservation is the ID of the reservation whose capacity the machine uses. Only workers that
+	// hold capacity for it are asked. It cannot be combined with SkipLaunch or Race.
 	Reservation bourse.ReservationID `json:"reservation,omitempty"`
 }
 
@@ -36,7 +36,7 @@ type UpdateMachine struct {
 	SkipLaunch              bool              `json:"skip_launch,omitempty"`     // do not start the new version
 	SkipServiceRegistration bool              `json:"skip_service_registration,omitempty"`
 	LeaseTTL                int64             `json:"lease_ttl,omitempty"`           // in seconds; acquires or extends the machine's lease
-	SkipSecrets             bool              `json:"skip_secrets,omitempty"`        // the machine receives none of its app's secrets
+	SkipSecrets             bool              `json:"skip_secrets,omitempty"`        // do not give the machine its app's secrets
 	MinSecretsVersion       uint64            `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets; restarts the machine if necessary
 }
 

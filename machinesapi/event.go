@@ -20,7 +20,7 @@ type Event struct {
 
 // EventAdded contains Bourse's additions to an event.
 type EventAdded struct {
-	By string `json:"by"` // name of the token with which a user caused the event
+	By string `json:"by"` // name of the token used by the user who caused the event
 }
 
 // maxTokenName is the maximum length of a token's name in an event. The name comes from the worker

@@ -146,7 +146,8 @@ func seconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z")
 
 // ImageName returns the name of the image to which a request refers. Clients that clone a machine
 // with the image "host" or "pull", or resolve such an image, add a tag or digest to the name.
-// ImageName removes it, because these images have neither. All other names are returned unchanged.
+// ImageName removes the tag or digest, because these images have neither. All other names are
+// returned unchanged.
 func ImageName(image string) string {
 	bare, _, _ := strings.Cut(image, "@")
 	for _, name := range []string{bourse.ImageHost, bourse.ImagePull} {

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// availableText is the end of the phrase with which the Machines API reports a shortage.
+// availableText is the end of the phrase that the Machines API uses to report a shortage.
 const availableText = " available to fulfill request"
 
 // WithShortage adds to the text of an error about an order the phrase with which the Machines API

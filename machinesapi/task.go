@@ -130,7 +130,7 @@ type TaskReply struct {
 	OK           bool             `json:"ok"`
 	End          bourse.TaskEnd   `json:"end"`
 	ExitCode     int              `json:"exit_code"`
-	Status       int              `json:"status,omitempty"` // HTTP status with which a warm program replied
+	Status       int              `json:"status,omitempty"` // HTTP status of a warm program's reply
 	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON if the program declares the answer as JSON, otherwise a string
 	AnswerBase64 []byte           `json:"answer_base64,omitempty"`
 	Error        string           `json:"error,omitempty"`

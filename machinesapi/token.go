@@ -31,7 +31,7 @@ type Token struct {
 	Machines  []bourse.MachineID `json:"machines"` // empty: all machines of the apps
 	ReadOnly  bool               `json:"read_only"`
 	MadeBy    string             `json:"made_by"`
-	MadeWith  string             `json:"made_with,omitempty"` // ID of the token with which this token was created
+	MadeWith  string             `json:"made_with,omitempty"` // ID of the token that was used to create this token
 	CreatedAt time.Time          `json:"created_at"`
 	ExpiresAt *time.Time         `json:"expires_at,omitempty"` // nil: the token never expires
 	RevokedAt *time.Time         `json:"revoked_at,omitempty"`

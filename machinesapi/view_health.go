@@ -40,7 +40,7 @@ type Standing struct {
 	Gaps    int       `json:"gaps"`              // number of streams that lack transactions
 	Behind  uint64    `json:"behind"`            // number of transactions that other members have and this member lacks
 	LagMS   int64     `json:"lag_ms"`            // lower bound of the time for which a transaction has been missing
-	Differs []string  `json:"differs,omitempty"` // names of the tables that differ from those of most members
+	Differs []string  `json:"differs,omitempty"` // names of the tables that differ from most members' tables
 }
 
 // ViewState is the state of a member's copy.

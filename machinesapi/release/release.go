@@ -53,7 +53,7 @@ type Release struct {
 	Strategy    string          `json:"strategy,omitempty"`
 	Description string          `json:"description,omitempty"`
 	Image       string          `json:"image_ref,omitempty"`
-	Definition  json.RawMessage `json:"definition,omitempty"` // the app's configuration, in the form in which the client sent it
+	Definition  json.RawMessage `json:"definition,omitempty"` // the app's configuration, exactly as the client sent it
 	Metadata    json.RawMessage `json:"metadata,omitempty"`   // additional data from the client
 	User        string          `json:"user,omitempty"`       // name of the user to whom the client's token belongs
 	CreatedAt   time.Time       `json:"created_at"`
