@@ -23,7 +23,7 @@ var (
 // bodyStore stores the part of a request's body that has been read so far. It is not safe for
 // concurrent use.
 type bodyStore interface {
-	Append(p []byte) error // after an error, nothing is stored anymore
+	Append(p []byte) error // after an error, no more data is stored
 	ReadAt(p []byte, at int64) (int, error)
 	Close()
 }

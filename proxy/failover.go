@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Orders places orders for machines on other hosts. The proxy uses it for requests for which no
-// machine can be started.
+// Orders places orders for machines on other hosts. The proxy uses it if no machine can be started
+// for a request.
 type Orders interface {
 	// Order orders a copy of a machine on another host, and the copy is started. The parameter
 	// like is the ID of the machine, and app is the ID of the machine's app. If the order got an

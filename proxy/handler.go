@@ -56,7 +56,7 @@ func (p *Proxy) serve(x *exchange) {
 	p.reverse.ServeHTTP(x.out, r)
 }
 
-// find determines the app to which the request is addressed.
+// find determines the target of the request, and returns the request's host name.
 func (p *Proxy) find(x *exchange) (host string, err error) {
 	if x.in.Method == http.MethodConnect {
 		return "", &statusError{status: http.StatusMethodNotAllowed, text: "this proxy does not support CONNECT"}
@@ -150,6 +150,6 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 			PingTimeout:          15 * time.Second,
 			WriteByteTimeout:     time.Minute,
 		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // malformed requests, of which clients may send any number, are logged only at level debug
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients may send any number of malformed requests, so log them only at level debug
 	}
 }

@@ -173,8 +173,8 @@ func (p *Proxy) readReplay(resp *http.Response) ([]byte, error) {
 	return text, nil
 }
 
-// cacheReplay caches a replay for the app that the client requested, if the replay asks for that.
-// Any machine that handles the request may invalidate the cached replay.
+// cacheReplay caches a replay for the app that the client requested, if the replay asks to be
+// cached. Any machine that handles the request may invalidate the cached replay.
 func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay, found bool) {
 	switch s := &x.replay; {
 	case asked.Cache.Invalidate && s.replays > 0:

@@ -25,8 +25,8 @@ import (
 // Config configures a Balancer.
 type Config struct {
 	Region bourse.Region // the proxy's region
-	// Others returns the number of requests that other proxies have in progress on a machine, as
-	// far as this proxy knows. If Others is nil, requests of other proxies are not counted.
+	// Others returns the number of requests that other proxies are known to have in progress on a
+	// machine. If Others is nil, requests of other proxies are not counted.
 	Others           func(bourse.MachineID) int
 	MaxWaitingPerApp int        // maximum number of waiting requests per app; default 2048
 	MaxWaiting       int        // maximum number of waiting requests; default 32768

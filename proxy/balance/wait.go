@@ -153,8 +153,8 @@ func (b *Balancer) Update(table *route.Table) {
 // recheckAll tries again to choose a machine for each waiter in a queue, in order. The caller
 // holds the mutex.
 func (b *Balancer) recheckAll(q *list.List) {
-	// Requests without criteria are interchangeable: if one of them gets no slot, the others get
-	// none either.
+	// Requests without criteria are interchangeable: if one of them gets no slot, none of the
+	// others can get one.
 	stuck := map[*route.Target]bool{}
 	for e := q.Front(); e != nil; {
 		w, _ := e.Value.(*waiter)

@@ -26,8 +26,8 @@ const acmeALPN = "acme-tls/1"
 type ACMEConfig struct {
 	Email   string                  // contact address for the CA
 	CA      string                  // directory URL; "": Let's Encrypt
-	Roots   *x509.CertPool          // roots with which the CA's own certificate is verified; nil: the host's roots
-	Storage string                  // directory in which the account, certificates and keys are stored
+	Roots   *x509.CertPool          // roots for verifying the CA's own certificate; nil: the host's roots
+	Storage string                  // directory for the account, certificates and keys
 	HTTP    netip.AddrPort          // address of the listener for HTTP-01 challenges, which the CA sends to port 80
 	Allowed func(name string) error // returns an error if no certificate may be requested for the name
 	Log     *slog.Logger
@@ -64,7 +64,7 @@ const (
 // goroutine, which ends when Run returns.
 func NewACME(c ACMEConfig) *ACME {
 	a := &ACME{allowed: c.Allowed, log: c.Log, failed: map[string]issueBackoff{}}
-	quiet := zap.NewNop() // certmagic's events contain everything that matters
+	quiet := zap.NewNop() // certmagic's events contain all relevant information
 	a.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return a.config, nil }, Logger: quiet,
 	})

@@ -28,8 +28,8 @@ type limitedListener struct {
 	refused    int                  // number of connections refused since lastLogged
 }
 
-// limitedConn is a connection that counts toward the limits until it is closed. It supports
-// everything that a TCP connection does.
+// limitedConn is a connection that counts toward the limits until it is closed. It has all methods
+// of a TCP connection.
 type limitedConn struct {
 	*net.TCPConn
 	release func()

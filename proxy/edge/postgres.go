@@ -20,8 +20,8 @@ const (
 // first request GSS encryption, which is refused, and then TLS.
 const maxPGRequests = 2
 
-// acceptPostgresTLS accepts a PostgreSQL client's request for TLS. It returns the connection on
-// which the TLS handshake follows. Newer clients start the handshake without such a request.
+// acceptPostgresTLS accepts a PostgreSQL client's request for TLS. It returns the connection for
+// the TLS handshake that follows. Newer clients start the handshake without such a request.
 func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
 	for range maxPGRequests {
 		var head [8]byte

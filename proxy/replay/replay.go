@@ -1,7 +1,7 @@
 // Package replay implements the fly-replay protocol. A machine replies to a request with the
-// header "fly-replay" to have the proxy send the request again, to another machine, region or app.
-// The package parses the reply, determines the destination, stores the request's body while it is
-// sent, so that it can be sent again, and caches earlier replays.
+// header "fly-replay" if it wants the proxy to send the request again, to another machine, region
+// or app. The package parses the reply, determines the destination, stores the request's body
+// while it is sent, so that it can be sent again, and caches earlier replays.
 //
 // It opens no connections and starts no goroutines: [Parse] and [Plan] are pure functions,
 // [Cache] is a bounded cache in memory, and [Spools] stores data in unnamed files.

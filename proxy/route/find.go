@@ -114,8 +114,8 @@ func (t *Table) Names(app bourse.AppName) []string {
 	return slices.Concat(given, below, local)
 }
 
-// normalHost returns a host name in the form in which tables store it: in lower case, in ASCII, and
-// without a trailing dot. If the name is invalid, it returns false.
+// normalHost normalizes a host name as tables store it: in lower case, in ASCII, and without a
+// trailing dot. If the name is invalid, it returns false.
 func normalHost(host string) (string, bool) {
 	if n := len(host); n > 2 && host[0] == '[' && host[n-1] == ']' {
 		host = host[1 : n-1] // an IPv6 address, which is only valid if the operator has assigned it

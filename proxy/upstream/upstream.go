@@ -49,7 +49,7 @@ func (w *Pool) newUpstream(at endpoint, to bourse.Member, reply *fabric.UseReply
 	return u
 }
 
-// loopbackAddr is the only address at which machines may be connected to directly.
+// loopbackAddr is the only machine address to which direct connections are made.
 var loopbackAddr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // direct returns the machine's direct address. If its worker has reported none, or one that is not
@@ -69,7 +69,7 @@ func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 func (u *Upstream) Instance() bourse.InstanceID { return u.instance }
 
 // Done returns a channel that is closed when the upstream has ended. After that, idle connections
-// cannot be used anymore.
+// can no longer be used.
 func (u *Upstream) Done() <-chan struct{} { return u.done }
 
 // Err returns the reason why the upstream has ended, or nil if it has not.
