@@ -19,7 +19,7 @@ const (
 	maxTicket = 128
 )
 
-// shown returns the ticket in a request, or "" if there is none.
+// shown returns the ticket in a request, or "" if the request contains none.
 func shown(r *http.Request) pull.Ticket { return pull.Ticket(r.Header.Get(ticketHeader)) }
 
 // ticketOf returns the ticket for a new job or host: the ticket that the caller sent, or a new
