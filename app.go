@@ -74,9 +74,9 @@ func (h *Hold) OwnedBy(a *App) bool { return a.Owns(h.App, h.AppID, h.CreatedAt)
 func (d *Decision) OwnedBy(a *App) bool { return a.Owns(d.App, d.AppID, d.At) }
 
 // Merge merges two copies of an app's record by returning one of them. It prefers the later
-// generation of the name, then the app that was created first, then the smaller ID, then the first
-// deletion. This is a total order, and Merge returns its maximum. The result therefore does not
-// depend on the order in which copies are merged.
+// generation of the name, then the app that was created first, then the smaller ID, then the
+// earlier deletion. This defines a total order, so the result does not depend on the sequence in
+// which copies are merged.
 func (a App) Merge(b App) App {
 	if cmp.Or(
 		cmp.Compare(b.Life, a.Life),

@@ -37,7 +37,7 @@ type Config struct {
 	Files        []File            `json:"files,omitempty"`
 	Rootfs       *Rootfs           `json:"rootfs,omitempty"`
 	Runtime      string            `json:"runtime,omitempty"` // added by Bourse: containerd's name of the runtime; default: the worker's
-	Task         *TaskConfig       `json:"task,omitempty"`    // added by Bourse: the task for which the machine stays warm
+	Task         *TaskConfig       `json:"task,omitempty"`    // added by Bourse: the task that the machine stays warm for
 	Kept
 	Schedule Schedule    `json:"schedule,omitempty"`
 	Standbys []MachineID `json:"standbys,omitempty"` // primary machines that this machine backs up
@@ -56,8 +56,8 @@ type Kept struct {
 	Statics    json.RawMessage `json:"statics,omitempty"`
 
 	// Rest is a JSON object that contains the members, at any depth, for which Config has no
-	// field. Its keys are sorted. It is nil if there are no such members. MarshalJSON puts each of
-	// them back into its place.
+	// field. Its keys are sorted. It is nil if there are no such members. MarshalJSON restores
+	// each member at its original place.
 	Rest json.RawMessage `json:"-" cbor:"rest,omitempty"`
 }
 

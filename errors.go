@@ -25,7 +25,7 @@ const (
 	CodeRateLimited        Code = "rate_limited"          // the call had no effect: wait
 	CodeUnavailable        Code = "unavailable"           // the call had no effect: retry with backoff
 	CodeTimeout            Code = "timeout"               // the outcome is unknown: ask, or repeat with the same ID
-	CodeCanceled           Code = "canceled"              // nothing: the caller has disconnected
+	CodeCanceled           Code = "canceled"              // do nothing: the caller has disconnected
 	CodeInternal           Code = "internal"              // report the error
 )
 

@@ -82,7 +82,7 @@ func (g Guest) Validate() error {
 	return nil
 }
 
-// presets lists, for each CPU kind, the CPU counts for which the Machines API has a named size.
+// presets lists the CPU counts of the Machines API's named sizes, for each CPU kind.
 var presets = map[CPUKind][]int64{
 	CPUShared:      {1, 2, 4, 6, 8},
 	CPUPerformance: {1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64, 128},

@@ -293,7 +293,7 @@ func (r *Requirement) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// String returns the requirement in the form in which users write it.
+// String formats the requirement as users write it.
 func (r Requirement) String() string {
 	if r.Count != 0 {
 		return strconv.FormatInt(r.Count, 10)
@@ -339,8 +339,9 @@ func (r Requirements) Validate() error {
 	return nil
 }
 
-// ValidateRequirementName returns CodeInvalid unless s can be the name of a label or a countable.
-// Such a name consists of one or more parts joined by dots, each in the form of an app name.
+// ValidateRequirementName returns CodeInvalid unless s can be the name of a label or a countable
+// resource. Such a name consists of one or more parts joined by dots, each in the form of an app
+// name.
 func ValidateRequirementName(s string) error {
 	for part := range strings.SplitSeq(s, ".") {
 		if !isLabel(part) || len(s) > 128 {

@@ -11,12 +11,12 @@ import (
 // State is a machine's state.
 type State string
 
-// States of the Machines API in which a worker's machine can be.
+// Machine states, as defined by the Machines API.
 const (
 	StateCreated    State = "created"    // recorded, but not yet started or prepared
 	StateStarting   State = "starting"   // its start is in progress
 	StateStarted    State = "started"    // its program runs
-	StateStopping   State = "stopping"   // its program has been asked to exit
+	StateStopping   State = "stopping"   // its program is being stopped
 	StateStopped    State = "stopped"    // not running; it still takes its disk space, but no CPUs or memory
 	StateSuspending State = "suspending" // its program is being frozen
 	StateSuspended  State = "suspended"  // its program is frozen; it still takes all of its resources
@@ -72,7 +72,7 @@ type Machine struct {
 	ID          MachineID     `json:"id"`
 	Name        string        `json:"name"`
 	App         AppName       `json:"app"`
-	AppID       string        `json:"app_id,omitempty"` // ID of the app to which the machine belongs; see [App.Owns]
+	AppID       string        `json:"app_id,omitempty"` // ID of the machine's app; see [App.Owns]
 	Worker      WorkerID      `json:"worker"`
 	Region      Region        `json:"region"`
 	Order       OrderID       `json:"order"`               // the order that the machine fills
@@ -88,7 +88,7 @@ type Machine struct {
 	Boot        Boot          `json:"boot"`
 	Image       *ImageRef     `json:"image,omitempty"`     // the image to which config.image was resolved for this version; nil for image host
 	PrivateIP   netip.Addr    `json:"private_ip,omitzero"` // address in the private network; zero: the machine uses the host's addresses
-	Network     string        `json:"network,omitempty"`   // private network to which PrivateIP belongs
+	Network     string        `json:"network,omitempty"`   // private network of PrivateIP
 	Checks      *CheckResults `json:"checks,omitempty"`    // results of the checks since the latest start for which checks ran
 	Devices     []string      `json:"devices,omitempty"`   // qualified CDI names of the worker's devices that the machine uses
 	Next        *NextVersion  `json:"next,omitempty"`      // the next version, while an update is in progress
@@ -197,7 +197,7 @@ type Event struct {
 	State    State      `json:"state"` // state of the machine after the event
 	Source   Source     `json:"source"`
 	Reason   string     `json:"reason,omitempty"` // the worker's reason, as text
-	By       string     `json:"by,omitempty"`     // name of the token with which a user caused the event
+	By       string     `json:"by,omitempty"`     // name of the token used by the user who caused the event
 	At       time.Time  `json:"at"`
 	Instance InstanceID `json:"instance,omitempty"`
 	Exit     *ExitEvent `json:"exit,omitempty"` // details of an event of type exit
@@ -252,8 +252,8 @@ const (
 )
 
 // rule defines the states in which a call is carried out, and those in which it has nothing to do.
-// In all other states, the call is refused, either with a text for the state or with a general
-// one.
+// In all other states, the call is refused, either with a state-specific text or with the general
+// text.
 type rule struct {
 	goes, already []State
 	unable        string // general text of a refusal; STATE stands for the state
@@ -355,7 +355,7 @@ type Process struct {
 	Listens   []ListenSocket `json:"listen_sockets"` // never null
 }
 
-// ListenSocket is a socket at which a process accepts connections or packets.
+// ListenSocket is a socket on which a process accepts connections or packets.
 type ListenSocket struct {
 	Proto   string `json:"proto"`   // "tcp" or "udp"
 	Address string `json:"address"` // such as 0.0.0.0:8080 or [::]:8080

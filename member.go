@@ -56,7 +56,7 @@ type Facts struct {
 // started, updated and extended.
 type Cordon struct {
 	At time.Time `json:"at"`
-	By string    `json:"by,omitempty"` // name of the token with which the worker was cordoned
+	By string    `json:"by,omitempty"` // name of the token that was used to cordon the worker
 }
 
 // Absence describes a worker of the cluster that cannot be reached. It may be dead or disconnected,

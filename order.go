@@ -15,8 +15,8 @@ type Order struct {
 	// Reservation is the reservation whose capacity the machine takes over. Only workers that hold
 	// capacity for it can fill the order.
 	Reservation ReservationID `json:"reservation,omitempty"`
-	// AppKeys decrypt the app's secrets. They are sent with the claim and not with the order,
-	// because the order is also sent to workers that are only asked for a quote.
+	// AppKeys decrypt the app's secrets. They are sent separately, with the claim, because the
+	// order itself is also sent to workers that are only asked for a quote.
 	AppKeys AppKeys `json:"-"`
 	Options
 }
@@ -48,7 +48,7 @@ const (
 	MaxRace           = 8
 	MaxLeaseTTL       = 24 * 3600
 
-	taskSlack = 2 * time.Second // additional time in which a worker can report that a task has exceeded its timeout
+	taskSlack = 2 * time.Second // extra time for the worker to report that a task has exceeded its timeout
 )
 
 // Validate returns CodeInvalid if no worker could fill the order. The config must have been
@@ -190,7 +190,7 @@ type Quote struct {
 	// does not contain the answer; another claim waits until the task has ended and returns it.
 	FilledTask *TaskResult `json:"filled_task,omitempty"`
 	FilledHold *Hold       `json:"filled_hold,omitempty"` // the hold, if the worker has already filled an order for capacity
-	Held       bool        `json:"held,omitempty"`        // the worker's hold covers everything that the order takes
+	Held       bool        `json:"held,omitempty"`        // the worker's hold covers all resources that the order takes
 }
 
 // RefusalReason is the reason why a worker refuses an order.
@@ -241,7 +241,7 @@ type Refusal struct {
 	Also []Shortage `json:"also,omitempty"`
 }
 
-// Shortage describes a resource of which a worker has less free than an order needs.
+// Shortage describes a resource that a worker does not have enough of for an order.
 type Shortage struct {
 	Resource string `json:"resource"`
 	Wanted   int64  `json:"wanted"` // in the resource's unit
@@ -323,8 +323,8 @@ func (q *Quote) Fill() *Fill {
 // Cancellation is a worker's answer to the cancellation of an order. The worker refuses all later
 // claims of the order. If a machine has filled the order, it is being destroyed.
 type Cancellation struct {
-	Machine MachineID `json:"machine,omitempty"` // the machine that is destroyed; "": there was none
-	Volume  VolumeID  `json:"volume,omitempty"`  // the volume that is destroyed; "": there was none
+	Machine MachineID `json:"machine,omitempty"` // the machine that is being destroyed; "": the order had no machine
+	Volume  VolumeID  `json:"volume,omitempty"`  // the volume that is being destroyed; "": the order had no volume
 }
 
 // Kind is the kind of object that an order requests and a fill contains.
@@ -400,7 +400,7 @@ type Decision struct {
 type Round struct {
 	Regions    Choice        `json:"regions"`
 	Candidates int           `json:"candidates"`         // number of workers known in those regions
-	Asked      int           `json:"asked"`              // number of workers that were asked
+	Asked      int           `json:"asked"`              // number of workers asked
 	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote used, if no worker was asked; otherwise 0
 	Ranked     []Ranking     `json:"ranked,omitempty"`   // ranking, best first; at most MaxRecorded entries
 	Refusals   []Refusal     `json:"refusals,omitempty"` // refusals received in response to requests for quotes; at most MaxRecorded entries
@@ -422,8 +422,8 @@ type Ranking struct {
 // ScorePart is the contribution of one curve to a score.
 type ScorePart struct {
 	Name  string  `json:"name"`  // name of a resource, "image", "spread" or "load"
-	Value float64 `json:"value"` // value at which the curve was evaluated
-	Score float64 `json:"score"` // utility at this value, multiplied by the curve's share of the total weight
+	Value float64 `json:"value"` // the curve's input
+	Score float64 `json:"score"` // the curve's result, multiplied by the curve's share of the total weight
 }
 
 // ClaimTry is a claim on one worker, with its result.

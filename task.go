@@ -13,7 +13,7 @@ import (
 type TaskConfig struct {
 	Name        string       `json:"name"`                  // name by which calls in the app refer to the task; required
 	Concurrency int          `json:"concurrency,omitempty"` // maximum number of concurrent payloads; default 1, at most MaxTaskConcurrency
-	Port        int          `json:"port,omitempty"`        // port at which the program listens; 0: the machine's $PORT
+	Port        int          `json:"port,omitempty"`        // port on which the program listens; 0: the machine's $PORT
 	Protocol    TaskProtocol `json:"protocol,omitempty"`    // protocol that the program uses; default TaskHTTP
 	Timeout     Duration     `json:"timeout,omitempty"`     // maximum time for each call; default: the time limit of the call
 }
@@ -68,7 +68,7 @@ func ValidateTaskName(s string) error { return validateLabel("task", s) }
 // machine reads the payload from stdin and writes the answer to stdout.
 type TaskOrder struct {
 	Name    string   `json:"name,omitempty"`
-	Payload []byte   `json:"payload,omitempty"` // at most MaxPayload bytes; omitted when workers are asked for quotes
+	Payload []byte   `json:"payload,omitempty"` // at most MaxPayload bytes; omitted from requests for quotes
 	Type    string   `json:"type,omitempty"`    // media type of the payload
 	Timeout Duration `json:"timeout"`           // time limit for the work, by the worker's clock; required
 	// Output, if set, is called with each part of the answer when the program writes it. It is also
@@ -171,7 +171,7 @@ func MediaType(s string) string {
 	return ""
 }
 
-// TaskPort returns the port at which the program of a warm machine listens.
+// TaskPort returns the port on which a warm machine's program listens.
 func (m *Machine) TaskPort() int {
 	if m.Config.Task.Port != 0 {
 		return m.Config.Task.Port

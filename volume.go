@@ -111,14 +111,14 @@ func (s VolumeState) Usable() bool { return s == VolumeCreated || s == VolumeExt
 type Volume struct {
 	ID        VolumeID     `json:"id"`
 	App       AppName      `json:"app"`
-	AppID     string       `json:"app_id,omitempty"` // ID of the app to which the volume belongs; see [App.Owns]
+	AppID     string       `json:"app_id,omitempty"` // ID of the volume's app; see [App.Owns]
 	Worker    WorkerID     `json:"worker"`
 	Region    Region       `json:"region"`
 	Order     OrderID      `json:"order"`               // the order that the volume fills
 	Placement []byte       `json:"placement,omitempty"` // like Machine.Placement
 	State     VolumeState  `json:"state"`
 	Spec      VolumeOrder  `json:"spec"`               // the volume as ordered, except that SizeGB increases when the volume is extended
-	Machine   MachineID    `json:"machine,omitempty"`  // the machine to which the volume is attached; "": none
+	Machine   MachineID    `json:"machine,omitempty"`  // the machine that the volume is attached to; "": none
 	Takes     Amounts      `json:"takes,omitempty"`    // resources that the volume takes, from the worker's ledger
 	GrowsTo   int64        `json:"grows_to,omitempty"` // new size in binary gigabytes, while the volume is being extended
 	Error     string       `json:"error,omitempty"`    // why the volume has failed
