@@ -16,7 +16,7 @@ import (
 const (
 	defaultExec = 60 * time.Second
 	maxExec     = 10 * time.Minute
-	replyMargin = 5 * time.Second // time that the worker has for reporting a timeout
+	replyMargin = 5 * time.Second // extra time for the worker to report a timeout
 )
 
 func (h *machineHandler) execMachine(w http.ResponseWriter, r *endpoint.Request) error {

@@ -80,9 +80,9 @@ func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 	return target{*worker, id}, nil
 }
 
-// errLost returns the error for a machine's ID whose tag belongs to no member. Either the machine's
-// worker is lost, or the machine does not exist; only the lost worker itself would know. absent is
-// the worker if it is known to be absent, and otherwise nil.
+// errLost returns the error for a machine's ID whose tag belongs to no member. Either the
+// machine's worker is lost, or the machine does not exist; only that worker could tell which.
+// absent is the worker if it is known to be absent, and otherwise nil.
 func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absent *bourse.Absence) error {
 	l, ok := h.known.Copy(r.Context(), id)
 	if absent != nil && (!ok || absent.Removed) {

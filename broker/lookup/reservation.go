@@ -56,7 +56,7 @@ func (r *Reservation) None() error {
 
 // Whole returns an error if the reservation is incomplete: CodeConflict if some workers no longer
 // have their holds, or the given code (silence) if some workers did not answer. The error's text
-// ends with the text in so.
+// ends with the given text (so).
 func (r *Reservation) Whole(silence bourse.Code, so string) error {
 	switch {
 	case len(r.Gone) > 0:

@@ -89,7 +89,8 @@ func isName(s string) bool {
 	return true
 }
 
-// fits checks whether an app may have the secrets in after. Errors: forbidden (a quota), invalid.
+// fits checks whether the app may have the given secrets (after). Errors: forbidden (a quota),
+// invalid.
 func (s *Secrets) fits(app bourse.App, after []seal.Secret) error {
 	total := 0
 	for i := range after {
