@@ -67,7 +67,7 @@ type call struct {
 	in     any  // value of the JSON body; nil: no body
 	reads  bool // the call only reads, although its method is not GET
 
-	body io.Reader // request body that is sent while the reply arrives; used instead of in
+	body io.Reader // streamed request body, which is sent while the reply arrives; replaces in
 }
 
 // do makes a call and decodes its reply into out, unless out is nil. If the server replied, do

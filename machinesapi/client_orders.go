@@ -10,8 +10,8 @@ import (
 )
 
 // Order returns the decision about an order. Only the broker that handled the order has the
-// complete decision, and it keeps the decision temporarily. The ranking of a filled order is also
-// stored with its machine. Errors: invalid, not_found.
+// complete decision, and only temporarily. The ranking of a filled order is also stored with its
+// machine. Errors: invalid, not_found.
 func (c *Client) Order(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	return ask[bourse.Decision](ctx, c, call{method: http.MethodGet, path: path("orders", string(id))})
 }

@@ -51,7 +51,7 @@ type ErrorBody struct {
 
 // Texts of errors with code unauthorized or forbidden.
 const (
-	UnauthorizedText = "Authenticate: token validation error" // for unauthorized; if the token was valid earlier, ": " and the reason follow
+	UnauthorizedText = "Authenticate: token validation error" // for unauthorized; followed by ": " and the reason if the token was valid earlier
 	ForbiddenText    = "unauthorized"                         // the token is not valid for the app; the Machines API uses the same text
 	ClusterOnlyText  = "unauthorized: this requires a token for the whole cluster, but yours is for an organization or apps"
 	ReadOnlyText     = "unauthorized: the token is read-only"

@@ -9,10 +9,10 @@ import (
 // availableText is the end of the phrase that the Machines API uses to report a shortage.
 const availableText = " available to fulfill request"
 
-// WithShortage adds to the text of an error about an order the phrase with which the Machines API
-// reports a shortage, because clients search for it. The phrase names the resource that most
-// workers lack. If the text already contains such a phrase, or no worker has refused the order for
-// lack of a resource, WithShortage returns the text unchanged.
+// WithShortage adds to an order's error text the phrase that the Machines API uses to report a
+// shortage, because clients search for this phrase. It contains the resource that most workers
+// lack. If the text already contains such a phrase, or no worker has refused the order for lack of
+// a resource, WithShortage returns the text unchanged.
 func WithShortage(refusals []bourse.Refusal, text string) string {
 	if strings.Contains(text, availableText) {
 		return text

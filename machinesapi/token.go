@@ -74,7 +74,7 @@ type DeployToken struct {
 	Expiry bourse.Duration `json:"expiry,omitempty"`
 }
 
-// NewDeployToken is the reply to a request with a DeployToken.
+// NewDeployToken is the reply to a request whose body is a DeployToken.
 type NewDeployToken struct {
 	Token string `json:"token"`
 }
