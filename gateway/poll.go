@@ -18,7 +18,7 @@ const (
 	maxWait     = time.Minute
 )
 
-// scriptType is the media type of a job as a shell script.
+// scriptType is the media type of a reply that contains a job as a shell script.
 const scriptType = "text/x-shellscript"
 
 // maxWatched is the maximum number of jobs that one call may watch.
