@@ -182,7 +182,7 @@ type Quote struct {
 	Accounts     []Account `json:"accounts,omitempty"`      // the worker's accounts before the fill, sorted by resource
 	Takes        Amounts   `json:"takes,omitempty"`         // resources that the order would take on this worker
 	MissingBytes int64     `json:"missing_bytes,omitempty"` // bytes of the image that have to be pulled first
-	AppMachines  int       `json:"app_machines,omitempty"`  // number of living machines of the order's app on this worker
+	AppMachines  int       `json:"app_machines,omitempty"`  // number of machines of the order's app on this worker, excluding destroyed ones
 	Load         float64   `json:"load,omitempty"`          // number of runnable tasks per core, averaged over one minute
 	Filled       *Machine  `json:"filled,omitempty"`        // the machine, if the worker has already filled the order
 	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the volume, if the worker has already filled an order for one
@@ -200,7 +200,7 @@ type RefusalReason string
 const (
 	RefusedResource    RefusalReason = "resource"    // too little of the resource is free
 	RefusedLabel       RefusalReason = "label"       // a label has another value
-	RefusedUnknown     RefusalReason = "unknown"     // the worker has no such label, countable or GPU kind
+	RefusedUnknown     RefusalReason = "unknown"     // the worker has no such label, countable resource or GPU kind
 	RefusedImage       RefusalReason = "image"       // the worker has no driver for the image, or may not run it
 	RefusedNoImage     RefusalReason = "no_image"    // the registry has no such image or denies access, so no other worker could pull it
 	RefusedRegistry    RefusalReason = "registry"    // the worker could not pull the image, but another worker might

@@ -90,8 +90,8 @@ func (a Amounts) Sorted() Amounts {
 	return a
 }
 
-// Account is a line of a worker's ledger, in the unit of the resource. Total is the capacity,
-// multiplied by the overcommit.
+// Account is one line of a worker's ledger, with amounts in the resource's unit. Total is the
+// capacity, multiplied by the overcommit.
 type Account struct {
 	Resource Resource `json:"resource"`
 	Total    int64    `json:"total"`

@@ -182,7 +182,7 @@ type VolumeOrder struct {
 	RetentionDays  int        `json:"retention_days,omitempty"`  // retention period of the volume's snapshots; default 5, at most 60
 	ScheduledSnaps bool       `json:"scheduled_snaps,omitempty"` // take a snapshot every day
 	Grant          string     `json:"grant,omitempty"`           // allows the worker to read Snapshot or Source from another worker; only in claims
-	Compute        *Guest     `json:"compute,omitempty"`         // the worker must also have free capacity for a machine of this size, which it does not hold
+	Compute        *Guest     `json:"compute,omitempty"`         // the worker must also have free capacity for a machine of this size; the capacity is not held
 }
 
 // LabelEncrypted is the label of workers that can encrypt volumes. Refusals by other workers
