@@ -54,14 +54,14 @@ func writtenAs(f reflect.StructField) string {
 	words := "`" + strings.ReplaceAll(in, "|", "`, `") + "`"
 	switch {
 	case t == reflect.TypeFor[bourse.Duration]():
-		return "time, " + low + " to " + high
+		return "duration, " + low + " to " + high
 	case t == reflect.TypeFor[config.MB](), t == reflect.TypeFor[config.GB]():
 		if !ranged {
 			return "size"
 		}
 		return "size, " + low + " to " + high
 	case t == reflect.TypeFor[config.Words]():
-		return "command"
+		return "list of strings, or one string"
 	case t == reflect.TypeFor[workload.Autostop]():
 		return "`off`, `stop`, `suspend`"
 	}
@@ -70,21 +70,21 @@ func writtenAs(f reflect.StructField) string {
 		if in != "" {
 			return words
 		}
-		return "text"
+		return "string"
 	case reflect.Bool:
-		return "truth"
+		return "true or false"
 	case reflect.Int, reflect.Int64, reflect.Uint32:
 		return "number, " + low + " to " + high
 	case reflect.Float64:
 		return "number"
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Struct {
-			return "tables"
+			return "list of tables"
 		}
 		if in != "" {
 			return "list of " + words
 		}
-		return "list"
+		return "list of strings"
 	}
 	return "table"
 }
@@ -100,11 +100,11 @@ func TestEveryFieldHasALine(t *testing.T) {
 		_, is := have[f.Path]
 		switch {
 		case lines[f.Path]:
-			t.Errorf("the table has %s twice", f.Path)
+			t.Errorf("the table contains %s twice", f.Path)
 		case is && f.Treatment == config.Ignored:
-			t.Errorf("%s is said to be ignored, and has a field", f.Path)
+			t.Errorf("%s is described as ignored, but has a field", f.Path)
 		case !is && f.Treatment != config.Ignored:
-			t.Errorf("the table has %s, which is no field", f.Path)
+			t.Errorf("the table contains %s, which is not a field", f.Path)
 		case f.Text == "" && f.Treatment != config.AsAPI, f.Treatment == config.AsAPI && bourse.FieldOf(f.To) == nil:
 			t.Errorf("%s has no text", f.Path)
 		}
@@ -129,7 +129,7 @@ func TestDocs(t *testing.T) {
 	before, rest, _ := strings.Cut(string(text), begin)
 	was, after, ok := strings.Cut(rest, end)
 	if !ok {
-		t.Fatalf("%s has no place for the fields", page)
+		t.Fatalf("%s has no markers for the tables of fields", page)
 	}
 	_, example, _ := strings.Cut(before, "```toml\n")
 	example, _, _ = strings.Cut(example, "```")
@@ -146,7 +146,7 @@ func TestDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if diff := cmp.Diff(want, was); diff != "" {
-		t.Errorf("%s does not say what is (write it: go test ./deploy/config -run TestDocs -update):\n%s", page, diff)
+		t.Errorf("%s is out of date (update it: go test ./deploy/config -run TestDocs -update):\n%s", page, diff)
 	}
 }
 
@@ -166,7 +166,7 @@ var sections = []struct{ prefix, heading string }{
 	{"metrics.", "[[metrics]]"},
 	{"statics.", "[[statics]]"},
 	{"experimental.", "[experimental]"},
-	{"groups.", "[[groups]], ours"},
+	{"groups.", "[[groups]]"},
 	{"", ""},
 }
 
@@ -181,7 +181,7 @@ func fieldTables() string {
 			continue
 		}
 		if f.Ours {
-			name += "`, *ours*`"
+			name += "` (*Bourse only*)`"
 		}
 		fmt.Fprintf(&bodies[i], "| %s | %s | %s |\n", strings.TrimSuffix("`"+name+"`", "``"), have[f.Path].written, said(&f))
 	}
@@ -190,7 +190,7 @@ func fieldTables() string {
 	for i := range sections {
 		s := sections[(i+last)%len(sections)] // begin with the last section, which contains the top-level fields
 		body := bodies[(i+last)%len(sections)].String()
-		heading := "At the top"
+		heading := "Top level"
 		if s.heading != "" {
 			heading = "`" + s.heading + "`"
 		}
@@ -203,19 +203,19 @@ func fieldTables() string {
 func said(f *config.Field) string {
 	switch f.Treatment {
 	case config.NotDone:
-		return "*not done:* " + f.Text
+		return "*no effect:* " + f.Text
 	case config.Ignored:
-		return "*given up by flyctl:* " + f.Text
+		return "*no longer supported by flyctl:* " + f.Text
 	case config.AsAPI:
 		api := bourse.FieldOf(f.To)
 		switch api.Image {
 		case bourse.Refused:
 			return "*refused:* " + api.Reason
 		case bourse.JustKept:
-			return "*kept, not acted on:* " + api.Reason
+			return "*stored, but no effect:* " + api.Reason
 		case bourse.ActedOn:
 		}
-		return "acted on"
+		return "takes effect"
 	case config.Done:
 	}
 	if f.To != "" {
