@@ -33,7 +33,7 @@ func TestValidate(t *testing.T) {
 	}
 	bad := written(t, "app = \"shop\"\nconsole_command = \"irb\"\n\n[http_service]\n  internal_prt = 80\n  force_https = 1\n")
 	got := line.Run(t, "config", "validate", "-c", bad)
-	if want := bad + ":5:3: http_service.internal_prt: there is no such field (did you mean internal_port?)\n" + bad + ":6:17: http_service.force_https: 1: use true or false\n" +
+	if want := bad + ":5:3: http_service.internal_prt: unknown field (did you mean internal_port?)\n" + bad + ":6:17: http_service.force_https: 1: use true or false\n" +
 		bad + ":2:19: warning: console_command: apps have no console: use bourse machine exec to run a command\n"; got.Code != 2 || got.Out != want || got.Err != "" {
 		t.Errorf("a bad file: %+v\nwant %s", got, want)
 	}

@@ -67,7 +67,7 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	unnamed := m.image == ""
 	if unnamed {
 		if !m.Later {
-			m.bad("build", "no image is named: write image = \"…\" under [build], or use --image")
+			m.bad("build", "no image is set: write image = \"…\" under [build], or use --image")
 		}
 		m.image = "later" // placeholder until all fields have been checked
 	}
@@ -122,7 +122,7 @@ func (m *maker) checkHost() {
 	}
 	for _, name := range m.GroupNames() {
 		if m.Processes[name] == "" {
-			m.bad("processes."+name, "image host needs a command of the host: write %s = \"…\" under [processes]", name)
+			m.bad("processes."+name, "image host requires a command: write %s = \"…\" under [processes]", name)
 		}
 	}
 }
@@ -153,12 +153,12 @@ func (m *maker) checkStrategy(app *deploy.App) {
 		g := &app.Groups[i]
 		if g.Mount != nil {
 			at, _ := m.mount(g.Name)
-			m.bad(at, "strategy %s makes machines beside those that are there, and a volume is in one machine: use rolling or immediate", app.Strategy)
+			m.bad(at, "strategy %s creates additional machines, which cannot share the volumes of existing ones: use rolling or immediate", app.Strategy)
 		}
 		checks += len(workload.Checks(&g.Config))
 	}
 	if app.Strategy == deploy.BlueGreen && checks == 0 {
-		m.bad("deploy.strategy", "strategy bluegreen needs a check that says when the new machines may serve: write one under [http_service], [[services]] or [checks]")
+		m.bad("deploy.strategy", "strategy bluegreen requires a health check that tells when new machines can serve: add one under [http_service], [[services]] or [checks]")
 	}
 }
 

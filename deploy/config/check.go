@@ -108,11 +108,11 @@ func (c *checker) checkProcesses() {
 				if len(groups) > 1 {
 					hint = near(name, groups)
 				}
-				c.bad(item(s.path+".processes", i), "there is no process group %s: use %s%s", bourse.Quoted(name), oneOf(groups), hint)
+				c.bad(item(s.path+".processes", i), "process group %s does not exist: use %s%s", bourse.Quoted(name), oneOf(groups), hint)
 			}
 		}
 		if s.service && len(s.processes) == 0 && len(c.Processes) > 0 {
-			c.bad(s.path, `it has no processes, and there are [processes]: say which serve it, processes = ["%s"]`, groups[0])
+			c.bad(s.path, `processes is missing: name the process groups that provide the service, for example processes = ["%s"]`, groups[0])
 		}
 	}
 }
@@ -121,17 +121,17 @@ func (c *checker) checkServices() {
 	for i := range c.Services {
 		s := &c.Services[i]
 		if s.InternalPort == nil && len(s.Ports) > 0 && s.Ports[0].Port == nil {
-			c.bad(item("services", i)+".ports[0]", "use port, or internal_port of the service with start_port and end_port")
+			c.bad(item("services", i)+".ports[0]", "set port, or set start_port and end_port here and internal_port in the service")
 		}
 		for j := range s.Ports {
 			p, path := &s.Ports[j], fmt.Sprintf("services[%d].ports[%d]", i, j)
 			switch {
 			case p.Port == nil && (p.First == nil || p.Last == nil):
-				c.bad(path, "use port, or start_port and end_port")
+				c.bad(path, "set port, or start_port and end_port")
 			case p.Port != nil && (p.First != nil || p.Last != nil):
-				c.bad(path, "port and start_port exclude each other")
+				c.bad(path, "port cannot be combined with start_port and end_port")
 			case p.Port == nil && *p.First > *p.Last:
-				c.bad(path, "start_port %d is after end_port %d", *p.First, *p.Last)
+				c.bad(path, "start_port %d is greater than end_port %d", *p.First, *p.Last)
 			}
 		}
 	}
@@ -142,13 +142,13 @@ func (c *checker) checkMounts() {
 		m, path := &c.Mounts[i], item("mounts", i)
 		switch {
 		case m.Source == "":
-			c.bad(path, "source is missing: the name of the volumes")
+			c.bad(path, "source is missing: set it to the name of the volumes")
 		case m.Destination == "":
-			c.bad(path, "destination is missing: where a machine has its volume")
+			c.bad(path, "destination is missing: set it to the path at which machines mount the volume")
 		case !posix.IsAbs(m.Destination) || posix.Clean(m.Destination) != m.Destination || m.Destination == "/":
 			c.bad(path+".destination", "%s: use an absolute path below /, without . and ..", bourse.Quoted(m.Destination))
 		case (m.ExtendThreshold > 0) != (m.ExtendBy > 0):
-			c.bad(path, "auto_extend_size_threshold and auto_extend_size_increment need each other")
+			c.bad(path, "auto_extend_size_threshold and auto_extend_size_increment must be set together")
 		}
 	}
 	for i := range c.Metrics {
@@ -172,9 +172,9 @@ func (c *checker) checkFiles() {
 			}
 		}
 		if f.GuestPath == "" {
-			c.bad(path, "guest_path is missing: where the file is in the machine")
+			c.bad(path, "guest_path is missing: set it to the path of the file in the machine")
 		} else if n != 1 {
-			c.bad(path, "use one of local_path, raw_value and secret_name")
+			c.bad(path, "use exactly one of local_path, raw_value and secret_name")
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (c *checker) checkGroups() {
 		for j, r := range g.Regions {
 			c.valid(item(path+".regions", j), bourse.Region(r).Validate())
 			if seen[r] {
-				c.bad(item(path+".regions", j), "region %s is there twice", r)
+				c.bad(item(path+".regions", j), "region %s is listed twice", r)
 			}
 			seen[r] = true
 		}
@@ -194,7 +194,7 @@ func (c *checker) checkGroups() {
 			c.valid(path+".counts."+r, bourse.Region(r).Validate())
 		}
 		if len(g.Counts) > 0 && (len(g.Regions) > 0 || g.Count != nil) {
-			c.bad(path+".counts", "counts and regions with count exclude each other")
+			c.bad(path+".counts", "counts cannot be combined with regions or count")
 		}
 		c.valid(path+".requirements", g.Requirements.Validate())
 	}

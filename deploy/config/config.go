@@ -50,7 +50,7 @@ func Find(dir string) (string, error) {
 			return "", bourse.Errorf(bourse.CodeInvalid, "configuration in %s: %w", dir, err)
 		}
 	}
-	return "", bourse.Errorf(bourse.CodeNotFound, "there is no configuration in %s: no %s", dir, oneOf(Names()))
+	return "", bourse.Errorf(bourse.CodeNotFound, "no configuration in %s: expected %s", dir, oneOf(Names()))
 }
 
 // Load reads and parses a configuration file. Errors: not_found, and those of [Parse].

@@ -97,7 +97,7 @@ func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 		return
 	case *any:
 		if n.Decode(p) != nil {
-			d.wrong(n, w, "a value that JSON has")
+			d.wrong(n, w, "a value that JSON supports")
 		}
 		return
 	}
@@ -134,7 +134,7 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 		words := strings.Split(in, "|")
 		switch {
 		case kindOf(n) != text && in == "":
-			d.wrong(n, w, "a text")
+			d.wrong(n, w, "a string")
 		case kindOf(n) != text || in != "" && !slices.Contains(words, n.Value):
 			d.wrong(n, w, oneOf(words)+near(n.Value, words))
 		default:
@@ -199,9 +199,9 @@ func (d *decoder) duration(n *yaml.Node, w where, into *bourse.Duration, tag ref
 	least, _ := time.ParseDuration(low)
 	most, _ := time.ParseDuration(high)
 	bare, _ := time.ParseDuration(tag.Get("bare"))
-	allowed := "a time such as \"15s\", from " + low + " to " + high
+	allowed := "a duration such as \"15s\", from " + low + " to " + high
 	if bare > 0 {
-		allowed += "; a number alone is of " + map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds"}[bare]
+		allowed += "; a number without a unit means " + map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds"}[bare]
 	}
 	var t time.Duration
 	var err error
@@ -238,7 +238,7 @@ func (d *decoder) list(n *yaml.Node, w where, v reflect.Value, tag reflect.Struc
 		d.wrong(n, w, "a list of tables: [["+w.field+"]]")
 		return
 	case kindOf(n) != list:
-		d.wrong(n, w, "a list of texts")
+		d.wrong(n, w, "a list of strings")
 		return
 	}
 	out := reflect.MakeSlice(v.Type(), len(items), len(items))
@@ -255,7 +255,7 @@ func (d *decoder) names(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 		return
 	case kindOf(n) == list && w.field == "processes":
 		if asks(n) {
-			d.warn(n, w.path, "a list of processes is ignored, as flyctl does: write [processes], with the command of each group")
+			d.warn(n, w.path, "a list of processes is ignored, as in flyctl: use a [processes] table that contains the command of each group")
 		}
 		return
 	case kindOf(n) == list && v.Type().Elem() == reflect.TypeFor[Values]():
@@ -330,9 +330,9 @@ func (d *decoder) fields(n *yaml.Node, w where, v reflect.Value) {
 			return f != nil && f.Ours && !d.ours
 		})
 		if hint := near(name, names); hint != "" {
-			d.problem(key, w.member(name).path, "there is no such field%s", hint)
+			d.problem(key, w.member(name).path, "unknown field%s", hint)
 		} else {
-			d.problem(key, w.member(name).path, "there is no such field: use %s", oneOf(names))
+			d.problem(key, w.member(name).path, "unknown field: use %s", oneOf(names))
 		}
 	}
 }

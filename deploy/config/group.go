@@ -62,7 +62,7 @@ func (m *maker) group(name string) deploy.Group {
 			c.Init.Cmd = words
 		}
 		if len(c.Init.Exec) > 0 {
-			m.warn(from.init, "experimental.exec is run instead")
+			m.warn(from.init, "the command is not used, because experimental.exec overrides it")
 		}
 	}
 	services, sections := m.services(name, c.ImageKind())
@@ -118,7 +118,7 @@ func one[T any](m *maker, name string, list []T, group string, processes func(*T
 			continue
 		}
 		if found >= 0 {
-			m.bad(item(name, i), "group %s has one already: a machine has one", group)
+			m.bad(item(name, i), "group %s already has a [[%s]] section: only one is allowed", group, name)
 			continue
 		}
 		found = i
@@ -134,7 +134,7 @@ func (m *maker) mount(group string) (string, *deploy.Mount) {
 		switch {
 		case !m.isFor(m.Mounts[i].Processes, group):
 		case found != nil:
-			m.bad(item("mounts", i), "group %s has one already: a machine has one volume", group)
+			m.bad(item("mounts", i), "group %s already has a mount: a machine can mount only one volume", group)
 		default:
 			found, where = &m.Mounts[i], item("mounts", i)
 		}
@@ -160,7 +160,7 @@ func vmProcesses(v *VM) []string { return v.Processes }
 func (m *maker) size(g *deploy.Group, from *paths) {
 	i, another := nearest(m.VM, g.Name, vmProcesses)
 	if another >= 0 {
-		m.bad(item("vm", another), "group %s has a size already", g.Name)
+		m.bad(item("vm", another), "another [[vm]] section already applies to group %s", g.Name)
 	}
 	switch {
 	case m.Guest != nil:
@@ -210,7 +210,7 @@ func groupProcesses(g *Group) []string { return g.Processes }
 func (m *maker) counts(g *deploy.Group) {
 	i, another := nearest(m.Groups, g.Name, groupProcesses)
 	if another >= 0 {
-		m.bad(item("groups", another), "group %s is in another of [[groups]] already", g.Name)
+		m.bad(item("groups", another), "another [[groups]] section already applies to group %s", g.Name)
 	}
 	if i < 0 {
 		return
@@ -225,7 +225,7 @@ func (m *maker) counts(g *deploy.Group) {
 	regions := in.Regions
 	if len(regions) == 0 && in.Count != nil {
 		if m.primary == "" {
-			m.bad(item("groups", i)+".count", "it says not where: write regions, or a primary_region")
+			m.bad(item("groups", i)+".count", "count requires regions, or a primary_region")
 		}
 		regions = []string{string(m.primary)}
 	}
@@ -256,7 +256,7 @@ func (m *maker) files(c *bourse.Config, group string) {
 func (m *maker) local(field, name string) []byte {
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
 	if !fs.ValidPath(clean) || m.Options.Files == nil {
-		m.bad(field, "%s is not below the directory of the configuration", bourse.Quoted(name))
+		m.bad(field, "%s is outside the directory of the configuration", bourse.Quoted(name))
 		return nil
 	}
 	content, err := fs.ReadFile(m.Options.Files, clean)
@@ -264,7 +264,7 @@ func (m *maker) local(field, name string) []byte {
 		m.bad(field, "%v", err)
 	}
 	if len(content) > MaxBytes {
-		m.bad(field, "%d bytes, at most %d", len(content), MaxBytes)
+		m.bad(field, "the file is too large: it has %d bytes, at most %d are allowed", len(content), MaxBytes)
 		return nil
 	}
 	return content
@@ -285,10 +285,10 @@ func (m *maker) machineConfig() (c bourse.Config) {
 	}
 	if len(content) > 0 {
 		if err := json.Unmarshal(bytes.TrimSpace(content), &c); err != nil {
-			m.bad(field, "no machine's config: %v", err)
+			m.bad(field, "invalid machine config: %v", err)
 		}
 		if len(c.Mounts) > 0 {
-			m.bad(field, "a volume is of one machine: write [[mounts]] instead of mounts")
+			m.bad(field, "mounts are not supported here, because each machine needs its own volume: write [[mounts]]")
 			c.Mounts = nil
 		}
 	}

@@ -21,14 +21,14 @@ func TestHostileFiles(t *testing.T) {
 	const n = 1 << 16
 	for name, c := range map[string]struct{ file, text, want string }{
 		"too large":            {"fly.toml", strings.Repeat("#", config.MaxBytes+1), "at most 1048576"},
-		"no text":              {"fly.toml", "app = \"\xff\"", "1:8: no text"},
-		"a NUL byte":           {"fly.json", "{\"app\": \"a\x00\"}", "1:11: no text"},
+		"no text":              {"fly.toml", "app = \"\xff\"", "1:8: not a text file"},
+		"a NUL byte":           {"fly.json", "{\"app\": \"a\x00\"}", "1:11: not a text file"},
 		"deep lists":           {"fly.toml", "env = " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "nested deeper"},
 		"deep tables":          {"fly.toml", "[" + strings.Repeat("a.", n) + "a]", "nested deeper"},
 		"deep keys":            {"fly.toml", strings.Repeat("a.", n) + "a = 1", "nested deeper"},
 		"deep inline tables":   {"fly.toml", strings.Repeat("a={", 5000) + strings.Repeat("}", 5000), "nested deeper"},
 		"deep JSON":            {"fly.json", strings.Repeat(`{"a":`, n/2), "nested deeper"},
-		"deep YAML":            {"fly.yaml", strings.Repeat("[", n), "no YAML"},
+		"deep YAML":            {"fly.yaml", strings.Repeat("[", n), "invalid YAML"},
 		"deep YAML by lines":   {"fly.yaml", strings.Repeat("- ", 9000), "nested deeper"},
 		"many tables":          {"fly.toml", strings.Repeat("[[env]]\n", n/2), "more than 10000 values"},
 		"many tables in one":   {"fly.toml", "[env]\n" + strings.Repeat("[[services.ports]]\n", n/8), "fly.toml"},

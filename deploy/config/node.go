@@ -15,7 +15,7 @@ type kind string
 
 const (
 	null     kind = "null"
-	text     kind = "a text"
+	text     kind = "a string"
 	whole    kind = "a whole number"
 	fraction kind = "a number"
 	truth    kind = "true or false"

@@ -81,7 +81,7 @@ func (p Problems) err() error {
 	})
 	p = slices.Compact(p)
 	if len(p) > maxProblems {
-		p = append(slices.Clip(p[:maxProblems]), Problem{Position: Position{File: p[0].File}, Message: "and more"})
+		p = append(slices.Clip(p[:maxProblems]), Problem{Position: Position{File: p[0].File}, Message: "and more problems"})
 	}
 	return &bourse.Error{Code: bourse.CodeInvalid, Message: p.Error(), Err: p}
 }
@@ -93,7 +93,7 @@ func (d *decoder) may(n *yaml.Node, w where) bool {
 	switch {
 	case f == nil:
 	case f.Ours && !d.ours:
-		d.problem(n, w.path, "it is Bourse's own: write it in a file that is named bourse.toml, which may have all that fly.toml has")
+		d.problem(n, w.path, "flyctl does not support this field: use it in a file named bourse.toml, which may also contain all fields of fly.toml")
 		return false
 	case f.Treatment == NotDone && f.asked(n) && !d.said(w.field):
 		d.unacted[w.field] = true

@@ -28,7 +28,7 @@ func FromMachines(app bourse.AppName, machines []machinesapi.Machine) (json.RawM
 		s.add(&machines[i])
 	}
 	if len(s.groups) == 0 {
-		return nil, nil, bourse.Errorf(bourse.CodeNotFound, "app %s has no machine that shows its config", app)
+		return nil, nil, bourse.Errorf(bourse.CodeNotFound, "app %s has no machine whose config is known", app)
 	}
 	d := Definition{AppName: string(app), Env: Texts{}}
 	names := slices.Sorted(maps.Keys(s.groups))
@@ -57,7 +57,7 @@ func (s *saver) note(format string, args ...any) {
 func (s *saver) add(m *machinesapi.Machine) {
 	c := m.Known()
 	if c == nil {
-		s.note("machine %s shows no config", m.ID)
+		s.note("machine %s, whose config is unknown", m.ID)
 		return
 	}
 	name := cmp.Or(c.Metadata[deploy.KeyGroup], DefaultGroup)
@@ -65,7 +65,7 @@ func (s *saver) add(m *machinesapi.Machine) {
 		return
 	}
 	if m.Config == nil {
-		s.note("machine %s does not show its environment and files: its worker does not answer", m.ID)
+		s.note("environment and files of machine %s, whose worker does not answer", m.ID)
 	}
 	if s.regions[name] == nil {
 		s.regions[name] = map[string]int64{}
@@ -74,7 +74,7 @@ func (s *saver) add(m *machinesapi.Machine) {
 	if first := s.groups[name]; first == nil {
 		s.groups[name] = c
 	} else if first.Image != c.Image || !slices.Equal(first.Init.Command(), c.Init.Command()) {
-		s.note("machines of group %s differ: it is as the one that was changed last", name)
+		s.note("differences between the machines of group %s: the one that was changed last is used", name)
 	}
 }
 
@@ -87,7 +87,7 @@ func (s *saver) common(d *Definition, names []string) {
 	for _, name := range names {
 		c := s.groups[name]
 		if c.Image != first.Image {
-			s.note("group %s has another image, %s: a configuration has one", name, c.Image)
+			s.note("image %s of group %s: a configuration contains only one image", c.Image, name)
 		}
 		for key, value := range d.Env {
 			if c.Env[key] != value {
@@ -98,7 +98,7 @@ func (s *saver) common(d *Definition, names []string) {
 	for _, name := range names {
 		for _, key := range slices.Sorted(maps.Keys(s.groups[name].Env)) {
 			if _, ok := d.Env[key]; !ok {
-				s.note("variable %s of group %s: groups do not have one environment", key, name)
+				s.note("variable %s of group %s: a configuration has the same environment for all groups", key, name)
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) 
 		out := File{GuestPath: f.GuestPath, SecretName: f.SecretName, Processes: processes}
 		if f.SecretName == "" {
 			if len(f.RawValue) == 0 || !utf8.Valid(f.RawValue) || bytes.IndexByte(f.RawValue, 0) >= 0 {
-				s.note("file %s of group %s, which is empty or no text", f.GuestPath, name)
+				s.note("file %s of group %s, which is empty or not text", f.GuestPath, name)
 				continue
 			}
 			out.RawValue = string(f.RawValue)
@@ -162,13 +162,13 @@ func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) 
 		}
 	}
 	if c.Init.User != "" || c.Init.WorkingDir != "" || c.Task != nil || c.Rootfs != nil || c.Runtime != "" || len(c.Rest) > 0 {
-		s.note("members of group %s's config that a configuration has no fields for", name)
+		s.note("settings of group %s for which a configuration has no fields", name)
 	}
 	if len(c.Requirements) > 0 {
 		d.Groups = append(d.Groups, Group{Processes: processes, Requirements: c.Requirements})
 	}
 	for _, region := range slices.Sorted(maps.Keys(s.regions[name])) {
-		s.note("group %s has %d in region %s", name, s.regions[name][region], region)
+		s.note("number of machines of group %s in region %s: %d", name, region, s.regions[name][region])
 	}
 }
 

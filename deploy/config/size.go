@@ -31,7 +31,7 @@ func (v *VM) guest() (bourse.Guest, error) {
 		g.CPUs = v.CPUs
 	}
 	if v.Memory > 0 && v.MemoryMB > 0 && int64(v.Memory) != v.MemoryMB {
-		return g, bourse.Errorf(bourse.CodeInvalid, "memory is %d MB and memory_mb %d: use one of them", v.Memory, v.MemoryMB)
+		return g, bourse.Errorf(bourse.CodeInvalid, "memory is %d MB, but memory_mb is %d: set only one of them", v.Memory, v.MemoryMB)
 	}
 	if mb := max(int64(v.Memory), v.MemoryMB); mb > 0 {
 		g.MemoryMB = bourse.MiB(mb)

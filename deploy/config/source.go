@@ -59,12 +59,12 @@ func (s *source) position(offset int) (line, column int) {
 func read(name string, raw []byte) (*yaml.Node, error) {
 	s := &source{name: name, text: raw}
 	if len(raw) > MaxBytes {
-		return nil, Problem{Position{File: name}, "", strconv.Itoa(len(raw)) + " bytes, at most " + strconv.Itoa(MaxBytes)}
+		return nil, Problem{Position{File: name}, "", "the file is too large: it has " + strconv.Itoa(len(raw)) + " bytes, at most " + strconv.Itoa(MaxBytes) + " are allowed"}
 	}
 	for rest := raw; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
 		if r == utf8.RuneError && size == 1 || r == 0 {
-			return nil, s.problem(s.node("", "", len(raw)-len(rest)), "no text: use UTF-8 without NUL bytes")
+			return nil, s.problem(s.node("", "", len(raw)-len(rest)), "not a text file: use UTF-8 without NUL bytes")
 		}
 		rest = rest[size:]
 	}
@@ -103,7 +103,7 @@ func (s *source) bounded(n *yaml.Node, depth int) error {
 		return s.problem(n, "more than "+strconv.Itoa(maxNodes)+" values")
 	}
 	if depth > maxDepth {
-		return s.problem(n, "nested deeper than "+strconv.Itoa(maxDepth))
+		return s.problem(n, "nested deeper than "+strconv.Itoa(maxDepth)+" levels")
 	}
 	seen := map[string]bool{}
 	for i, below := range n.Content {
@@ -114,9 +114,9 @@ func (s *source) bounded(n *yaml.Node, depth int) error {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
 			switch {
 			case below.Kind != yaml.ScalarNode:
-				return s.problem(below, "a name is a text")
+				return s.problem(below, "names must be strings")
 			case seen[below.Value]:
-				return s.problem(below, brief(below.Value)+" is there twice")
+				return s.problem(below, brief(below.Value)+" is defined twice")
 			}
 			seen[below.Value] = true
 			n.Content[i] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: below.Value, Line: below.Line, Column: below.Column}
@@ -143,7 +143,7 @@ func (s *source) yaml() (*yaml.Node, error) {
 		err = d.Decode(&more)
 	}
 	if err == nil {
-		return nil, s.problem(&more, "one document only")
+		return nil, s.problem(&more, "the file contains more than one document")
 	}
 	if !errors.Is(err, io.EOF) {
 		message, at := err.Error(), Position{File: s.name}
@@ -152,7 +152,7 @@ func (s *source) yaml() (*yaml.Node, error) {
 			at.Column = 1
 			message = message[len(m[0]):]
 		}
-		return nil, Problem{at, "", "no YAML: " + strings.TrimPrefix(message, "yaml: ")}
+		return nil, Problem{at, "", "invalid YAML: " + strings.TrimPrefix(message, "yaml: ")}
 	}
 	return doc.Content[0], s.bounded(doc.Content[0], 0)
 }
@@ -167,7 +167,7 @@ func (s *source) json() (*yaml.Node, error) {
 	}
 	end := int(d.InputOffset())
 	if more := bytes.TrimSpace(s.text[end:]); len(more) > 0 {
-		return nil, s.problem(s.node("", "", end+bytes.Index(s.text[end:], more)), "no JSON: more after the first value")
+		return nil, s.problem(s.node("", "", end+bytes.Index(s.text[end:], more)), "invalid JSON: unexpected data after the first value")
 	}
 	return n, s.bounded(n, 0)
 }
@@ -177,13 +177,13 @@ func (s *source) jsonValue(d *json.Decoder, depth int) (*yaml.Node, error) {
 	offset += len(s.text[offset:]) - len(bytes.TrimLeft(s.text[offset:], " \t\r\n,:"))
 	t, err := d.Token()
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return nil, s.problem(s.node("", "", int(syntax.Offset)-1), "no JSON: "+syntax.Error())
+		return nil, s.problem(s.node("", "", int(syntax.Offset)-1), "invalid JSON: "+syntax.Error())
 	}
 	if err != nil {
-		return nil, s.problem(s.node("", "", offset), "no JSON: it ends too soon")
+		return nil, s.problem(s.node("", "", offset), "invalid JSON: unexpected end of file")
 	}
 	if depth > maxDepth || s.full() {
-		return nil, s.problem(s.node("", "", offset), "more than "+strconv.Itoa(maxNodes)+" values, or nested deeper than "+strconv.Itoa(maxDepth))
+		return nil, s.problem(s.node("", "", offset), "more than "+strconv.Itoa(maxNodes)+" values, or nested deeper than "+strconv.Itoa(maxDepth)+" levels")
 	}
 	switch t := t.(type) {
 	case string:
@@ -205,7 +205,7 @@ func (s *source) jsonValue(d *json.Decoder, depth int) (*yaml.Node, error) {
 			n.Content = append(n.Content, below)
 		}
 		if _, err := d.Token(); err != nil {
-			return nil, s.problem(s.node("", "", len(s.text)), "no JSON: it ends too soon")
+			return nil, s.problem(s.node("", "", len(s.text)), "invalid JSON: unexpected end of file")
 		}
 		return n, nil
 	}
@@ -228,7 +228,7 @@ func (s *source) toml() (*yaml.Node, error) {
 		}
 	}
 	if parsed, ok := errors.AsType[*unstable.ParserError](t.Error()); ok {
-		return nil, s.problem(s.node("", "", int(t.Range(parsed.Highlight).Offset)), "no TOML: "+parsed.Message)
+		return nil, s.problem(s.node("", "", int(t.Range(parsed.Highlight).Offset)), "invalid TOML: "+parsed.Message)
 	}
 	if err := s.bounded(root, 0); err != nil {
 		return nil, err
@@ -325,7 +325,7 @@ func TOML(object []byte) ([]byte, error) {
 	d.UseNumber()
 	var members map[string]any
 	if err := d.Decode(&members); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "a configuration is a JSON object: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "a configuration must be a JSON object: %w", err)
 	}
 	var out bytes.Buffer
 	if err := toml.NewEncoder(&out).SetMarshalJSONNumbers(true).Encode(members); err != nil {

@@ -29,7 +29,7 @@ func (t *Texts) read(n *yaml.Node) string {
 	if kindOf(n) == list { // a list of tables; later tables override earlier ones
 		for _, item := range n.Content {
 			if kindOf(item) != table {
-				return "a table of texts"
+				return "a table of strings"
 			}
 			if allowed := t.read(item); allowed != "" {
 				return allowed
@@ -38,12 +38,12 @@ func (t *Texts) read(n *yaml.Node) string {
 		return ""
 	}
 	if kindOf(n) != table {
-		return "a table of texts"
+		return "a table of strings"
 	}
 	for name, value := range members(n) {
 		written, ok := word(value)
 		if !ok {
-			return "a text for " + bourse.Quoted(name.Value)
+			return "a string for " + bourse.Quoted(name.Value)
 		}
 		(*t)[name.Value] = written
 	}
@@ -55,7 +55,7 @@ func (t *Texts) read(n *yaml.Node) string {
 type Words []string
 
 func (w *Words) read(n *yaml.Node) string {
-	const allowed = "a list of texts"
+	const allowed = "a list of strings"
 	items := n.Content
 	switch kindOf(n) {
 	case text:
@@ -101,7 +101,7 @@ func (v *Values) read(n *yaml.Node) string {
 	}
 	written, ok := word(n)
 	if !ok {
-		return "a text, or a list of them"
+		return "a string or a list of strings"
 	}
 	*v = Values{written}
 	return ""
@@ -116,7 +116,7 @@ func (e *edit) read(n *yaml.Node) string {
 		return ""
 	}
 	if kindOf(n) == truth || (*Values)(e).read(n) != "" {
-		return "a text, a list of them, or false to remove the header"
+		return "a string, a list of strings, or false to remove the header"
 	}
 	return ""
 }
@@ -133,7 +133,7 @@ func (a *autostop) read(n *yaml.Node) string {
 	case kindOf(n) == text && (n.Value == "off" || n.Value == "stop" || n.Value == "suspend"):
 		*a = autostop(n.Value)
 	default:
-		return `"off", "stop" or "suspend" (false and true mean the first two)`
+		return `"off", "stop" or "suspend" (false means "off", and true means "stop")`
 	}
 	return ""
 }
@@ -178,7 +178,7 @@ func (g GB) MarshalJSON() ([]byte, error) {
 func (g *GB) read(n *yaml.Node) string {
 	mib, ok := sizeOf(n, 1024)
 	if !ok || mib%1024 != 0 {
-		return `whole gigabytes, "10gb" or 10`
+		return `whole gigabytes, such as "10gb" or 10`
 	}
 	*g = GB(mib / 1024)
 	return ""
@@ -222,5 +222,5 @@ func requirement(n *yaml.Node) (bourse.Requirement, string) {
 	if number, ok := integer(n); ok && number >= 1 && number <= bourse.MaxAmount {
 		return bourse.Requirement{Count: number}, ""
 	}
-	return bourse.Requirement{}, fmt.Sprintf("a text (a label's value) or a whole number from 1 to %d", int64(bourse.MaxAmount))
+	return bourse.Requirement{}, fmt.Sprintf("a string (the value of a label) or a whole number from 1 to %d", int64(bourse.MaxAmount))
 }
