@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Action describes the effect of a step. The types in this file implement it. String
-// returns the action's name, such as "make machine".
+// Action describes what a step does. The types in this file implement it. String returns
+// the action's name, such as "create machine".
 type Action interface {
 	String() string
 }
@@ -111,8 +111,8 @@ type (
 )
 
 func (RunCommand) String() string      { return "run command" }
-func (MakeVolume) String() string      { return "make volume" }
-func (MakeMachine) String() string     { return "make machine" }
+func (MakeVolume) String() string      { return "create volume" }
+func (MakeMachine) String() string     { return "create machine" }
 func (UpdateMachine) String() string   { return "update machine" }
 func (AwaitReady) String() string      { return "await ready" }
 func (RestartMachine) String() string  { return "restart machine" }

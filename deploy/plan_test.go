@@ -356,7 +356,7 @@ func TestStepAsJSON(t *testing.T) {
 		`{"do":"stop machine","id":3,"after":[1,2],"machine":"a","why":"it moves"}`: {
 			ID: 3, After: []int{1, 2}, Machine: "a", Why: "it moves", Do: deploy.StopMachine{},
 		},
-		`{"do":"make volume","id":0,"region":"fra","why":"","volume_name":"data","size_gb":2}`: {
+		`{"do":"create volume","id":0,"region":"fra","why":"","volume_name":"data","size_gb":2}`: {
 			Region: "fra", Do: deploy.MakeVolume{Name: "data", SizeGB: 2},
 		},
 		`{"do":"destroy machine","id":1,"made_by":0,"why":""}`: {ID: 1, MadeBy: new(0), Do: deploy.DestroyMachine{}},

@@ -28,7 +28,7 @@ func TestMoveToWorkerWithAppToken(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.Out), &p); err != nil || got.Code != 0 {
 		t.Fatalf("%v %+v", err, got)
 	}
-	if s := p.Steps[0]; s.Do != "make machine" || s.Worker != "gru-2" || s.Region != "gru" {
+	if s := p.Steps[0]; s.Do != "create machine" || s.Worker != "gru-2" || s.Region != "gru" {
 		t.Errorf("%+v", s)
 	}
 }
