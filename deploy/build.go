@@ -181,7 +181,7 @@ func (b *builder) withdraw(before []int) []int {
 			ids[i] = b.add(on(r.machine, CordonMachine{}, r.why), ids[i])
 		}
 	}
-	return []int{b.add(Step{Do: AwaitProxies{}, Why: "the machines that are stopped next are no longer served"}, ids...)}
+	return []int{b.add(Step{Do: AwaitProxies{}, Why: "proxies no longer use the machines that are stopped next"}, ids...)}
 }
 
 // pause returns the step that sets KeyPaused on a machine, or removes it if mark is false.
@@ -237,7 +237,7 @@ func (b *builder) serve(before []int) []int {
 		steps[i] = u.step
 	}
 	ids := b.together(steps, before)
-	heard := b.add(Step{Do: AwaitProxies{}, Why: "the new machines are served"}, ids...)
+	heard := b.add(Step{Do: AwaitProxies{}, Why: "proxies use the new machines"}, ids...)
 	out := []int{heard}
 	for _, u := range b.uncordons {
 		if u.machine != nil && u.machine.paused() {

@@ -55,7 +55,7 @@ func (b *builder) sensible(app *App) bool {
 	for i := range app.Groups {
 		name := app.Groups[i].Name
 		if name == "" || names[name] || name == CommandGroup || slices.Contains(groupsOfOthers, name) {
-			b.refuse("group %s: each group needs a name of its own that is not reserved", bourse.Quoted(name))
+			b.refuse("group %s: each group requires a unique name that is not reserved", bourse.Quoted(name))
 		}
 		names[name] = true
 		for _, c := range app.Groups[i].Counts {
@@ -186,11 +186,11 @@ func (b *builder) canary(w *work) []int {
 	config.DNS = &bourse.DNS{SkipRegistration: true} // no DNS name leads to the machine
 	p := placing{
 		group: w.group.Name, config: &config, region: warm[0].machine.Region, canary: true, cordoned: true,
-		why: "a canary: an additional machine tries the release",
+		why: "an additional machine (canary) tests the release",
 	}
 	id := b.make(p, b.begin...)
 	ready := b.add(b.onMade(id, b.ready(w.group.Smoke), "the canary can serve"), id)
-	return []int{b.add(b.onMade(id, DestroyMachine{}, "the canary has been ready"), ready)}
+	return []int{b.add(b.onMade(id, DestroyMachine{}, "the canary was ready"), ready)}
 }
 
 // blueGreen creates a new machine for each serving one.

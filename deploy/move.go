@@ -97,7 +97,7 @@ func stays(state *State, m *machinesapi.Machine, opts *MoveOptions) string {
 	config := m.Config
 	switch {
 	case opts.To != "" && m.Worker == opts.To:
-		return "it is on worker " + string(opts.To) + " already"
+		return "it is already on worker " + string(opts.To)
 	case opts.To != "" && m.State != bourse.StateStarted && config != nil && len(config.Mounts) == 0:
 		return fmt.Sprintf("it is %s, and only running machines can be moved to a given worker: start it, or leave out the worker", m.State)
 	case m.HostStatus != "" && m.HostStatus != machinesapi.HostOK || config == nil:
@@ -171,7 +171,7 @@ func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
 	s := look(&have, true)
 	b := &mover{newBuilder("move", have.App, s, Options{}, 0), opts}
 	if len(ids) == 0 {
-		b.refuse("no machine is named")
+		b.refuse("no machine is specified")
 	}
 	for _, id := range ids {
 		if s.machines[id] == nil {
@@ -326,7 +326,7 @@ func (b *mover) moveMachine(mv *move, after []int) []int {
 		if m.serves() {
 			after = []int{b.add(on(m, CordonMachine{}, b.opts.Why), after...)}
 		}
-		after = []int{b.add(b.proxies(m, "it is no longer served"), after...)}
+		after = []int{b.add(b.proxies(m, "proxies no longer use it"), after...)}
 		after = []int{b.add(on(m, StopMachine{}, b.opts.Why), after...)}
 	}
 	b.discard(mv, after)
@@ -341,7 +341,7 @@ func (b *mover) moveVolume(mv *move, after []int) []int {
 		after = []int{b.add(pause(m, true, b.opts.Why), after...)}
 		if m.serves() {
 			after = []int{b.add(on(m, CordonMachine{}, b.opts.Why), after...)}
-			after = []int{b.add(b.proxies(m, "it is no longer served"), after...)}
+			after = []int{b.add(b.proxies(m, "proxies no longer use it"), after...)}
 		}
 		after = []int{b.add(on(m, StopMachine{}, "nothing may write to its volume while it is forked"), after...)}
 		b.warn("machine %s in %s does not serve while its volume %s is forked", m, m.Region, m.config.Mounts[0].Volume)
@@ -470,7 +470,7 @@ func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 	m := mv.from
 	if !m.Cordoned || m.paused() {
 		after = []int{b.add(target(UncordonMachine{}), after...)}
-		after = []int{b.add(b.proxies(m, "the replacement is served"), after...)}
+		after = []int{b.add(b.proxies(m, "proxies use the replacement"), after...)}
 	}
 	if len(mv.spares) == 0 {
 		return after
@@ -499,7 +499,7 @@ func (b *mover) discard(mv *move, after []int) {
 		}
 	}
 	if len(cordons) > 0 {
-		after = []int{b.add(b.proxies(mv.from, "the replacements of unfinished plans are no longer served"), cordons...)}
+		after = []int{b.add(b.proxies(mv.from, "proxies no longer use the replacements of unfinished plans"), cordons...)}
 	}
 	for _, m := range mv.stale {
 		if !m.lost() {

@@ -164,7 +164,7 @@ func TestToAWorker(t *testing.T) {
 			t.Errorf("%s: %d go, and the machine requires %v", name, len(moves.Go), m.Config.Requirements)
 		}
 	}
-	for want, to := range map[string]bourse.WorkerID{"on worker w1 already": "w1", "only running machines": "w2"} {
+	for want, to := range map[string]bourse.WorkerID{"already on worker w1": "w1", "only running machines": "w2"} {
 		moves := ofWorker1(t, deploy.MoveOptions{To: to}, machine("a", stopped))
 		if len(moves.Stay) != 1 || !strings.Contains(moves.Stay[0].Why, want) {
 			t.Errorf("to %s: %+v, want %q", to, moves.Stay, want)

@@ -91,7 +91,7 @@ func (b *builder) counts(app *App, g *Group) *work {
 		}
 		w.jobs = append(w.jobs, &job{
 			machine: m, config: m.config, start: m.down(), uncordon: m.Cordoned, smoke: g.Smoke, work: w,
-			why: "it stays after all",
+			why: "it is kept after all",
 		})
 	}
 	return w

@@ -17,7 +17,7 @@ func Undo(have State, id release.ID, pace Pace) Plan {
 	s := look(&have, false)
 	b := newBuilder("undo", have.App, s, Options{}, pace.Wait)
 	if id == "" {
-		b.refuse("no release to undo is named")
+		b.refuse("no release to undo is specified")
 		return b.plan
 	}
 	for _, m := range s.leftovers {
@@ -50,17 +50,17 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 		}
 	}
 	if !keep.lost() && keep.release() == id && former(have, keep, id) == nil && keep.replaces() == "" {
-		b.retireUnit(u, nil, "the release made it")
+		b.retireUnit(u, nil, "the release created it")
 		return
 	}
 	for _, m := range u.all() {
 		if m != keep && m.release() == id {
-			b.retire(m, "the release made it")
+			b.retire(m, "the release created it")
 		}
 	}
 	if keep.lost() {
 		if keep.release() == id {
-			b.warn("machine %s in %s stays as the release has it: its worker does not answer", keep, keep.Region)
+			b.warn("machine %s in %s keeps the config of the release: its worker does not answer", keep, keep.Region)
 		}
 		return
 	}
@@ -82,7 +82,7 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 			delete(c.Metadata, KeyPaused)
 			to = &c
 		}
-		j.update, j.config, j.why = true, to, "it returns to its version of "+releaseOf(to)
+		j.update, j.config, j.why = true, to, "it returns to "+releaseOf(to)
 	case keep.paused():
 		j.start = keep.down()
 	default:
@@ -91,11 +91,12 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 	w.jobs = append(w.jobs, j)
 }
 
+// releaseOf names the release to which a config belongs.
 func releaseOf(c *bourse.Config) string {
 	if id := c.Metadata[KeyRelease]; id != "" {
 		return "release " + id
 	}
-	return "before"
+	return "its former version"
 }
 
 // former returns a machine's newest config that does not belong to the release, or nil if

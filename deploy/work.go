@@ -159,15 +159,15 @@ func (b *builder) counted(app *App, w *work, units []*unit) []*holder {
 // firstMachines adds the default number of machines to a group that has none and no desired
 // number.
 func (w *work) firstMachines(app *App) {
-	w.place(app.Primary, "the first of its group")
+	w.place(app.Primary, "the first machine of its group")
 	if !w.group.Spare || w.group.Mount != nil {
 		return
 	}
 	if serving(&w.group.Config) {
-		w.place(app.Primary, "a spare that serves, too")
+		w.place(app.Primary, "a spare that also serves")
 		return
 	}
-	w.place(app.Primary, "a spare that stands by for the first")
+	w.place(app.Primary, "a standby for the first machine")
 	last, twin := &w.places[len(w.places)-1], 0
 	last.stopped, last.twin = true, &twin
 }
@@ -378,7 +378,7 @@ func mountWhy(m *machine, g *Group) string {
 	case g.Mount == nil:
 		return fmt.Sprintf("volume %s is no longer mounted", mounts[0].Volume)
 	case len(mounts) == 0:
-		return fmt.Sprintf("volume %s is mounted now", g.Mount.Volume)
+		return fmt.Sprintf("volume %s is now mounted", g.Mount.Volume)
 	case mounts[0].Name != "" && mounts[0].Name != g.Mount.Volume:
 		return fmt.Sprintf("volume changed to %s from %s", g.Mount.Volume, mounts[0].Name)
 	}

@@ -244,7 +244,7 @@ func TestResumeAndRollback(t *testing.T) {
 		"no such release":            {release.Complete, []string{"rollback", "v7"}, 3, "release \"v7\" not found"},
 		"to the one that is":         {release.Complete, []string{"rollback", "v1"}, 0, "nothing to do"},
 		"after a failure":            {release.Failed, []string{"rollback"}, 0, "nothing to roll back"},
-		"undo --plan":                {release.Running, []string{"rollback", "--plan"}, 2, "the release made it"},
+		"undo --plan":                {release.Running, []string{"rollback", "--plan"}, 2, "the release created it"},
 		"resume --plan":              {release.Running, []string{"deploy", "--resume", "--plan"}, 0, "nothing to do"},
 	} {
 		have.releases[0].Status = tt.status
