@@ -174,7 +174,7 @@ func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, er
 	}
 	if over {
 		said.Err = run.ErrOvertaken
-		return cli.AfterResult(cli.Hint(said, "bourse status -a "+string(p.App)+", to see what the other client has made of it", "the same command again, if you still need it"))
+		return cli.AfterResult(cli.Hint(said, "bourse status -a "+string(p.App)+", to see what the other client has done", "the same command again, if you still need it"))
 	}
 	return cli.AfterResult(cli.Hint(said, c.next(p, r, err)...))
 }

@@ -155,7 +155,7 @@ func (o over) Rows(ctx context.Context, news func(Row)) error {
 			news(row)
 		}
 	}
-	return bourse.Errorf(bourse.CodeUnavailable, "the news of the view has ended")
+	return bourse.Errorf(bourse.CodeUnavailable, "the stream of changes to the view has ended")
 }
 
 // rowOf converts the cells of a row. Fields whose cells are missing or have the wrong type

@@ -179,7 +179,7 @@ func (j *journal) result(err error, overtaken, resumed bool) Result {
 		case left.What == "" || err == nil && !command:
 			continue
 		case overtaken:
-			left.Next = fmt.Sprintf("bourse status --app %s, to see what the other client has made of it", j.plan.App)
+			left.Next = fmt.Sprintf("bourse status --app %s, to see what the other client has done", j.plan.App)
 		case command:
 			left.Next = fmt.Sprintf("bourse machine destroy --app %s --force %s", j.plan.App, left.Machine)
 		default:
@@ -216,9 +216,9 @@ func (j *journal) leftover(i int) string {
 	case p.state == Left:
 		return fmt.Sprintf("%s was not undone: %s", s.Do, why(p.undo))
 	case p.state == Done && !p.already:
-		return fmt.Sprintf("%s was done, and is not undone", s.Do)
+		return fmt.Sprintf("%s was done but not undone", s.Do)
 	case p.state == Failed && p.sent && (p.unknown || deploy.Is[deploy.UpdateMachine](s.Do) || p.machine != "" || p.volume != ""):
-		return fmt.Sprintf("%s was begun, and is not undone: %s", s.Do, p.text)
+		return fmt.Sprintf("%s was started but not undone: %s", s.Do, p.text)
 	}
 	return ""
 }

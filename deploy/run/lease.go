@@ -196,7 +196,7 @@ func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 		who := l.holder(ctx, one.machine)
 		if waited := time.Since(began); l.opts.LeaseWait < 0 || waited > l.opts.LeaseWait {
 			return &bourse.Error{
-				Code: bourse.CodeConflict, Message: "machine " + string(one.machine) + " " + ErrLeased.Error() + " " + who + ": wait until that ends", Err: ErrLeased,
+				Code: bourse.CodeConflict, Message: "machine " + string(one.machine) + " " + ErrLeased.Error() + " " + who + ": wait until the lease ends", Err: ErrLeased,
 			}
 		}
 		if !told {
@@ -348,7 +348,7 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		_ = l.api.Release(last, one.machine, held.Nonce) // if this fails, the lease expires
 		done()
-		err = bourse.Errorf(bourse.CodeConflict, "another client has held it in the meantime")
+		err = bourse.Errorf(bourse.CodeConflict, "another client held the lease in the meantime")
 	}
 	if ctx.Err() != nil {
 		return
@@ -367,7 +367,7 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 		// either. If another client takes it later, our nonce is refused. So keep the lease
 		// for as long as the worker may still answer.
 		if time.Since(one.until) > l.opts.Silence {
-			one.lose(because("the lease of machine "+string(one.machine)+" has expired, it could not be extended", err))
+			one.lose(because("the lease of machine "+string(one.machine)+" has expired, because it could not be extended", err))
 		}
 	}
 }

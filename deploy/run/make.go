@@ -95,7 +95,7 @@ func (o operation) makeVolume(ctx context.Context, region bourse.Region, do depl
 		case v.State == bourse.VolumeCreated:
 			return nil
 		case v.State == bourse.VolumeFailed:
-			return bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s could not be made: %s", id, v.Error)
+			return bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s could not be created: %s", id, v.Error)
 		case time.Since(began) > o.opts.Wait:
 			return bourse.Errorf(bourse.CodeTimeout, "volume %s is still %s after %s", id, v.State, time.Since(began).Round(time.Second))
 		}
@@ -135,7 +135,7 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 	if bourse.CodeOf(err) != bourse.CodeInsufficient || do.AnyWorker {
 		return err
 	}
-	o.emit(Event{Step: o.i, State: Waiting, Text: "every suitable worker has a volume with this name already: trying those, too"})
+	o.emit(Event{Step: o.i, State: Waiting, Text: "every suitable worker already has a volume with this name: trying those workers, too"})
 	o.journal.change(o.i, func(p *progress) { p.order, p.sent = "", false }) // the former order was refused, so use a new one
 	in.UniqueZone = new(false)
 	return order()

@@ -259,7 +259,7 @@ func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, pla
 		fail("it is not as it was")
 	case len(result.Left) == 0:
 		return "former"
-	case f != gone && f != stolen && !strings.Contains(result.Left[0].What, "was done, and is not undone"):
+	case f != gone && f != stolen && !strings.Contains(result.Left[0].What, "was done but not undone"):
 		fail("something is left")
 	}
 	return "left"

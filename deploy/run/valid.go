@@ -108,7 +108,7 @@ func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, agai
 	}
 	x.leases.mu.Lock()
 	defer x.leases.mu.Unlock()
-	return x.leases.overtake(id, bourse.Errorf(bourse.CodeConflict, "this run has not made its version %s", now))
+	return x.leases.overtake(id, bourse.Errorf(bourse.CodeConflict, "this run did not create its version %s", now))
 }
 
 // checkMissing returns an error if the plan requires machine id, which does not exist. A

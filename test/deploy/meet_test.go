@@ -60,7 +60,7 @@ func (h *house) atTheSameTime(app bourse.AppName) {
 		h.Errorf("the second: %v, %+v", err, result)
 	}
 	h.Logf("the second: %v", err)
-	for _, want := range []string{"(" + owner + ", since 12:00:00 UTC), until ", " UTC unless it is extended", ": wait until that ends"} {
+	for _, want := range []string{"(" + owner + ", since 12:00:00 UTC), until ", " UTC unless it is extended", ": wait until the lease ends"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			h.Errorf("the second ends with %v, want %q in it", err, want)
 		}
