@@ -64,7 +64,7 @@ func (r Request) check(what, name, hint string) error {
 	case errors.Is(err, os.ErrNotExist), err == nil && !info.Mode().IsRegular():
 		return bourse.Errorf(bourse.CodeNotFound, "no %s at %s: %s", what, path, hint)
 	case err != nil:
-		return bourse.Errorf(bourse.CodeInvalid, "%s %s is not used: it must be below the directory of the configuration, links included: %w", what, path, err)
+		return bourse.Errorf(bourse.CodeInvalid, "cannot use %s %s: it must be below the directory of the configuration, and so must the target of a symbolic link: %w", what, path, err)
 	}
 	return nil
 }
@@ -115,12 +115,12 @@ const tempPrefix = "bourse-build-"
 // Check checks the parts of a request that require no builder: the files and the image's
 // name. Build calls it first.
 func (r Request) Check() error {
-	if err := r.check("Dockerfile", cmp.Or(r.Dockerfile, "Dockerfile"), "name an image that is built already (--image), or another file"); err != nil {
+	if err := r.check("Dockerfile", cmp.Or(r.Dockerfile, "Dockerfile"), "use an existing image (--image), or name another file"); err != nil {
 		return err
 	}
 	if r.PushTo == "" {
 		return bourse.Errorf(bourse.CodeInvalid,
-			"where is the image to be pushed? Workers fetch it from a registry: name one with --push-to registry/name, or as [build] image")
+			"no name for the image: workers pull images from a registry, so set --push-to registry/name, or image under [build]")
 	}
 	if r.Ignorefile != "" {
 		if err := r.check("ignore file", r.Ignorefile, "create it, or remove [build] ignorefile"); err != nil {

@@ -319,8 +319,8 @@ func TestNoBuilder(t *testing.T) {
 	}{
 		"none": {
 			func(*Request) {}, bourse.CodeFailedPrecondition,
-			"this host cannot build a Dockerfile: install Docker, Podman or BuildKit (buildctl and buildkitd), or do without: " +
-				"build elsewhere, bourse image push ARCHIVE NAME, and name it with --image " +
+			"this host cannot build a Dockerfile: install Docker, Podman or BuildKit (buildctl and buildkitd), " +
+				"or build the image on another host, push it with bourse image push ARCHIVE NAME, and deploy it with --image NAME " +
 				`(buildctl is not installed; docker is installed, but its daemon does not answer: "cannot connect"; podman is not installed)`,
 		},
 		"unknown":     {func(r *Request) { r.Builder = "kaniko" }, bourse.CodeInvalid, "use one of buildctl, docker, podman"},

@@ -104,7 +104,7 @@ func find(ctx context.Context, name string) (builder, error) {
 	}
 	return builder{}, bourse.Errorf(bourse.CodeFailedPrecondition,
 		"this host cannot build a Dockerfile: install Docker, Podman or BuildKit (buildctl and buildkitd), "+
-			"or do without: build elsewhere, bourse image push ARCHIVE NAME, and name it with --image (%s)", strings.Join(why, "; "))
+			"or build the image on another host, push it with bourse image push ARCHIVE NAME, and deploy it with --image NAME (%s)", strings.Join(why, "; "))
 }
 
 // buildctl builds an image with BuildKit.
@@ -141,7 +141,7 @@ func docker(ctx context.Context, j job) error {
 		command, env = []string{"buildx", "build", "--load", "--progress", "plain"}, nil
 	} else if j.Ignorefile != "" && filepath.Clean(j.Ignorefile) != ".dockerignore" {
 		return bourse.Errorf(bourse.CodeFailedPrecondition,
-			"docker without buildx reads .dockerignore and no other: install docker-buildx, or rename %s", j.Ignorefile)
+			"without buildx, docker reads only .dockerignore: install docker-buildx, or rename %s", j.Ignorefile)
 	}
 	return j.buildAndSave(ctx, env, "docker", append(command, j.words(file)...), "save")
 }
@@ -165,7 +165,7 @@ func (j job) buildAndSave(ctx context.Context, env []string, program string, bui
 	}
 	id, err := os.ReadFile(ids)
 	if err != nil {
-		return bourse.Errorf(bourse.CodeInternal, "%s did not report the image that it has built: %w", program, err)
+		return bourse.Errorf(bourse.CodeInternal, "%s did not report the image that it built: %w", program, err)
 	}
 	return j.run(ctx, env, program, append(save, "--output", j.archive, strings.TrimSpace(string(id)))...)
 }

@@ -40,7 +40,7 @@ func TestLinksOutOfTheDirectory(t *testing.T) {
 		if err == nil != (c.want == "") || err != nil && bourse.CodeOf(err) != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if c.want == bourse.CodeInvalid && !strings.Contains(err.Error(), " is not used") {
+		if c.want == bourse.CodeInvalid && !strings.Contains(err.Error(), "cannot use ") {
 			t.Errorf("%s: %v does not say which file", name, err)
 		}
 	}
