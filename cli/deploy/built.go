@@ -46,7 +46,7 @@ func (b *buildFlags) over(in *config.Build) (config.Build, error) {
 	}
 	for _, name := range []string{out.Dockerfile, out.Ignorefile} {
 		if filepath.IsAbs(name) {
-			return out, bourse.Errorf(bourse.CodeInvalid, "[build] names %s, which is not below the directory of the configuration; use --dockerfile for a Dockerfile elsewhere", bourse.Quoted(name))
+			return out, bourse.Errorf(bourse.CodeInvalid, "[build] names %s, which is outside the directory of the configuration; --dockerfile accepts any path", bourse.Quoted(name))
 		}
 	}
 	args, err := cli.ParsePairs(b.args)

@@ -49,7 +49,7 @@ func New(s *cli.Shell) *cobra.Command {
 		Use:   "deploy",
 		Short: "Deploy an app according to its configuration",
 		Long: `Deploy an app according to its configuration: machines are created, updated in
-place and destroyed, some at a time, and each has to become ready. If a machine
+place and destroyed, a few at a time, and each has to become ready. If a machine
 fails, and after Ctrl-C, all changes are undone; the last output of the failed
 machine is shown first. The app is created if it does not exist.
 

@@ -27,8 +27,8 @@ func NewRollback(s *cli.Shell) *cobra.Command {
 the current one. If the newest release is incomplete, its changes are undone instead:
 machines return to their former versions, and new ones are destroyed.
 
-A rollback is like any other deploy: some machines at a time, each ready before the
-next. It makes a new release with the configuration and image of the earlier one.`,
+A rollback is like any other deploy: a few machines at a time, each ready before the
+next. It creates a new release with the configuration and image of the earlier one.`,
 		Example: `  bourse rollback
   bourse rollback v3 --plan
   bourse rollback -a shop`,

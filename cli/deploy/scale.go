@@ -60,7 +60,7 @@ func scaleShow(ctx context.Context, s *cli.Shell, app bourse.AppName) error {
 		return err
 	}
 	t := cli.NewTable("GROUP", "REGION", "COUNT", "SIZE", "MACHINES").Numbers(2).Narrow(4).Wrap()
-	return cli.PrintList(s, sizes(have), "no machines; to make some: bourse deploy", t, func(x *scaled) []string {
+	return cli.PrintList(s, sizes(have), "no machines; to create some: bourse deploy", t, func(x *scaled) []string {
 		return []string{x.Group, string(x.Region), strconv.Itoa(x.Count), cli.Guest(&x.Guest), cli.States(x.States)}
 	})
 }
@@ -262,7 +262,7 @@ func regionsOf(list string) ([]bourse.Region, error) {
 	for word := range strings.SplitSeq(list, ",") {
 		region := bourse.Region(strings.ToLower(strings.TrimSpace(word)))
 		if err := region.Validate(); err != nil {
-			return nil, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "--region %s: name regions, such as gru,mad", bourse.Quoted(list)), "bourse region list")
+			return nil, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "--region %s: use regions such as gru,mad", bourse.Quoted(list)), "bourse region list")
 		}
 		if !slices.Contains(out, region) {
 			out = append(out, region)
@@ -299,7 +299,7 @@ func countsOf(have *there, group string, regions []bourse.Region, args []string)
 		}
 		switch {
 		case name == "" && len(groups) > 1:
-			return nil, bourse.Errorf(bourse.CodeInvalid, "which group? Use one of %s, as in %s=%d", strings.Join(groups, ", "), groups[0], n)
+			return nil, bourse.Errorf(bourse.CodeInvalid, "the app has several groups, %s: name one, for example %s=%d", strings.Join(groups, ", "), groups[0], n)
 		case name == "" && len(groups) == 1:
 			name = groups[0]
 		case name == "":
@@ -417,8 +417,8 @@ func NewAppRestart(s *cli.Shell) *cobra.Command {
 	var f workFlags
 	c := &cobra.Command{
 		Use:   "restart [APP]",
-		Short: "Restart an app's machines, some at a time",
-		Long: `Restart an app's machines, some at a time: each has to be ready before the next.
+		Short: "Restart an app's machines, a few at a time",
+		Long: `Restart an app's machines, a few at a time: each has to be ready before the next.
 Machines that are not running are left alone.`,
 		Example: `  bourse app restart shop
   bourse app restart shop --group web --max-unavailable 1`,
