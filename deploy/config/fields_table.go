@@ -180,10 +180,10 @@ func serviceFields() []Field {
 		into("auto_start_machines", "config.services", "whether requests start stopped machines; default true"),
 		into("min_machines_running", "config.services", "how many machines `auto_stop_machines` leaves running in the primary region"),
 		done("processes", inServices),
-		into("concurrency", "config.services", "limits for the load of a machine"),
+		into("concurrency", "config.services", "limits for a machine's concurrent connections or requests"),
 		into("concurrency.type", "config.services", "`connections` (default) or `requests`"),
-		into("concurrency.soft_limit", "config.services", "the load from which other machines are preferred; default 20"),
-		into("concurrency.hard_limit", "config.services", "the load from which a machine receives no more; default: no limit"),
+		into("concurrency.soft_limit", "config.services", "the number from which proxies prefer other machines; default: 20, or `hard_limit` if it is lower"),
+		into("concurrency.hard_limit", "config.services", "the number from which a machine receives no more; default: no limit"),
 		not("machine_checks", noTrial),
 	}, within("machine_checks", trialFields()...))
 }
