@@ -91,7 +91,7 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 	w.jobs = append(w.jobs, j)
 }
 
-// releaseOf names the release to which a config belongs.
+// releaseOf describes the version that a config belongs to: by its release, if there is one.
 func releaseOf(c *bourse.Config) string {
 	if id := c.Metadata[KeyRelease]; id != "" {
 		return "release " + id
