@@ -42,17 +42,17 @@ func NewCounts(region string) *Counts {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bourse_proxy_" + name, Help: help, ConstLabels: in}, labels)
 	}
 	return &Counts{
-		requests: counter("requests_total", "Completed requests, by status class. 499: the client disconnected before the reply.", "app", "status"),
+		requests: counter("requests_total", "Number of completed requests by status class. 499: the client disconnected before the reply.", "app", "status"),
 		answered: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "bourse_proxy_request_seconds", Help: "Duration of requests, including the whole body or stream.", Buckets: seconds, ConstLabels: in,
+			Name: "bourse_proxy_request_seconds", Help: "Duration of requests in seconds, including the whole body or stream.", Buckets: seconds, ConstLabels: in,
 		}, []string{"app"}),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "bourse_proxy_requests_in_progress", Help: "Requests in progress, including streams and WebSockets.", ConstLabels: in,
+			Name: "bourse_proxy_requests_in_progress", Help: "Number of requests in progress, including streams and WebSockets.", ConstLabels: in,
 		}, []string{"app"}),
-		repeated: counter("retries_total", "Attempts after the first, by reason: use (the machine did not become ready), dial (the connection failed), lost (the connection broke before the reply), replay.", "app", "reason"),
-		wakes:    counter("wakes_total", "Requests that waited for a machine to start, by outcome (started or failed).", "app", "outcome"),
+		repeated: counter("retries_total", "Number of attempts after the first, by reason: use (the machine did not become ready), dial (the connection failed), lost (the connection broke before the reply), replay.", "app", "reason"),
+		wakes:    counter("wakes_total", "Number of requests that waited for a machine to start, by outcome (started or failed).", "app", "outcome"),
 		woke: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "bourse_proxy_wake_seconds", Help: "Time that requests waited for a machine to start, for successful starts.", Buckets: seconds, ConstLabels: in,
+			Name: "bourse_proxy_wake_seconds", Help: "Time that requests waited for successful machine starts, in seconds.", Buckets: seconds, ConstLabels: in,
 		}),
 		apps: map[string]bool{},
 	}

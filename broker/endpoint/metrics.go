@@ -39,17 +39,17 @@ func NewCounts() *Counts {
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "bourse_" + name, Help: help, Buckets: seconds}, labels)
 	}
-	refusals := counter("order_refusals_total", "Refusals of orders by workers, including orders that another worker filled.", "reason")
+	refusals := counter("order_refusals_total", "Number of refusals by workers, including those of orders that another worker filled.", "reason")
 	c := &Counts{
-		orders: counter("orders_total", "Orders by outcome. For refused orders, reason is the most common refusal, or the error's code.",
+		orders: counter("orders_total", "Number of orders by outcome. For refused orders, reason is the most frequent refusal, or the error's code.",
 			"kind", "outcome", "reason"),
-		took:     histogram("order_seconds", "Duration of orders.", "kind", "outcome"),
-		steps:    histogram("order_step_seconds", "Duration of the steps of filled orders; skipped steps are not counted.", "kind", "step"),
+		took:     histogram("order_seconds", "Duration of orders in seconds.", "kind", "outcome"),
+		steps:    histogram("order_step_seconds", "Duration of each step of filled orders in seconds; skipped steps are not counted.", "kind", "step"),
 		refusals: map[bourse.RefusalReason]prometheus.Counter{other: refusals.WithLabelValues(other)},
-		requests: counter("requests_total", "Completed requests. 429: too many requests; 503: temporarily unavailable.", "route", "status"),
-		answered: histogram("request_seconds", "Duration of requests, including the whole stream.", "route"),
+		requests: counter("requests_total", "Number of completed requests. 429: too many requests; 503: temporarily unavailable.", "route", "status"),
+		answered: histogram("request_seconds", "Duration of requests in seconds, including the whole stream.", "route"),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "bourse_requests_in_progress", Help: "Requests in progress, including open streams.",
+			Name: "bourse_requests_in_progress", Help: "Number of requests in progress, including open streams.",
 		}, []string{"route"}),
 	}
 	for _, reason := range bourse.RefusalReasons() {
@@ -65,10 +65,10 @@ func NewCounts() *Counts {
 func (c *Counts) Watch(turns func() (inProgress, waiting int)) {
 	c.collected = append(c.collected,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "bourse_orders_in_progress", Help: "Orders in progress.",
+			Name: "bourse_orders_in_progress", Help: "Number of orders in progress.",
 		}, func() float64 { n, _ := turns(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "bourse_orders_waiting", Help: "Orders waiting for a turn; beyond the limit, orders are refused with 429.",
+			Name: "bourse_orders_waiting", Help: "Number of orders waiting for a turn; beyond the limit, orders are refused with 429.",
 		}, func() float64 { _, n := turns(); return float64(n) }),
 	)
 }

@@ -37,17 +37,17 @@ func New(source Source) *Server {
 	}
 	return &Server{
 		source:     source,
-		build:      desc("build_info", "Always 1; the labels say which release this is, and what the server does.", "version", "role", "region"),
-		members:    desc("members", "Members that answer, this server included.", "role", "state"),
-		absent:     desc("workers_absent", "Workers of the cluster that do not answer."),
-		expires:    desc("certificate_expiry_timestamp_seconds", "Unix time at which the server's certificate ends; less time(), the seconds that are left."),
-		queue:      desc("view_queue_transactions", "Transactions of others that wait to be applied to this server's view."),
-		queueBytes: desc("view_queue_bytes", "Their bytes."),
-		dropped:    desc("view_dropped_total", "Transactions that were dropped because too many waited; they are fetched again."),
-		quarantine: desc("view_quarantined_rows", "Rows of others that were refused; bourse view health says why."),
-		lag:        desc("view_lag_seconds", "How far this server's view is behind a member of which it lacks something, the worst of them; 0 when it lacks nothing."),
-		size:       desc("view_file_bytes", "Size of the view's file."),
-		broken:     desc("view_broken", "1 while the view's file cannot be written."),
+		build:      desc("build_info", "Always 1; the labels contain the server's release, role and region.", "version", "role", "region"),
+		members:    desc("members", "Number of reachable members, including this server.", "role", "state"),
+		absent:     desc("workers_absent", "Number of unreachable workers."),
+		expires:    desc("certificate_expiry_timestamp_seconds", "Unix time at which the server's certificate expires."),
+		queue:      desc("view_queue_transactions", "Number of transactions from other members that are waiting to be applied to this server's view."),
+		queueBytes: desc("view_queue_bytes", "Size in bytes of the transactions that are waiting to be applied to this server's view."),
+		dropped:    desc("view_dropped_total", "Number of transactions dropped because the queue was full; they are fetched again."),
+		quarantine: desc("view_quarantined_rows", "Number of rows from other members that could not be applied; bourse view health shows the reasons."),
+		lag:        desc("view_lag_seconds", "Largest lag of this server's view behind another member, in seconds; 0 if no transactions are missing."),
+		size:       desc("view_file_bytes", "Size of the view's file in bytes, including its write-ahead log."),
+		broken:     desc("view_broken", "1 if the view's file cannot be written; otherwise 0."),
 	}
 }
 
