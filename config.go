@@ -232,7 +232,7 @@ func (c *Config) validate() error {
 	}
 	if c.Task != nil {
 		if c.ImageKind() == PollerImage {
-			return Errorf(CodeInvalid, "invalid config.task: the program of a poller cannot be reached")
+			return Errorf(CodeInvalid, "invalid config.task: a program that a poller runs cannot be reached")
 		}
 		if err := c.Task.Validate(); err != nil {
 			return err

@@ -83,10 +83,10 @@ func Fields() []Field { return slices.Clone(fields) }
 
 var fields = slices.Concat(
 	alike(ActedOn, "", "name", "region", "skip_launch", "skip_service_registration", "skip_secrets", "lease_ttl", "current_version"),
-	byImage(ActedOn, Refused, ActedOn, "secrets are not given to a poller's host", "min_secrets_version"),
+	byImage(ActedOn, Refused, ActedOn, "secrets are not sent to a poller's host", "min_secrets_version"),
 
 	alike(ActedOn, "", "config.image", "config.size", "config.guest.cpu_kind", "config.guest.cpus", "config.guest.memory_mb"),
-	byImage(ActedOn, JustKept, ActedOn, "a poller is asked for cpus, memory and disk only", "config.guest.gpus", "config.guest.gpu_kind"),
+	byImage(ActedOn, JustKept, ActedOn, "only CPUs, memory and disk can be requested from a poller", "config.guest.gpus", "config.guest.gpu_kind"),
 	alike(JustKept, "a machine's memory is fixed at memory_mb", "config.guest.max_memory_mb"),
 	alike(JustKept, "a machine has no kernel of its own", "config.guest.kernel_args", "config.init.kernel_args"),
 	alike(Refused, "workers are chosen by their labels: use requirements", "config.guest.host_dedication_id", "config.guest.required_host_features"),
@@ -94,39 +94,39 @@ var fields = slices.Concat(
 		{"config.guest.persist_rootfs", "", Refused, Refused, Refused, notPersisted, neverPersisted},
 		{"config.rootfs.persist", "", Refused, Refused, Refused, notPersisted, neverPersisted},
 	},
-	byImage(JustKept, ActedOn, ActedOn, "a program of the host writes to the host's own file systems", "config.rootfs.size_gb"),
-	byImage(Refused, Refused, ActedOn, "only a machine of a registry's image has a root file system of its own", "config.rootfs.read_only"),
+	byImage(JustKept, ActedOn, ActedOn, "a host program writes to the host's own file systems", "config.rootfs.size_gb"),
+	byImage(Refused, Refused, ActedOn, "only a machine with a registry image has its own root file system", "config.rootfs.read_only"),
 
 	alike(ActedOn, "", "config.init.exec", "config.init.entrypoint", "config.init.cmd", "config.init.working_dir"),
-	byImage(ActedOn, Refused, ActedOn, "the poller decides as which user a program runs", "config.init.user"),
-	byImage(JustKept, JustKept, ActedOn, "only the program of a registry's image has a terminal of its own", "config.init.tty"),
-	alike(JustKept, "a machine has no swap: memory_mb is all that it has", "config.init.swap_size_mb"),
+	byImage(ActedOn, Refused, ActedOn, "the poller decides which user runs the program", "config.init.user"),
+	byImage(JustKept, JustKept, ActedOn, "only a machine with a registry image has its own terminal", "config.init.tty"),
+	alike(JustKept, "a machine has no swap: memory_mb is its total memory", "config.init.swap_size_mb"),
 	alike(ActedOn, "", "config.env", "config.metadata", "config.requirements"),
-	[]Field{{"config.task", "name concurrency port protocol timeout", ActedOn, Refused, ActedOn, "the program of a poller cannot be reached", nil}},
-	byImage(Refused, Refused, ActedOn, "only containerd has runtimes", "config.runtime"),
+	[]Field{{"config.task", "name concurrency port protocol timeout", ActedOn, Refused, ActedOn, "a program that a poller runs cannot be reached", nil}},
+	byImage(Refused, Refused, ActedOn, "only containerd supports runtimes", "config.runtime"),
 
 	alike(ActedOn, "", "config.auto_destroy", "config.restart.policy", "config.restart.max_retries"),
 	alike(JustKept, "there are no spot prices", "config.restart.gpu_bid_price", "config.spot.max_price_fraction"),
 	alike(ActedOn, "", "config.stop_config.timeout"),
-	byImage(ActedOn, JustKept, ActedOn, "a poller ends its job in its own way", "config.stop_config.signal"),
+	byImage(ActedOn, JustKept, ActedOn, "the poller decides how to stop its job", "config.stop_config.signal"),
 	alike(ActedOn, "", "config.schedule"),
-	byImage(ActedOn, Refused, ActedOn, "a poller that is lost is replaced by the next one that asks for work", "config.standbys"),
+	byImage(ActedOn, Refused, ActedOn, "if a poller is lost, the next poller that asks for work replaces it", "config.standbys"),
 	[]Field{{
 		"config.processes[]",
 		"exec entrypoint cmd user env secrets[].env_var secrets[].name env_from[].env_var env_from[].field_ref ignore_app_secrets",
-		ActedOn, Refused, ActedOn, "a poller's job is what its init says", nil,
+		ActedOn, Refused, ActedOn, "a poller's job is defined by config.init alone", nil,
 	}},
-	alike(Refused, "a machine has one program: make a machine for each", "config.containers"),
-	alike(Refused, "a machine has one program, which shares its directories with no other", "config.volumes"),
+	alike(Refused, "a machine runs one program: create a machine for each container", "config.containers"),
+	alike(Refused, "a machine runs one program: there are no other containers to share directories with", "config.volumes"),
 
-	byImage(ActedOn, Refused, ActedOn, "a volume is not where a poller runs",
+	byImage(ActedOn, Refused, ActedOn, "a poller has no access to volumes",
 		"config.mounts[].volume", "config.mounts[].path", "config.mounts[].name", "config.mounts[].size_gb", "config.mounts[].encrypted"),
-	byImage(ActedOn, Refused, ActedOn, "a volume is not where a poller runs",
+	byImage(ActedOn, Refused, ActedOn, "a poller has no access to volumes",
 		"config.mounts[].extend_threshold_percent", "config.mounts[].add_size_gb", "config.mounts[].size_gb_limit"),
 	alike(JustKept, "volumes grow by add_size_gb", "config.mounts[].add_size_percent", "config.mounts[].min_add_size_gb"),
-	byImage(Refused, Refused, ActedOn, "only a machine of a registry's image has a file system of its own",
+	byImage(Refused, Refused, ActedOn, "only a machine with a registry image has its own file system",
 		"config.files[].guest_path", "config.files[].raw_value", "config.files[].secret_name", "config.files[].mode"),
-	alike(Refused, "files are not made of an image's config yet", "config.files[].image_config"),
+	alike(Refused, "files cannot be created from an image's config yet", "config.files[].image_config"),
 	alike(JustKept, "there is no cache drive", "config.cache_drive.size_mb"),
 
 	[]Field{{
@@ -139,32 +139,32 @@ var fields = slices.Concat(
 			"ports[].http_options.response.pristine ports[].http_options.replay_cache[].path_prefix " +
 			"ports[].http_options.replay_cache[].ttl_seconds ports[].http_options.replay_cache[].type " +
 			"ports[].http_options.replay_cache[].name ports[].http_options.replay_cache[].allow_bypass",
-		ActedOn, JustKept, ActedOn, "no proxy reaches a machine that runs where its poller is", nil,
+		ActedOn, JustKept, ActedOn, "proxies cannot reach a program that a poller runs", nil,
 	}},
-	alike(JustKept, "a proxy has one limit for the headers of all requests", "config.services[].ports[].http_options.headers_read_timeout"),
-	alike(JustKept, "a request names its machine with fly-force-instance-id",
+	alike(JustKept, "a proxy has one time limit for the headers of all requests", "config.services[].ports[].http_options.headers_read_timeout"),
+	alike(JustKept, "clients select a machine with the header fly-force-instance-id",
 		"config.services[].force_instance_key", "config.services[].force_instance_description"),
 	[]Field{
 		{"config.services[].checks[]", checkFields, ActedOn, JustKept, ActedOn, notChecked, nil},
 		{"config.checks.*", "kind " + checkFields, ActedOn, JustKept, ActedOn, notChecked, nil},
 	},
-	alike(JustKept, "services decide it: set autostart to false in each", "config.disable_machine_autostart"),
-	keptWhole("a proxy has none of the files of a machine's image: its program serves them", "config.statics[]", "guest_path url_prefix tigris_bucket index_document"),
-	keptWhole("no one collects a program's own metrics yet", "config.metrics", "port path https"),
+	alike(JustKept, "set autostart to false in each service instead", "config.disable_machine_autostart"),
+	keptWhole("proxies have no access to the files in an image: the machine's program must serve them", "config.statics[]", "guest_path url_prefix tigris_bucket index_document"),
+	keptWhole("a program's own metrics are not collected yet", "config.metrics", "port path https"),
 
 	byImage(JustKept, JustKept, ActedOn, hostNames,
 		"config.dns.skip_registration", "config.dns.nameservers", "config.dns.searches", "config.dns.hostname", "config.dns.hostname_fqdn"),
 	[]Field{{"config.dns.options[]", "name value", JustKept, JustKept, ActedOn, hostNames, nil}},
-	alike(JustKept, "names are not forwarded yet", "config.dns.dns_forward_rules"),
+	alike(JustKept, "DNS forwarding rules are not supported yet", "config.dns.dns_forward_rules"),
 )
 
 const (
 	checkFields = "port type interval timeout grace_period method path protocol tls_skip_verify tls_server_name headers[].name headers[].values"
-	hostNames   = "a machine without an address of its own has the names of its host"
-	notChecked  = "there is no way to the ports of a poller's program"
+	hostNames   = "a machine without its own address uses its host's names and DNS settings"
+	notChecked  = "the ports of a program that a poller runs cannot be reached"
 )
 
-const notPersisted = "a machine's root file system is made from its image at each start: what must last is kept on a volume"
+const notPersisted = "a machine's root file system is recreated from its image at each start: use a volume for persistent data"
 
 // neverPersisted contains the values that mean that nothing is persisted.
 var neverPersisted = []string{"never", "none", "1"}

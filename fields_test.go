@@ -109,8 +109,8 @@ func deep(t reflect.Type) bool {
 func TestReview(t *testing.T) {
 	const (
 		unknown  = `unknown to Bourse: stored and returned, but without effect`
-		instance = `stored and returned, but without effect: a request names its machine with fly-force-instance-id`
-		services = `config.services: stored and returned, but without effect: no proxy reaches a machine that runs where its poller is`
+		instance = `stored and returned, but without effect: clients select a machine with the header fly-force-instance-id`
+		services = `config.services: stored and returned, but without effect: proxies cannot reach a program that a poller runs`
 		stranded = `config.services[0].ports: no service has ports: the machine is stopped unless it keeps itself awake, and no request starts it again`
 	)
 	for name, tt := range map[string]struct {
@@ -124,7 +124,7 @@ func TestReview(t *testing.T) {
 		"stranded":         {`"image":"nginx","services":[{"internal_port":80,"autostop":true}]`, stranded},
 		"no such port":     {`"image":"nginx","services":[{"internal_port":70000}]`, "invalid config.services[0].internal_port 70000: use 1 to 65535, or none for the machine's $PORT"},
 		"checks":           {`"image":"nginx","checks":{"a":{"port":1},"b":{"port":2}}`, ""},
-		"checks of pull":   {`"image":"pull","init":{"exec":["a"]},"checks":{"a":{"port":1},"b":{"port":2}}`, "config.checks: stored and returned, but without effect: there is no way to the ports of a poller's program"},
+		"checks of pull":   {`"image":"pull","init":{"exec":["a"]},"checks":{"a":{"port":1},"b":{"port":2}}`, "config.checks: stored and returned, but without effect: the ports of a program that a poller runs cannot be reached"},
 		"unknown":          {`"image":"nginx","color":"red","guest":{"shade":{"a":1}}`, "config.color: unknown to Bourse: stored and returned, but without effect\nconfig.guest.shade.a: unknown to Bourse: stored and returned, but without effect"},
 		"in a service":     {`"image":"nginx","services":[{"internal_port":80,"color":"red","ports":[{"port":80,"tls_options":{"shade":1}}],"force_instance_key":"a"}]`, strings.Join([]string{"config.services[].color: " + unknown, "config.services[].force_instance_key: " + instance, "config.services[].ports[].tls_options.shade: " + unknown}, "\n")},
 		"in its checks":    {`"image":"nginx","services":[{"internal_port":80,"checks":[{"type":"tcp","restart_limit":3}]}]`, "config.services[].checks[].restart_limit: " + unknown},
@@ -135,20 +135,20 @@ func TestReview(t *testing.T) {
 		"in a task":        {`"image":"nginx","task":{"name":"a","retries":3}`, "config.task.retries: " + unknown},
 		"in an option":     {`"image":"nginx","dns":{"options":[{"name":"ndots","value":"1","only":"a"}]}`, "config.dns.options[].only: " + unknown},
 		"a strange name":   {`"image":"nginx","a\nb":1`, `config."a\nb": unknown to Bourse: stored and returned, but without effect`},
-		"a terminal":       {`"image":"host","init":{"exec":["a"],"tty":true}`, "config.init.tty: stored and returned, but without effect: only the program of a registry's image has a terminal of its own"},
+		"a terminal":       {`"image":"host","init":{"exec":["a"],"tty":true}`, "config.init.tty: stored and returned, but without effect: only a machine with a registry image has its own terminal"},
 		"of an image":      {`"image":"nginx","init":{"tty":true}`, ""},
 		"schedule":         {`"image":"nginx","schedule":"daily"`, ""},
-		"standbys of pull": {`"image":"pull","init":{"exec":["x"]},"standbys":["148e21aabbccdd"]`, "invalid config.standbys: a poller that is lost is replaced by the next one that asks for work"},
+		"standbys of pull": {`"image":"pull","init":{"exec":["x"]},"standbys":["148e21aabbccdd"]`, "invalid config.standbys: if a poller is lost, the next poller that asks for work replaces it"},
 		"processes":        {`"image":"nginx","processes":[{"cmd":["a"]}]`, ""},
-		"containers":       {`"image":"nginx","containers":[{"name":"a"}]`, "invalid config.containers: a machine has one program: make a machine for each"},
-		"persist":          {`"image":"nginx","rootfs":{"persist":"always"}`, "invalid config.rootfs.persist: a machine's root file system is made from its image at each start: what must last is kept on a volume"},
-		"persist, number":  {`"image":"nginx","rootfs":{"persist":3}`, "invalid config.rootfs.persist: a machine's root file system is made from its image at each start: what must last is kept on a volume"},
+		"containers":       {`"image":"nginx","containers":[{"name":"a"}]`, "invalid config.containers: a machine runs one program: create a machine for each container"},
+		"persist":          {`"image":"nginx","rootfs":{"persist":"always"}`, "invalid config.rootfs.persist: a machine's root file system is recreated from its image at each start: use a volume for persistent data"},
+		"persist, number":  {`"image":"nginx","rootfs":{"persist":3}`, "invalid config.rootfs.persist: a machine's root file system is recreated from its image at each start: use a volume for persistent data"},
 		"persist never":    {`"image":"nginx","rootfs":{"persist":"never"},"guest":{"persist_rootfs":1}`, ""},
-		"its old name":     {`"image":"nginx","guest":{"persist_rootfs":"restart"}`, "invalid config.guest.persist_rootfs: a machine's root file system is made from its image at each start: what must last is kept on a volume"},
-		"image's config":   {`"image":"nginx","files":[{"guest_path":"/a","image_config":"b"}]`, "invalid config.files[].image_config: files are not made of an image's config yet"},
+		"its old name":     {`"image":"nginx","guest":{"persist_rootfs":"restart"}`, "invalid config.guest.persist_rootfs: a machine's root file system is recreated from its image at each start: use a volume for persistent data"},
+		"image's config":   {`"image":"nginx","files":[{"guest_path":"/a","image_config":"b"}]`, "invalid config.files[].image_config: files cannot be created from an image's config yet"},
 		"dedication":       {`"image":"nginx","guest":{"host_dedication_id":"x"}`, "invalid config.guest.host_dedication_id: workers are chosen by their labels: use requirements"},
-		"a poller's user":  {`"image":"pull","init":{"exec":["a"],"user":"nobody"}`, "invalid config.init.user: the poller decides as which user a program runs"},
-		"read-only host":   {`"image":"host","init":{"exec":["a"]},"rootfs":{"read_only":true}`, "invalid config.rootfs.read_only: only a machine of a registry's image has a root file system of its own"},
+		"a poller's user":  {`"image":"pull","init":{"exec":["a"],"user":"nobody"}`, "invalid config.init.user: the poller decides which user runs the program"},
+		"read-only host":   {`"image":"host","init":{"exec":["a"]},"rootfs":{"read_only":true}`, "invalid config.rootfs.read_only: only a machine with a registry image has its own root file system"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c bourse.Config

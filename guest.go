@@ -162,7 +162,7 @@ func (c *Config) validateStorage() error {
 		return Errorf(CodeInvalid, "invalid config.mounts: %d, at most %d", len(c.Mounts), maxMounts)
 	}
 	if len(c.Mounts) > 0 && c.ImageKind() == PollerImage {
-		return Errorf(CodeInvalid, "invalid config.mounts: a volume is not where a poller runs")
+		return Errorf(CodeInvalid, "invalid config.mounts: a poller has no access to volumes")
 	}
 	for _, m := range c.Mounts {
 		if err := m.Volume.Validate(); err != nil {

@@ -23,7 +23,7 @@ func TestRepliesWarn(t *testing.T) {
 	m := decodeBody[machinesapi.Machine](t, rec.Body.Bytes())
 	want := []bourse.Warning{
 		{Field: `config."co\nlor"`, Message: "unknown to Bourse: stored and returned, but without effect"},
-		{Field: "config.init.swap_size_mb", Message: "stored and returned, but without effect: a machine has no swap: memory_mb is all that it has"},
+		{Field: "config.init.swap_size_mb", Message: "stored and returned, but without effect: a machine has no swap: memory_mb is its total memory"},
 		{Field: "config.services[0].ports", Message: "no service has ports: the machine is stopped unless it keeps itself awake, and no request starts it again"},
 	}
 	if diff := cmp.Diff(want, m.Warnings); diff != "" {

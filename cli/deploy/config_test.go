@@ -28,7 +28,7 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	good := written(t, "app = \"shop\"\nswap_size_mb = 512\n[build]\ndockerfile = \"Dockerfile\"\n")
 	if got := line.Run(t, "config", "validate", "-c", good); got.Code != 0 ||
-		got.Out != good+":2:16: warning: swap_size_mb: stored and returned, but without effect: a machine has no swap: memory_mb is all that it has\n"+good+"  valid, 1 warning\n" {
+		got.Out != good+":2:16: warning: swap_size_mb: stored and returned, but without effect: a machine has no swap: memory_mb is its total memory\n"+good+"  valid, 1 warning\n" {
 		t.Errorf("a good file: %+v", got)
 	}
 	bad := written(t, "app = \"shop\"\nconsole_command = \"irb\"\n\n[http_service]\n  internal_prt = 80\n  force_https = 1\n")
