@@ -113,7 +113,7 @@ func (w *Worker) processes(ctx context.Context, id bourse.MachineID) ([]bourse.P
 		return nil, err
 	}
 	if m.Config.ImageKind() == bourse.PollerImage {
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is, so its processes are not visible", id)
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "a poller runs machine %s: its processes are not visible", id)
 	}
 	status, err := d.Inspect(ctx, machines.TaskOf(&m))
 	if err == nil && status.PID == 0 {
@@ -174,7 +174,7 @@ func (w *Worker) dial(ctx context.Context, id bourse.MachineID, port uint16) (ne
 // dialTo is like dial, for a machine that is known to run.
 func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error) {
 	if m.Config.ImageKind() == bourse.PollerImage { // a poller's machine has no ports on this host
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s runs where its poller is: its ports cannot be reached", m.ID)
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "a poller runs machine %s: its ports cannot be reached", m.ID)
 	}
 	if m.PrivateIP.IsValid() {
 		if w.cfg.Network == nil {

@@ -157,7 +157,7 @@ func TestCheckStatuses(t *testing.T) {
 		{"stopped", func(m *bourse.Machine) { m.State = bourse.StateStopped }, waiting(at, "the machine is stopped", "a", "b")},
 		{
 			"a poller's", func(m *bourse.Machine) { m.Config.Image = bourse.ImagePull },
-			waiting(at, "the machine runs where its poller is: there is no way to its ports", "a", "b"),
+			waiting(at, "a poller runs the machine: its ports cannot be reached", "a", "b"),
 		},
 		{"none", func(m *bourse.Machine) { m.Config.Checks = nil }, nil},
 	} {

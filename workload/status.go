@@ -23,7 +23,7 @@ func checkStatus(m *bourse.Machine, name string) bourse.CheckStatus {
 	case m.State != bourse.StateStarted:
 		unknown.Output = "the machine is " + string(m.State)
 	case m.Config.ImageKind() == bourse.PollerImage:
-		unknown.Output = "the machine runs where its poller is: there is no way to its ports"
+		unknown.Output = "a poller runs the machine: its ports cannot be reached"
 	default:
 		unknown.Output = "waiting for the first result"
 		if r == nil || r.Boot != m.Boot.Number {

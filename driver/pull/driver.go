@@ -171,7 +171,7 @@ func (d *Driver) until(ctx context.Context, j *job, want phase) error {
 }
 
 // errElsewhere is the error of operations that this driver cannot perform.
-var errElsewhere = bourse.Errorf(bourse.CodeFailedPrecondition, "the machine runs where its poller is: it has no signals, exec or usage here")
+var errElsewhere = bourse.Errorf(bourse.CodeFailedPrecondition, "a poller runs the machine: signals, exec and usage are not supported")
 
 // Signal implements driver.Driver.
 func (d *Driver) Signal(ctx context.Context, id driver.TaskID, _ bourse.Signal) error {
