@@ -30,7 +30,7 @@ var calls = slices.Concat(
 		{Pattern: "DELETE " + app, Differs: "without force, it fails if machines are running"},
 		{Pattern: "POST " + app + "/deploy_token"},
 
-		{Pattern: "GET " + app + "/machines", Differs: "configs omit env, files, processes and containers; get the machine to see them"},
+		{Pattern: "GET " + app + "/machines", Differs: "if a machine's worker does not respond, incomplete_config replaces config and omits env, files, processes and containers"},
 		{Pattern: "POST " + app + "/machines", Differs: "if no worker has capacity, 422 with every worker's refusal"},
 		{Pattern: "GET " + machine},
 		{Pattern: "POST " + machine},
