@@ -33,7 +33,7 @@ func afterInterrupt(s *cli.Shell, order bourse.OrderID) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return cli.Interrupted("interrupted; the outcome is unknown of order " + string(order) + ": bourse order show " + string(order))
+			return cli.Interrupted("interrupted; the outcome of order " + string(order) + " is unknown: bourse order show " + string(order))
 		}
 	}
 }
