@@ -49,6 +49,10 @@ type ErrorBody struct {
 	RequestID string           `json:"request_id,omitempty"`
 }
 
+// NoAppText is the text of the error for a missing app. Clients of the Machines API compare the
+// whole text.
+const NoAppText = "app not found"
+
 // Texts of errors with code unauthorized or forbidden.
 const (
 	UnauthorizedText = "Authenticate: token validation error" // for unauthorized; followed by ": " and the reason if the token was valid earlier

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // NewApp describes an app to create.
@@ -64,8 +65,8 @@ func byID(all appRecords, id string) (bourse.App, bool) {
 
 // Errors that clients distinguish from other errors with the same code.
 var (
-	// ErrNoApp has exactly the text that clients compare errors with.
-	ErrNoApp = bourse.Errorf(bourse.CodeNotFound, "app not found")
+	// ErrNoApp is the error for a missing app.
+	ErrNoApp = bourse.Errorf(bourse.CodeNotFound, machinesapi.NoAppText)
 	// ErrNameTaken has the text that clients expect.
 	ErrNameTaken = bourse.Errorf(bourse.CodeAlreadyExists, "Validation failed: Name has already been taken")
 	// ErrKeyUsed is wrapped by the error for an idempotency key that was used for another app.

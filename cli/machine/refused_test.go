@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/bourse-dev/bourse"
@@ -36,5 +37,25 @@ func TestImageErrorsArePrintedOnce(t *testing.T) {
 				t.Errorf("exit status %d, %s\nwant %d, %s", got.Code, got.Err, c.exit, c.want)
 			}
 		})
+	}
+}
+
+// TestAppCreationIsSuggestedForMissingAppsOnly checks that an error suggests "bourse app create" only
+// if the missing object is the app.
+func TestAppCreationIsSuggestedForMissingAppsOnly(t *testing.T) {
+	const hint = "bourse app create shop"
+	for text, want := range map[string]bool{
+		machinesapi.NoAppText:                              true,
+		"image nginx:0: there is no such image (gru-1)":    false,
+		"reservation 01M7Y71X6AS59JBN7QNQFH8DEW not found": false,
+	} {
+		body := machinesapi.ErrorBody{Error: text, Code: bourse.CodeNotFound}
+		if !want { // a refusal whose details are not in the message
+			body.Refusals = []bourse.Refusal{{Worker: "mad-1", Region: "mad", Reason: bourse.RefusedResource, Resource: "memory"}}
+		}
+		got := line.Against(t, clitest.Replies(bourse.CodeNotFound.Status(), body), "machine", "run", "nginx", "-a", "shop")
+		if got.Code != 3 || strings.Contains(got.Err, hint) != want {
+			t.Errorf("%s: exit status %d, %q contains %q: %t, want %t", text, got.Code, got.Err, hint, !want, want)
+		}
 	}
 }

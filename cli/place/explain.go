@@ -34,12 +34,12 @@ func Explain(s *cli.Shell, err error, app string, order bourse.OrderID) error {
 			return err
 		}
 	}
-	switch bourse.CodeOf(err) {
-	case bourse.CodeNotFound: // the app does not exist; a missing image would be reported in a refusal
+	switch code := bourse.CodeOf(err); {
+	case code == bourse.CodeNotFound && bourse.MessageOf(err) == machinesapi.NoAppText: // the missing object could also be an image or a reservation
 		return cli.Hint(err, "bourse app create "+app)
-	case bourse.CodeTimeout:
+	case code == bourse.CodeTimeout:
 		return cli.Hint(err, "bourse order show "+string(order), "the same command with --order-id "+string(order)+", which returns the machine if it exists")
-	case bourse.CodeAlreadyExists:
+	case code == bourse.CodeAlreadyExists:
 		return cli.Hint(err, "bourse machine list -a "+app)
 	default:
 		return err
