@@ -27,9 +27,9 @@ func of(d digest.Digest, f registrytest.Fault) func(*http.Request) registrytest.
 	}
 }
 
-// TestFinal pulls images that can never be pulled successfully. The pulls must leave nothing
+// TestPermanentPullErrors pulls images that can never be pulled successfully. The pulls must leave nothing
 // behind.
-func TestFinal(t *testing.T) {
+func TestPermanentPullErrors(t *testing.T) {
 	big := int64(500_000)
 	for name, tc := range map[string]struct {
 		image registrytest.Image

@@ -27,9 +27,9 @@ func loseFirst(c *Cluster) func() bourse.WorkerID {
 	return func() bourse.WorkerID { return lost }
 }
 
-// TestInvariant7AVoidOutlivesItsBroker checks that a broker that could not deliver a cancellation
+// TestInvariant7CancellationOutlivesItsBroker checks that a broker that could not deliver a cancellation
 // has written it where the worker finds it, even if the broker then ends (invariants 7 and 9).
-func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
+func TestInvariant7CancellationOutlivesItsBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
 		stored, link := c.NewCancellations(), c.Link()
@@ -53,11 +53,11 @@ func TestInvariant7AVoidOutlivesItsBroker(t *testing.T) {
 	})
 }
 
-// TestInvariant7VoidsUnderAnyNetwork checks the same with arbitrary faults of the network, and a
+// TestInvariant7CancellationsUnderAnyNetwork checks the same with arbitrary faults of the network, and a
 // broker that ends when its caller has received the answer. Once the workers have read the
 // cancellations, the only machine is the one that was returned. If none was returned, there is
 // none.
-func TestInvariant7VoidsUnderAnyNetwork(t *testing.T) {
+func TestInvariant7CancellationsUnderAnyNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			c := floor(rapid.IntRange(1, 5).Draw(t, "workers"), room(1))

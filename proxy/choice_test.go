@@ -127,9 +127,9 @@ func TestWorkerRestarts(t *testing.T) {
 	}
 }
 
-// TestAWorkerIsBackWithAnotherWay checks that a failed connection is retried, however long the
+// TestDialIsRetriedAfterWorkerOutage checks that a failed connection is retried, however long the
 // request has already waited for the machine's worker.
-func TestAWorkerIsBackWithAnotherWay(t *testing.T) {
+func TestDialIsRetriedAfterWorkerOutage(t *testing.T) {
 	w := named(t, "gru")
 	id := w.target.Backends[0].Machine
 	good := w.upstreams[id]

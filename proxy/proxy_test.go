@@ -119,9 +119,9 @@ func TestForceHTTPS(t *testing.T) {
 	}
 }
 
-// TestNobody checks the error for an unknown host name, as text and as JSON. The log must contain
+// TestUnknownHost checks the error for an unknown host name, as text and as JSON. The log must contain
 // the same request ID.
-func TestNobody(t *testing.T) {
+func TestUnknownHost(t *testing.T) {
 	w := newWorld(t, handle(echo)).start(proxy.Listener{})
 	r := w.request("GET", "/secret?token=1", nil)
 	r.Host = "other.example:80"
@@ -145,9 +145,9 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestNews checks that a request waits until an unknown host name appears, unless too many requests
+// TestRequestWaitsForNewHost checks that a request waits until an unknown host name appears, unless too many requests
 // do.
-func TestNews(t *testing.T) {
+func TestRequestWaitsForNewHost(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.config.Limits.Lookup = limit
 	w.start(proxy.Listener{})
@@ -308,9 +308,9 @@ func TestTwoWays(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
-// TestElsewhere checks that a request that was not sent goes to another machine, whatever its
+// TestUnsentRequestGoesToAnotherMachine checks that a request that was not sent goes to another machine, whatever its
 // method is, and that the machine is reported as failed.
-func TestElsewhere(t *testing.T) {
+func TestUnsentRequestGoesToAnotherMachine(t *testing.T) {
 	for _, fail := range []string{"dial", "use"} {
 		w := newWorld(t)
 		bad := w.machine(dead(t))
@@ -336,9 +336,9 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestOnce checks that a request on which a machine may have acted is repeated only if that does no
+// TestRequestIsRepeatedOnlyIfHarmless checks that a request on which a machine may have acted is repeated only if that does no
 // harm.
-func TestOnce(t *testing.T) {
+func TestRequestIsRepeatedOnlyIfHarmless(t *testing.T) {
 	long := strings.Repeat("x", 1<<20) // longer than the body that the proxy stores
 	for name, c := range map[string]struct {
 		method, key, body string

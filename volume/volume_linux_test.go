@@ -12,7 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-func TestLife(t *testing.T) {
+// TestVolumeLifecycle creates, mounts, unmounts and destroys a volume. Repeating each call must have
+// no further effect, and the destroyed volume must leave nothing behind.
+func TestVolumeLifecycle(t *testing.T) {
 	s := open(t, t.TempDir())
 	for range 2 {
 		create(t, s, vol1)

@@ -124,9 +124,9 @@ func TestGarbageIsNoToken(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNotNo checks that a broker that does not have all tokens, or cannot read them, never
+// TestIncompleteTokensMeanUnavailable checks that a broker that does not have all tokens, or cannot read them, never
 // reports a token as unknown.
-func TestUnknownIsNotNo(t *testing.T) {
+func TestIncompleteTokensMeanUnavailable(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook()
 	s := b.issued(time.Now)
@@ -157,10 +157,10 @@ func TestTheDigestDecides(t *testing.T) {
 	}
 }
 
-// TestWhatIsRememberedIsNeverOld checks that a token is cached until something changes. A token
+// TestCachedTokensAreNeverOutdated checks that a token is cached until something changes. A token
 // that was read before a change must not be used after it, even if the change happens during the
 // read.
-func TestWhatIsRememberedIsNeverOld(t *testing.T) {
+func TestCachedTokensAreNeverOutdated(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook(g)
 	s := b.issued(time.Now)

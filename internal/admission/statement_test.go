@@ -71,9 +71,9 @@ func TestStatement(t *testing.T) {
 	}
 }
 
-// TestNobodyIsATag checks that "tag" is not a valid role, so that a name that states a tag cannot
+// TestTagIsNotARole checks that "tag" is not a valid role, so that a name that states a tag cannot
 // identify a server.
-func TestNobodyIsATag(t *testing.T) {
+func TestTagIsNotARole(t *testing.T) {
 	if err := (admission.Identity{ID: "00a1b2", Role: "tag"}).Validate(); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("got %v", err)
 	}

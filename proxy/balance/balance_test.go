@@ -140,9 +140,9 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// TestAPlaceIsNotLost checks that, if a waiter gets a slot and is canceled at the same moment, the
+// TestSlotOfCanceledWaiterIsNotLost checks that, if a waiter gets a slot and is canceled at the same moment, the
 // slot goes to the next waiter.
-func TestAPlaceIsNotLost(t *testing.T) {
+func TestSlotOfCanceledWaiterIsNotLost(t *testing.T) {
 	t.Parallel()
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
@@ -285,9 +285,9 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestTheTableOfNowCounts checks that a request whose target is outdated uses the machines that the
+// TestOutdatedTargetUsesCurrentMachines checks that a request whose target is outdated uses the machines that the
 // target has now.
-func TestTheTableOfNowCounts(t *testing.T) {
+func TestOutdatedTargetUsesCurrentMachines(t *testing.T) {
 	t.Parallel()
 	b := balance.New(balance.Config{Region: "gru"})
 	old := of(t, table(1, 1))
@@ -322,9 +322,9 @@ func TestOthersCount(t *testing.T) {
 	})
 }
 
-// TestTheFirstHoldsNoOneUp checks that a waiter for a specific machine does not block later waiters
+// TestWaiterDoesNotBlockLaterOnes checks that a waiter for a specific machine does not block later waiters
 // that can use another machine.
-func TestTheFirstHoldsNoOneUp(t *testing.T) {
+func TestWaiterDoesNotBlockLaterOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var others atomic.Int32

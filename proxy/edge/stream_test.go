@@ -85,8 +85,8 @@ func TestStreamGoesElsewhere(t *testing.T) {
 	}
 }
 
-// TestStreamForNoOne checks that the client's connection is closed if there is no machine.
-func TestStreamForNoOne(t *testing.T) {
+// TestStreamWithoutMachineIsClosed checks that the client's connection is closed if there is no machine.
+func TestStreamWithoutMachineIsClosed(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*routes{
 		"no app":       {},
@@ -197,9 +197,9 @@ func TestPostgresWithoutMachine(t *testing.T) {
 	}
 }
 
-// TestMachinesAreToldWhoAsks checks that a machine receives the client's address in a PROXY header,
+// TestStreamSendsProxyHeader checks that a machine receives the client's address in a PROXY header,
 // even if the client is behind a load balancer.
-func TestMachinesAreToldWhoAsks(t *testing.T) {
+func TestStreamSendsProxyHeader(t *testing.T) {
 	t.Parallel()
 	for _, v2 := range []bool{false, true} {
 		port := portWith(workload.HandlerProxyProto)

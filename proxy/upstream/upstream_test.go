@@ -207,18 +207,18 @@ func (losing) Send(ctx context.Context, to bourse.Member, _ *fabric.Message) (fa
 	return fabric.Answer{}, fabric.Lost(ctx, to, io.ErrUnexpectedEOF)
 }
 
-// TestAWorkerThatEndsMeanwhile checks that a lost answer means that the worker is unavailable, and
+// TestLostAnswerMeansUnavailable checks that a lost answer means that the worker is unavailable, and
 // does not count as a timeout, so that the request is repeated.
-func TestAWorkerThatEndsMeanwhile(t *testing.T) {
+func TestLostAnswerMeansUnavailable(t *testing.T) {
 	ways := upstream.New(upstream.Config{Fabric: losing{}, Directory: member("192.0.2.1:4281"), Self: "p1", Log: slog.New(slog.DiscardHandler)})
 	if _, err := ways.Use(t.Context(), "w1", machine, 8080, true); bourse.CodeOf(err) != bourse.CodeUnavailable || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("Use: %v", err)
 	}
 }
 
-// TestWhoLeavesEndsNothing checks that the cancellation of a request cancels the call only if no
+// TestSharedCallSurvivesCancellation checks that the cancellation of a request cancels the call only if no
 // other request waits for it.
-func TestWhoLeavesEndsNothing(t *testing.T) {
+func TestSharedCallSurvivesCancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
 		w.slow = 3 * time.Second
@@ -282,8 +282,8 @@ func TestUseIsRenewed(t *testing.T) {
 	})
 }
 
-// TestAnotherStartIsAnotherWay checks that another start, version or port leads to a new upstream.
-func TestAnotherStartIsAnotherWay(t *testing.T) {
+// TestChangedMachineGetsNewUpstream checks that another start, version or port leads to a new upstream.
+func TestChangedMachineGetsNewUpstream(t *testing.T) {
 	for name, change := range map[string]func(*fabric.UseReply){
 		"start":   func(r *fabric.UseReply) { r.Boot++ },
 		"version": func(r *fabric.UseReply) { r.Instance = "I2" },
@@ -309,9 +309,9 @@ func TestAnotherStartIsAnotherWay(t *testing.T) {
 	}
 }
 
-// TestAWayEndsWithItsMachine checks that an upstream ends when the worker reports that its machine
+// TestUpstreamEndsWithItsMachine checks that an upstream ends when the worker reports that its machine
 // has ended.
-func TestAWayEndsWithItsMachine(t *testing.T) {
+func TestUpstreamEndsWithItsMachine(t *testing.T) {
 	for name, change := range map[string]func(*worker){
 		"stopping": func(w *worker) { w.reply.State = bourse.StateStopping },
 		"gone":     func(w *worker) { w.err = bourse.Errorf(bourse.CodeNotFound, "machine not found") },

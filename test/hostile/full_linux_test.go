@@ -155,13 +155,13 @@ func (f *full) within(what string, try func() error) {
 	}
 }
 
-// TestAFullDiskServesWhatEnds fills a disk completely, first with other data and then with
+// TestAFullDiskAllowsStopsAndDestroys fills a disk completely, first with other data and then with
 // orders for as long as the worker accepts any. Then it kills the daemon. The daemon must
 // restart, and it must be possible to list, read logs, exec, stop and destroy. The daemon
 // must refuse orders with a message that names the full directory. Once there is space, it
 // must accept orders again without intervention. A regression let orders use the space
 // reserved for the worker's log, so that no exit could be recorded.
-func TestAFullDiskServesWhatEnds(t *testing.T) {
+func TestAFullDiskAllowsStopsAndDestroys(t *testing.T) {
 	f := startFull(t)
 	ballast := filepath.Join(filepath.Dir(f.dir), "ballast")
 	fill(t, ballast)

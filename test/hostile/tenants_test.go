@@ -343,9 +343,9 @@ func TestATokenOfOneAppReachesNoOther(t *testing.T) {
 	c.intact("shop")
 }
 
-// TestAnAppsNameBringsNothingOfTheFormer checks that if another organization creates an app
+// TestRecreatedAppGetsNothingOfTheDeletedOne checks that if another organization creates an app
 // with the name of a deleted app, it gets none of the deleted app's objects.
-func TestAnAppsNameBringsNothingOfTheFormer(t *testing.T) {
+func TestRecreatedAppGetsNothingOfTheDeletedOne(t *testing.T) {
 	c := startTenants(t)
 	c.settle("shop")
 	c.must(acmeToken, "DELETE", "/v1/apps/shop?force=true", "")

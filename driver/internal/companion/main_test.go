@@ -59,10 +59,10 @@ func beside(dir string) error {
 	}
 }
 
-// TestLife starts a companion and connects to it. It checks that a second one cannot start and
+// TestCompanionLifecycle starts a companion and connects to it. It checks that a second one cannot start and
 // that the companion ends on request. The directory's path is longer than the maximum length of a
 // socket's path.
-func TestLife(t *testing.T) {
+func TestCompanionLifecycle(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 40))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func TestSpawnFails(t *testing.T) {
 	}
 }
 
-// TestLockIsOfAProcess checks that the lock of a killed process becomes free.
-func TestLockIsOfAProcess(t *testing.T) {
+// TestLockOfKilledProcessIsFree checks that the lock of a killed process becomes free.
+func TestLockOfKilledProcessIsFree(t *testing.T) {
 	dir := t.TempDir()
 	p, err := Spawn(t.Context(), []string{"/proc/self/exe", "companion", dir}, filepath.Join(dir, "log"))
 	if err != nil {
