@@ -30,7 +30,7 @@ func fillLost(t *testing.T, c *Cluster) bourse.Order {
 	c.Find("w1")
 	c.Lose("w0", time.Now())
 	if n := len(c.Living(o.ID)); n != 1 {
-		t.Fatalf("%d machines fill the order, want that of w0", n)
+		t.Fatalf("%d machines fill the order, want only that on w0", n)
 	}
 	return o
 }
@@ -49,7 +49,7 @@ func TestARepetitionWaitsForAnAbsentWorker(t *testing.T) {
 		c.Find("w0")
 		a := place(t.Context(), broker(c, nil), o)
 		if a.err != nil || a.fill.Machine.Worker != "w0" || len(c.Living(o.ID)) != 1 {
-			t.Errorf("told %+v, %v; there are %+v", a.fill.Machine, a.err, c.Living(o.ID))
+			t.Errorf("the broker returned %+v, %v; existing machines: %+v", a.fill.Machine, a.err, c.Living(o.ID))
 		}
 	})
 }
@@ -63,11 +63,11 @@ func TestRepetitionSeesReturningWorker(t *testing.T) {
 		o := fillLost(t, c)
 		x := broker(c, func(cfg *market.Config) { cfg.Directory = comesBack{c, "w0"} })
 		if a := place(t.Context(), x, o); bourse.CodeOf(a.err) != bourse.CodeUnavailable || len(c.Living(o.ID)) != 1 {
-			t.Errorf("told %+v, %v; there are %+v", a.fill, a.err, c.Living(o.ID))
+			t.Errorf("the broker returned %+v, %v; existing machines: %+v", a.fill, a.err, c.Living(o.ID))
 		}
 		a := place(t.Context(), x, o)
 		if a.err != nil || a.fill.Machine.Worker != "w0" || len(c.Living(o.ID)) != 1 {
-			t.Errorf("told %+v, %v; there are %+v", a.fill, a.err, c.Living(o.ID))
+			t.Errorf("the broker returned %+v, %v; existing machines: %+v", a.fill, a.err, c.Living(o.ID))
 		}
 	})
 }
@@ -187,12 +187,12 @@ func TestAbsentWorkerReturnsWithFill(t *testing.T) {
 			t.Fatalf("filled on %q, %v; want w1", a.fill.Machine.Worker, a.err)
 		}
 		if n := len(c.Living(o.ID)); n != 2 {
-			t.Fatalf("%d machines, want those of w0 and w1", n)
+			t.Fatalf("%d machines, want those on w0 and w1", n)
 		}
 		c.Find("w0")
 		stored.Apply()
 		if left := c.Living(o.ID); len(left) != 1 || left[0].ID != a.fill.Machine.ID {
-			t.Errorf("after w0's return there are %+v, want that of w1", left)
+			t.Errorf("after w0's return, the existing machines are %+v, want that on w1", left)
 		}
 	})
 }
@@ -210,7 +210,7 @@ func TestALeavingWorkerIsAsked(t *testing.T) {
 	c.Leave(first.fill.Machine.Worker)
 	again := place(t.Context(), broker(c, nil), o)
 	if again.err != nil || again.fill.Machine.ID != first.fill.Machine.ID {
-		t.Errorf("the repetition got %q, %v; want %q", again.fill.Machine.ID, again.err, first.fill.Machine.ID)
+		t.Errorf("the repeated order got %q, %v; want %q", again.fill.Machine.ID, again.err, first.fill.Machine.ID)
 	}
 	other := order("gru")
 	other.Named = true
@@ -245,7 +245,7 @@ func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 		<-done
 		c.Quiet()
 		if living := c.Living(o.ID); a.err != nil || len(living) != 1 || living[0].ID != a.fill.Machine.ID {
-			t.Errorf("told %+v, %v; there are %+v", a.fill.Machine, a.err, living)
+			t.Errorf("the broker returned %+v, %v; existing machines: %+v", a.fill.Machine, a.err, living)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestOvertakenTryIsUnknown(t *testing.T) {
 	a := place(t.Context(), broker(c, nil), o)
 	fails(t, a.err, bourse.CodeTimeout)
 	if n := c.Calls(Claim); n != 1 {
-		t.Errorf("%d claims, want 1: no other worker is to fill it", n)
+		t.Errorf("%d claims, want 1: no other worker may fill the order", n)
 	}
 }
 
@@ -280,12 +280,12 @@ func TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf(t *testing.T) {
 		time.Sleep(time.Second) // virtual time
 		a := place(t.Context(), broker(c, func(cfg *market.Config) { cfg.Directory = unaware{c} }), o)
 		if a.err != nil || a.fill.Machine.Worker != "w1" || len(c.Living(o.ID)) != 2 {
-			t.Errorf("not heard of: filled on %q, %v; there are %+v", a.fill.Machine.Worker, a.err, c.Living(o.ID))
+			t.Errorf("with w0 unknown: filled on %q, %v; existing machines: %+v", a.fill.Machine.Worker, a.err, c.Living(o.ID))
 		}
 		c.Find("w0")
 		a = place(t.Context(), broker(c, nil), o)
 		if a.err != nil || a.fill.Machine.Worker != "w0" || len(c.Living(o.ID)) != 1 {
-			t.Errorf("heard of: told %+v, %v; there are %+v", a.fill, a.err, c.Living(o.ID))
+			t.Errorf("with w0 known: the broker returned %+v, %v; existing machines: %+v", a.fill, a.err, c.Living(o.ID))
 		}
 	})
 }

@@ -44,14 +44,14 @@ func TestUndeliveredCancellationIsRetried(t *testing.T) {
 		a := place(t.Context(), x, o)
 		synctest.Wait() // until the lost claim has arrived
 		if a.err != nil || a.fill.Machine.Worker == lost || len(c.Living(o.ID)) != 2 {
-			t.Fatalf("filled on %q, %d living: %v", a.fill.Machine.Worker, len(c.Living(o.ID)), a.err)
+			t.Fatalf("filled on %q, %d machines exist: %v", a.fill.Machine.Worker, len(c.Living(o.ID)), a.err)
 		}
 		time.Sleep(5 * time.Minute)
 		c.Break(nil)
 		time.Sleep(15 * time.Second) // longer than the longest backoff with its jitter
 		synctest.Wait()
 		if living := c.Living(o.ID); len(living) != 1 || living[0].ID != a.fill.Machine.ID {
-			t.Errorf("living: %+v", living)
+			t.Errorf("existing machines: %+v", living)
 		}
 		c.Quiet()
 	})
@@ -123,7 +123,7 @@ func TestCancelQueueIsBounded(t *testing.T) {
 		stop()
 		for i, o := range orders {
 			if lives := len(c.Living(o.ID)) == 1; lives != (i < 2) {
-				t.Errorf("order %d: lives %v", i, lives)
+				t.Errorf("order %d: its machine exists: %v", i, lives)
 			}
 		}
 		c.Quiet()
@@ -152,7 +152,7 @@ func TestRunEnds(t *testing.T) {
 				t.Error(err)
 			}
 		default:
-			t.Error("Run goes on")
+			t.Error("Run has not returned")
 			<-done
 		}
 		c.Quiet()

@@ -40,14 +40,14 @@ func TestInvariant7CancellationOutlivesItsBroker(t *testing.T) {
 		link.Cut() // the broker ends without ever running Run
 		synctest.Wait()
 		if a.err != nil || len(c.Living(o.ID)) != 2 {
-			t.Fatalf("%d living: %v", len(c.Living(o.ID)), a.err)
+			t.Fatalf("%d machines exist: %v", len(c.Living(o.ID)), a.err)
 		}
 		if got, _ := stored.CanceledOn(t.Context(), o.ID); !slices.Equal(got, []bourse.WorkerID{lost()}) {
-			t.Fatalf("canceled on %v, want at %s", got, lost())
+			t.Fatalf("canceled on %v, want on %s", got, lost())
 		}
 		stored.Apply()
 		if living := c.Living(o.ID); len(living) != 1 || living[0].ID != a.fill.Machine.ID {
-			t.Errorf("living: %+v", living)
+			t.Errorf("existing machines: %+v", living)
 		}
 		c.Quiet()
 	})
@@ -96,7 +96,7 @@ func TestCancellationIsStoredLater(t *testing.T) {
 		stored.Fail(nil)
 		time.Sleep(15 * time.Second)
 		if got, _ := stored.CanceledOn(t.Context(), o.ID); !slices.Equal(got, []bourse.WorkerID{lost()}) {
-			t.Errorf("canceled on %v, want at %s", got, lost())
+			t.Errorf("canceled on %v, want on %s", got, lost())
 		}
 		c.Quiet()
 	})
@@ -152,7 +152,7 @@ func TestRepeatedOrderIgnoresCanceledFills(t *testing.T) {
 				fails(t, place(t.Context(), first, o).err, bourse.CodeUnavailable)
 				synctest.Wait() // until the lost claim has arrived
 				if len(c.Living(o.ID)) != 1 {
-					t.Fatal("nothing was left behind at w0")
+					t.Fatal("no machine was left on w0")
 				}
 				c.Break(nil)
 				second := broker(c, func(cfg *market.Config) { cfg.Cancellations = stored })
@@ -161,7 +161,7 @@ func TestRepeatedOrderIgnoresCanceledFills(t *testing.T) {
 				stored.Apply()
 				living := c.Living(o.ID)
 				if len(living) != others || (a.err == nil) != (others == 1) || (others == 1 && living[0].ID != a.fill.Machine.ID) {
-					t.Errorf("told %+v, %v; there are %+v", a.fill.Machine, a.err, living)
+					t.Errorf("the broker returned %+v, %v; existing machines: %+v", a.fill.Machine, a.err, living)
 				}
 				c.Quiet()
 			})

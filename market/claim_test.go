@@ -38,7 +38,7 @@ func TestClaimsFallThroughInRankOrder(t *testing.T) {
 	round := a.decision.Rounds[0]
 	for i, id := range tried {
 		if round.Ranked[i].Worker != id {
-			t.Errorf("claim %d went to %s, ranked there: %s", i, id, round.Ranked[i].Worker)
+			t.Errorf("claim %d went to %s, want %s according to the ranking", i, id, round.Ranked[i].Worker)
 		}
 	}
 	var reasons []bourse.RefusalReason
@@ -48,7 +48,7 @@ func TestClaimsFallThroughInRankOrder(t *testing.T) {
 		}
 	}
 	if want := []bourse.RefusalReason{"resource", "no_answer", "lost_answer"}; len(tried) != 4 || !slices.Equal(reasons, want) {
-		t.Errorf("tried %v, refused for %v, want four and %v", tried, reasons, want)
+		t.Errorf("claimed on %v, refused because of %v; want four claims and %v", tried, reasons, want)
 	}
 	if got := c.Calls(Cancel); got != 1 {
 		t.Errorf("%d cancels, want only the one after the lost answer", got)
@@ -104,10 +104,10 @@ func TestCallerLeaves(t *testing.T) {
 			t.Errorf("outcome %s", a.decision.Outcome)
 		}
 		if living := c.Living(o.ID); len(living) != 0 {
-			t.Errorf("machine %s lives", living[0].ID)
+			t.Errorf("machine %s exists", living[0].ID)
 		}
 		if d, ok := x.Decision(o.ID); !ok || d.Outcome != bourse.OutcomeCanceled || len(d.Rounds) != 1 {
-			t.Errorf("remembered: %v, %+v", ok, d)
+			t.Errorf("decision found: %v, %+v", ok, d)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestHangingClaimLeavesTimeForOthers(t *testing.T) {
 			t.Fatalf("filled on %q: %v", a.fill.Machine.Worker, a.err)
 		}
 		if living := c.Living(o.ID); len(living) != 1 {
-			t.Errorf("%d machines live", len(living))
+			t.Errorf("%d machines exist", len(living))
 		}
 	})
 }
@@ -166,7 +166,7 @@ func TestDeadlineCancelsTheClaim(t *testing.T) {
 		a := place(t.Context(), broker(c, nil), o)
 		fails(t, a.err, bourse.CodeTimeout)
 		if living := c.Living(o.ID); len(living) != 0 || a.took > 2*time.Second {
-			t.Errorf("%d machines live after %s", len(living), a.took)
+			t.Errorf("%d machines exist after %s", len(living), a.took)
 		}
 		if a.decision.Outcome != bourse.OutcomeTimeout || !strings.Contains(a.err.Error(), "the answer to a claim was lost (1 worker)") {
 			t.Errorf("%s: %v", a.decision.Outcome, a.err)
@@ -185,7 +185,7 @@ func TestClaimCarriesTheDecision(t *testing.T) {
 		t.Fatal(a.err, ok)
 	}
 	if kept.Order != o.ID || len(kept.Rounds) != 1 || len(kept.Rounds[0].Ranked) != 3 || len(kept.Rounds[0].Claims) != 0 {
-		t.Errorf("kept: %+v", kept)
+		t.Errorf("decision on the worker: %+v", kept)
 	}
 	d := a.decision
 	if d.Outcome != bourse.OutcomeFilled || d.Machine != a.fill.Machine.ID || d.Worker != a.fill.Machine.Worker || len(d.Rounds[0].Claims) != 1 {
@@ -215,10 +215,10 @@ func TestResultOfAnotherWorkerIsRefused(t *testing.T) {
 		o := order("gru")
 		o.ID, o.Named, o.First = "01M7Y71X6A2J5M8V0B6R3W9C4D", name == "a quote", true
 		if a := place(t.Context(), broker(c, nil), o); a.err == nil {
-			t.Errorf("%s: believed that machine %s is on w0", name, a.fill.Machine.ID)
+			t.Errorf("%s: accepted the statement that machine %s is on w0", name, a.fill.Machine.ID)
 		}
 		if living := c.Living(o.ID); len(living) != 0 {
-			t.Errorf("%s: %d machines live", name, len(living))
+			t.Errorf("%s: %d machines exist", name, len(living))
 		}
 	}
 }

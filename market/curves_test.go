@@ -21,7 +21,7 @@ func TestCurveAt(t *testing.T) {
 		}
 	}
 	if got := c.At(math.NaN()); got != 0 {
-		t.Errorf("at no number: %g, want 0", got)
+		t.Errorf("at NaN: %g, want 0", got)
 	}
 	if got := new(market.Curve).At(1); got != 0 {
 		t.Errorf("a curve without points gives %g", got)
@@ -112,7 +112,7 @@ func FuzzCurveSet(f *testing.F) {
 			return
 		}
 		if err := set.Validate(); err != nil {
-			t.Fatalf("decoded, and yet: %v", err)
+			t.Fatalf("decoded, but invalid: %v", err)
 		}
 		if y := set.Load.At(x); !(y >= 0 && y <= 1) {
 			t.Errorf("load at %g is %g", x, y)
@@ -123,7 +123,7 @@ func FuzzCurveSet(f *testing.F) {
 			}
 		}
 		if _, err := json.Marshal(&set); err != nil {
-			t.Errorf("cannot be written: %v", err)
+			t.Errorf("encode: %v", err)
 		}
 	})
 }

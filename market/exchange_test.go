@@ -32,7 +32,7 @@ func TestInvariant2NoPending(t *testing.T) {
 			a := place(t.Context(), x, o)
 			c.Quiet()
 			if a.took > o.Deadline() {
-				t.Fatalf("took %s of %s", a.took, o.Deadline())
+				t.Fatalf("took %s, deadline %s", a.took, o.Deadline())
 			}
 			if a.decision.Outcome == "" || a.decision.Times.Total != a.took {
 				t.Fatalf("outcome %q after %s, recorded %s", a.decision.Outcome, a.took, a.decision.Times.Total)
@@ -59,7 +59,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for i, id := range ids {
 		d, ok := x.Decision(id)
 		if want := i >= 15; ok != want || (ok && d.Order != id) {
-			t.Errorf("order %d: remembered %v, want %v", i, ok, want)
+			t.Errorf("order %d: decision found %v, want %v", i, ok, want)
 		}
 	}
 }

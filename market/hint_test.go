@@ -99,18 +99,18 @@ func TestInvariant8TheViewIsAHint(t *testing.T) {
 				o.Named, o.First = rapid.Bool().Draw(t, "named"), true
 				a := place(t.Context(), x, o)
 				if filled := a.err == nil; filled != (left > 0) {
-					t.Fatalf("%d places are left: %v", left, a.err)
+					t.Fatalf("%d places remain: %v", left, a.err)
 				}
 				if a.err == nil {
 					left--
 				}
 				if living := c.Living(o.ID); len(living) > 1 || (len(living) == 1) != (a.err == nil) {
-					t.Fatalf("told %v, there are %+v", a.err, living)
+					t.Fatalf("the broker returned %v; existing machines: %+v", a.err, living)
 				}
 			}
 			for i, s := range specs {
 				if used := c.Used(s.ID, bourse.ResourceMemory); used > places[i]*256 {
-					t.Fatalf("worker %s has %d MiB and uses %d", s.ID, places[i]*256, used)
+					t.Fatalf("worker %s has %d MiB of memory, of which %d are used", s.ID, places[i]*256, used)
 				}
 			}
 		})
@@ -135,7 +135,7 @@ func TestAWorkerGivenUpIsNotAskedAgain(t *testing.T) {
 		a := place(t.Context(), x, o)
 		stored.Apply()
 		if living := c.Living(o.ID); a.err == nil || len(living) != 0 || c.Calls(Claim) != 1 {
-			t.Errorf("told %v after %d claims, there are %+v", a.err, c.Calls(Claim), living)
+			t.Errorf("the broker returned %v after %d claims; existing machines: %+v", a.err, c.Calls(Claim), living)
 		}
 		c.Quiet()
 	})

@@ -63,7 +63,7 @@ func TestRefusalsOfImages(t *testing.T) {
 				}
 			}
 			if got != c.want {
-				t.Errorf("said\n %s, want\n %s", got, c.want)
+				t.Errorf("error\n %s, want\n %s", got, c.want)
 			}
 		})
 	}
@@ -121,13 +121,13 @@ func TestAsksAboutImages(t *testing.T) {
 			continue
 		}
 		if got := slices.Sorted(slices.Values(ranked(&d))); tt.code == "" && !slices.Equal(got, tt.want) || len(d.Rounds[0].Refusals) > len(tt.says) {
-			t.Errorf("%s: %v would take it, %+v", name, got, d.Rounds)
+			t.Errorf("%s: %v would accept the order, %+v", name, got, d.Rounds)
 		}
 		volume := volumeOrder()
 		volume.Config.Image = tt.image
 		v := place(t.Context(), broker(cluster, func(cfg *market.Config) { cfg.Trader = seller{Trader: cfg.Trader} }), volume)
 		if bourse.CodeOf(v.err) != tt.code || v.err == nil && !slices.Contains(tt.want, v.fill.Volume.Worker) {
-			t.Errorf("%s: a volume: %+v, %v", name, v.decision, v.err)
+			t.Errorf("%s: quote for a volume: %+v, %v", name, v.decision, v.err)
 		}
 	}
 	cluster := newCluster(Spec{ID: "w0", Region: "gru", Total: room(5)}, Spec{ID: "w1", Region: "mad", Total: room(5)})

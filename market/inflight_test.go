@@ -59,7 +59,7 @@ func TestCallAfterAllCallersLeft(t *testing.T) {
 		fails(t, gone.err, bourse.CodeCanceled)
 		living := c.Living(o.ID)
 		if stays.err != nil || len(living) != 1 || living[0].ID != stays.fill.Machine.ID {
-			t.Errorf("told %q, %v; %d live", stays.fill.Machine.ID, stays.err, len(living))
+			t.Errorf("the broker returned %q, %v; %d machines exist", stays.fill.Machine.ID, stays.err, len(living))
 		}
 	})
 }

@@ -20,17 +20,17 @@ func TestFillIsRemembered(t *testing.T) {
 		t.Fatal(first.err)
 	}
 	if again := place(t.Context(), x, o); !again.fill.Again {
-		t.Fatalf("the repetition made a new machine: %v", again.err)
+		t.Fatalf("the repeated order created a new machine: %v", again.err)
 	}
 	for range 10 {
 		place(t.Context(), x, order("mad")) // mad has no workers
 	}
 	d, ok := x.Decision(o.ID)
 	if !ok || d.Outcome != bourse.OutcomeFilled || d.Machine != first.fill.Machine.ID || d.Times.Total <= 0 {
-		t.Fatalf("remembered %v: %+v", ok, d)
+		t.Fatalf("decision found: %v, %+v", ok, d)
 	}
 	if claims := d.Rounds[len(d.Rounds)-1].Claims; len(claims) != 1 || claims[0].Refusal != nil || claims[0].Worker != d.Worker {
-		t.Errorf("its claims are %+v, want the one of %s", claims, d.Worker)
+		t.Errorf("the claims are %+v, want only the claim on %s", claims, d.Worker)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestLostFillIsForgotten(t *testing.T) {
 		t.Fatalf("got %s (%v), want the second machine, %s", again.fill.Machine.ID, again.err, second.fill.Machine.ID)
 	}
 	if d, ok := x.Decision(o.ID); ok {
-		t.Errorf("it still tells of %s", d.Machine)
+		t.Errorf("the exchange still returns the decision about machine %s", d.Machine)
 	}
 }
 
@@ -69,9 +69,9 @@ func TestRecent(t *testing.T) {
 		got = append(got, d.Order)
 	}
 	if !slices.Equal(got, want[:2]) {
-		t.Errorf("recent are %v, want %v", got, want[:2])
+		t.Errorf("recent decisions: %v, want %v", got, want[:2])
 	}
 	if got := x.Recent(1, func(*bourse.Decision) bool { return true }); len(got) != 1 || got[0].Order != want[0] {
-		t.Errorf("the newest is %+v, want %s", got, want[0])
+		t.Errorf("the newest decision is %+v, want order %s", got, want[0])
 	}
 }

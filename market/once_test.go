@@ -76,11 +76,11 @@ func checkOnce(t *rapid.T, c *Cluster, a told) {
 	living := c.Living(a.order.ID)
 	switch {
 	case a.err != nil && len(living) != 0:
-		t.Fatalf("told %v, but %d machines live", a.err, len(living))
+		t.Fatalf("the broker returned %v, but %d machines exist", a.err, len(living))
 	case a.err == nil && len(living) != 1:
-		t.Fatalf("told of machine %s, but %d live\n%+v", a.fill.Machine.ID, len(living), a.decision)
+		t.Fatalf("the broker returned machine %s, but %d machines exist\n%+v", a.fill.Machine.ID, len(living), a.decision)
 	case a.err == nil && living[0].ID != a.fill.Machine.ID:
-		t.Fatalf("told of machine %s, but %s lives", a.fill.Machine.ID, living[0].ID)
+		t.Fatalf("the broker returned machine %s, but machine %s exists", a.fill.Machine.ID, living[0].ID)
 	}
 }
 
@@ -139,11 +139,11 @@ func TestInvariant7OnceAcrossBrokers(t *testing.T) {
 			c.Quiet()
 			living := c.Living(o.ID)
 			if len(living) > 1 {
-				t.Fatalf("%d machines live: %s and %s\n%+v\n%+v", len(living), living[0].Worker, living[1].Worker, answers[0].decision, answers[1].decision)
+				t.Fatalf("%d machines exist: on %s and %s\n%+v\n%+v", len(living), living[0].Worker, living[1].Worker, answers[0].decision, answers[1].decision)
 			}
 			filled := answers[0].err == nil || answers[1].err == nil
 			if !lostClaims && filled != (len(living) == 1) {
-				t.Fatalf("%d machines live; told %v and %v", len(living), answers[0].err, answers[1].err)
+				t.Fatalf("%d machines exist; the brokers returned %v and %v", len(living), answers[0].err, answers[1].err)
 			}
 		})
 	})
@@ -159,10 +159,10 @@ func TestNamedOrderIsFoundAgain(t *testing.T) {
 		t.Fatal(first.err, second.err)
 	}
 	if !second.fill.Again || second.fill.Machine.ID != first.fill.Machine.ID {
-		t.Errorf("the repetition got %s (again: %v), want %s again", second.fill.Machine.ID, second.fill.Again, first.fill.Machine.ID)
+		t.Errorf("the repeated order got %s (again: %v), want %s", second.fill.Machine.ID, second.fill.Again, first.fill.Machine.ID)
 	}
 	if got := second.decision.Machine; got != first.fill.Machine.ID {
-		t.Errorf("its decision names machine %s", got)
+		t.Errorf("the decision contains machine %s", got)
 	}
 	if got := c.Calls(Claim); got != 1 {
 		t.Errorf("%d claims, want 1", got)
@@ -187,7 +187,7 @@ func TestNamedOrderIsFoundInALaterChoice(t *testing.T) {
 		t.Fatalf("filled on %q: %v", first.fill.Machine.Worker, first.err)
 	}
 	if second.err != nil || second.fill.Machine.ID != first.fill.Machine.ID {
-		t.Errorf("the repetition got %q: %v", second.fill.Machine.ID, second.err)
+		t.Errorf("the repeated order got %q: %v", second.fill.Machine.ID, second.err)
 	}
 	if got := c.Calls(Claim); got != 1 {
 		t.Errorf("%d claims, want 1", got)
@@ -230,7 +230,7 @@ func twoFills(t *testing.T, delay map[bourse.WorkerID]time.Duration) {
 	wg.Wait()
 	living := c.Living(o.ID)
 	if len(living) != 1 || living[0].Worker != want {
-		t.Fatalf("%d living, want one on %s: %+v", len(living), want, living)
+		t.Fatalf("%d machines exist, want one on %s: %+v", len(living), want, living)
 	}
 	for i, a := range answers {
 		mine := bourse.WorkerID([]string{"w0", "w1"}[i]) == want
@@ -238,9 +238,9 @@ func twoFills(t *testing.T, delay map[bourse.WorkerID]time.Duration) {
 		case a.err != nil:
 			t.Errorf("broker %d: %v", i, a.err)
 		case mine && a.fill.Machine.ID != living[0].ID:
-			t.Errorf("the winner's broker told of %s", a.fill.Machine.ID)
+			t.Errorf("the winner's broker returned machine %s", a.fill.Machine.ID)
 		case !mine && delay["w0"] == delay["w1"] && !a.fill.Again && a.fill.Machine.ID == living[0].ID:
-			t.Error("the loser's broker takes the fill for its own")
+			t.Error("the loser's broker reports the fill as its own")
 		}
 	}
 }
@@ -283,10 +283,10 @@ func TestInvariant9BrokersKeepNothing(t *testing.T) {
 			c.Quiet()
 			after := c.Living(o.ID)
 			if again.err != nil || len(after) != 1 || after[0].ID != again.fill.Machine.ID {
-				t.Fatalf("told %q, %v; living: %d", again.fill.Machine.ID, again.err, len(after))
+				t.Fatalf("the broker returned %q, %v; %d machines exist", again.fill.Machine.ID, again.err, len(after))
 			}
 			if len(before) == 1 && before[0].ID != after[0].ID {
-				t.Fatalf("machine %s was there, and %s was made", before[0].ID, after[0].ID)
+				t.Fatalf("machine %s existed, but machine %s was created", before[0].ID, after[0].ID)
 			}
 		})
 	})

@@ -109,14 +109,14 @@ func TestSpareIsOnAnotherWorker(t *testing.T) {
 		}
 		a := place(t.Context(), x, spare(served.Machine.ID))
 		if a.err != nil || a.fill.Machine.Worker == served.Machine.Worker {
-			t.Errorf("%v: the spare is on %s, with the machine that it stands by for", a.err, a.fill.Machine.Worker)
+			t.Errorf("%v: the spare is on %s, the same worker as the machine that it replaces", a.err, a.fill.Machine.Worker)
 		}
 	}
 	one := floor(1, room(2))
 	x = broker(one, nil)
 	served, _, err := x.Place(t.Context(), order("gru"))
 	if a := place(t.Context(), x, spare(served.Machine.ID)); err != nil || a.err != nil {
-		t.Errorf("where there is one worker: %v, %v", err, a.err)
+		t.Errorf("with a single worker: %v, %v", err, a.err)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestSuccessorsAreSpread(t *testing.T) {
 				orders = append(orders, o)
 			}
 			if on := atOnce(t, c, x, orders); len(on) != 2 {
-				t.Fatalf("both are on %v", slices.Collect(maps.Keys(on)))
+				t.Fatalf("both machines are on %v", slices.Collect(maps.Keys(on)))
 			}
 		}
 	})

@@ -69,7 +69,7 @@ func TestSampleIsWidenedOnlyWhenItRefuses(t *testing.T) {
 		t.Fatal(a.err)
 	}
 	if got := c.Calls(Ask); got != 8 {
-		t.Errorf("%d asked of 100, want 8", got)
+		t.Errorf("%d of 100 workers were asked, want 8", got)
 	}
 	for range 99 { // the directory's hint never changes, so it is outdated
 		if a := place(t.Context(), x, order("gru")); a.err != nil {
@@ -105,7 +105,7 @@ func TestQuoteTakesNothing(t *testing.T) {
 			t.Errorf("%d workers: outcome %s, message %q", n, d.Outcome, d.Message)
 		}
 		if _, ok := x.Decision(o.ID); ok {
-			t.Error("a mere quote is remembered")
+			t.Error("the exchange stores the decision of a quote")
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestQuoteCacheIsBounded(t *testing.T) {
 		}
 	}
 	if s.count == 0 {
-		t.Error("nothing was remembered")
+		t.Error("no quote was cached")
 	}
 }
 
@@ -55,7 +55,7 @@ func TestOversizeQuotesAreNotCached(t *testing.T) {
 		s := quoteCache{within: time.Hour, most: 9, workers: map[bourse.WorkerID]*cachedWorker{}}
 		s.store(&shape{app: bourse.AppRef{Name: "shop"}}, time.Now(), members(1), []bourse.Quote{q})
 		if len(s.workers) != 0 {
-			t.Errorf("%s: remembered", name)
+			t.Errorf("%s: the quote was cached", name)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestShapes(t *testing.T) {
 	}
 	a := with(bourse.Requirements{"arch": {Label: "amd64"}, "slots": {Count: 2}})
 	if b := with(bourse.Requirements{"slots": {Count: 2}, "arch": {Label: "amd64"}}); a != b {
-		t.Errorf("%+v is not %+v", a, b)
+		t.Errorf("%+v differs from %+v", a, b)
 	}
 	seen := map[shape]string{a: "the first"}
 	for name, r := range map[string]bourse.Requirements{
@@ -79,7 +79,7 @@ func TestShapes(t *testing.T) {
 	} {
 		s := with(r)
 		if other, known := seen[s]; known {
-			t.Errorf("%s is the same as %s", name, other)
+			t.Errorf("%s has the same shape as %s", name, other)
 		}
 		seen[s] = name
 	}
@@ -88,6 +88,6 @@ func TestShapes(t *testing.T) {
 		long[fmt.Sprintf("label-%d", i)] = bourse.Requirement{Label: "yes"}
 	}
 	if s := with(long); s != (shape{}) {
-		t.Error("so many requirements are remembered")
+		t.Error("an order with too many requirements has a shape")
 	}
 }

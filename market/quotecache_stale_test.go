@@ -54,7 +54,7 @@ func TestStaleQuoteCostsOneRound(t *testing.T) {
 	}
 	next := place(t.Context(), x, order("gru"))
 	if next.err != nil || stood(&next.decision) != nil {
-		t.Errorf("the worker's quote stands still: %v\n%+v", next.err, next.decision.Rounds)
+		t.Errorf("the worker's cached quote is used again: %v\n%+v", next.err, next.decision.Rounds)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestCachedQuotesRankLikeFreshOnes(t *testing.T) {
 		}
 	})
 	if claimed == 0 {
-		t.Error("all were asked about: nothing was tested")
+		t.Error("no order was placed with cached quotes, so nothing was tested")
 	}
 }
 
@@ -132,14 +132,14 @@ func anyOrder(t *rapid.T, region *rapid.Generator[bourse.Region]) bourse.Order {
 
 func sameEnd(t *rapid.T, want, got *told) {
 	if want.fill.Machine.Worker != got.fill.Machine.Worker || fmt.Sprint(want.err) != fmt.Sprint(got.err) {
-		t.Fatalf("filled on %q (%v); asking, on %q (%v)", got.fill.Machine.Worker, got.err, want.fill.Machine.Worker, want.err)
+		t.Fatalf("filled on %q (%v) with the cache, on %q (%v) without", got.fill.Machine.Worker, got.err, want.fill.Machine.Worker, want.err)
 	}
 	if len(want.decision.Rounds) != len(got.decision.Rounds) {
-		t.Fatalf("%d rounds; asking, %d", len(got.decision.Rounds), len(want.decision.Rounds))
+		t.Fatalf("%d rounds with the cache, %d without", len(got.decision.Rounds), len(want.decision.Rounds))
 	}
 	for i := range want.decision.Rounds {
 		if w, g := want.decision.Rounds[i].Ranked, got.decision.Rounds[i].Ranked; !reflect.DeepEqual(w, g) {
-			t.Fatalf("ranked\n%+v\nasking,\n%+v", g, w)
+			t.Fatalf("ranked with the cache\n%+v\nwithout\n%+v", g, w)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestBurstFillsEverything(t *testing.T) {
 		}
 	}
 	if byMemory == 0 || c.Calls(Cancel) != 0 {
-		t.Errorf("%d of 100 filled by memory, %d cancels", byMemory, c.Calls(Cancel))
+		t.Errorf("%d of 100 orders filled from the cache, %d cancels", byMemory, c.Calls(Cancel))
 	}
 }
 

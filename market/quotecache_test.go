@@ -36,17 +36,17 @@ func TestAnOrderLikeTheLastIsNotAskedAbout(t *testing.T) {
 			t.Fatal(first.err, second.err)
 		}
 		if got := c.Calls(Ask); got != 3 {
-			t.Errorf("%d asks, want the first order's 3", got)
+			t.Errorf("%d asks, want 3, all for the first order", got)
 		}
 		if r := stood(&first.decision); r != nil {
-			t.Errorf("the first order's: %+v", r)
+			t.Errorf("the first order's round: %+v", r)
 		}
 		r := stood(&second.decision)
 		if r == nil || r.Standing != 700*time.Millisecond || r.Asked != 0 || r.Candidates != 3 || len(r.Ranked) != 3 || len(r.Claims) != 1 {
 			t.Fatalf("recorded: %+v", second.decision.Rounds)
 		}
 		if kept, _ := c.Kept(second.order.ID); stood(&kept) == nil {
-			t.Errorf("the worker keeps %+v", kept.Rounds)
+			t.Errorf("the worker has stored %+v", kept.Rounds)
 		}
 		if first.fill.Machine.Worker == second.fill.Machine.Worker {
 			t.Error("the app's two machines are on one worker")
@@ -185,7 +185,7 @@ func TestQuotesAreAlwaysAsked(t *testing.T) {
 		}
 	}
 	if a := place(t.Context(), x, order("gru")); stood(&a.decision) == nil {
-		t.Errorf("asked all the same: %+v", a.decision.Rounds)
+		t.Errorf("workers were asked although their quotes are cached: %+v", a.decision.Rounds)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestRaceKeepsTheFirstThatStarts(t *testing.T) {
 			t.Fatalf("filled on %q after %s: %v", a.fill.Machine.Worker, a.took, a.err)
 		}
 		if living := c.Living(o.ID); len(living) != 1 || living[0].ID != a.fill.Machine.ID {
-			t.Errorf("living: %+v", living)
+			t.Errorf("existing machines: %+v", living)
 		}
 		claims := a.decision.Rounds[0].Claims
 		if len(claims) != 4 || len(a.decision.Refusals()) != 3 {

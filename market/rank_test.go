@@ -169,17 +169,17 @@ func TestRankIsAPermutationOfTheWilling(t *testing.T) {
 		before := []market.Ranked{{Quote: 7, Score: -1}}
 		got := market.Rank(&o, quotes, &market.Curves{}, rand.New(rand.NewPCG(1, 1)), before)
 		if got[0] != before[0] {
-			t.Fatal("what dst held was touched")
+			t.Fatal("the previous contents of dst have changed")
 		}
 		got = got[1:]
 		seen := map[int]bool{}
 		for i, r := range got {
 			if quotes[r.Quote].Refusal != nil || seen[r.Quote] {
-				t.Fatalf("quote %d is ranked twice or refused", r.Quote)
+				t.Fatalf("quote %d is ranked twice, or was a refusal", r.Quote)
 			}
 			seen[r.Quote] = true
 			if i > 0 && r.Score > got[i-1].Score {
-				t.Fatalf("%g after %g", r.Score, got[i-1].Score)
+				t.Fatalf("score %g follows the lower score %g", r.Score, got[i-1].Score)
 			}
 			if !(r.Score >= 0 && r.Score <= 1+1e-9) {
 				t.Fatalf("score %g", r.Score)
@@ -246,7 +246,7 @@ func TestRankIsMonotone(t *testing.T) {
 		quotes := []bourse.Quote{worse, better}
 		got := market.Rank(&o, quotes, &market.Curves{Default: set}, rand.New(rand.NewPCG(1, 1)), nil)
 		if quotes[got[0].Quote].Worker != "better" && got[0].Score != got[1].Score {
-			t.Fatalf("worse scores %g, better %g", got[0].Score, got[1].Score)
+			t.Fatalf("the worse quote has score %g, the better one %g", got[0].Score, got[1].Score)
 		}
 	})
 }

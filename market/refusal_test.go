@@ -107,18 +107,18 @@ func (test *refusalCase) check(t *testing.T, named bool) {
 	a := place(t.Context(), x, o)
 	fails(t, a.err, test.code)
 	if got := a.err.Error(); got != test.want {
-		t.Errorf("said\n %s, want\n %s", got, test.want)
+		t.Errorf("error\n %s, want\n %s", got, test.want)
 	}
 	if got := c.Calls(Ask) + c.Calls(Claim); got > len(test.specs) {
 		t.Errorf("%d messages to %d workers", got, len(test.specs))
 	}
 	d, ok := x.Decision(o.ID)
 	if !ok || d.Outcome != bourse.OutcomeRefused || d.Message != test.want {
-		t.Errorf("remembered: %v, %+v", ok, d)
+		t.Errorf("decision found: %v, %+v", ok, d)
 	}
 	for _, r := range d.Refusals() {
 		if r.Worker == "" || r.Region == "" || (r.Reason == bourse.RefusedResource && (r.Resource == "" || r.Wanted <= r.Free)) {
-			t.Errorf("refusal leaves something out: %+v", r)
+			t.Errorf("incomplete refusal: %+v", r)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestSilenceIsUnavailable(t *testing.T) {
 			a := place(t.Context(), broker(c, nil), order("gru"))
 			fails(t, a.err, bourse.CodeUnavailable)
 			if want := fmt.Sprintf("(gru: %d worker", n); !strings.Contains(a.err.Error(), want) || a.took > 250*time.Millisecond {
-				t.Errorf("after %s: %q, want %q in it", a.took, a.err, want)
+				t.Errorf("error after %s: %q, want one that contains %q", a.took, a.err, want)
 			}
 		})
 	}
@@ -150,7 +150,7 @@ func TestSilentWorkerIsMentioned(t *testing.T) {
 		c.Quiet()
 		fails(t, a.err, bourse.CodeUnavailable)
 		if !strings.HasSuffix(a.err.Error(), "memory: wanted 256 MiB, most free 1 MiB on w0; 1 worker did not answer)") {
-			t.Errorf("said %q", a.err)
+			t.Errorf("error %q", a.err)
 		}
 		i := slices.IndexFunc(a.decision.Refusals(), func(r bourse.Refusal) bool { return r.Reason == bourse.RefusedNoAnswer })
 		if i < 0 || a.decision.Refusals()[i].Worker != "w1" {
@@ -171,7 +171,7 @@ func TestBusyWorkerIsNotInsufficient(t *testing.T) {
 		a := place(t.Context(), broker(c, nil), order("gru"))
 		if n > 1 {
 			if a.err != nil || a.fill.Machine.Worker == "w0" {
-				t.Errorf("beside others that are free: on %s, %v", a.fill.Machine.Worker, a.err)
+				t.Errorf("with other workers free: filled on %s, %v", a.fill.Machine.Worker, a.err)
 			}
 			continue
 		}
@@ -198,7 +198,7 @@ func TestTakenNameEndsTheOrder(t *testing.T) {
 		a := place(t.Context(), broker(c, nil), o)
 		fails(t, a.err, bourse.CodeAlreadyExists)
 		if want := `app shop already has a machine named "cart", on worker w0`; a.err.Error() != want {
-			t.Errorf("said %q, want %q", a.err, want)
+			t.Errorf("error %q, want %q", a.err, want)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestInvariant3RegionIsLaw(t *testing.T) {
 		}
 		for _, m := range c.Living(o.ID) {
 			if m.ID != a.fill.Machine.ID {
-				t.Fatalf("machine %s lives in %s, too", m.ID, m.Region)
+				t.Fatalf("machine %s also exists in %s", m.ID, m.Region)
 			}
 		}
 	})
@@ -75,6 +75,6 @@ func TestFillOutsideTheRegionIsUndone(t *testing.T) {
 	a := place(t.Context(), broker(c, nil), o)
 	fails(t, a.err, bourse.CodeInsufficient)
 	if living := c.Living(o.ID); len(living) != 0 {
-		t.Errorf("%d machines live", len(living))
+		t.Errorf("%d machines exist", len(living))
 	}
 }

@@ -64,13 +64,13 @@ func TestReserveIsAllOrNothing(t *testing.T) {
 	_, decision, err := x.Reserve(t.Context(), batch(bourse.NewReservationKey(), false, 256, 256, 256, 256, 256))
 	fails(t, err, bourse.CodeInsufficient)
 	if len(decision.Refusals()) == 0 || decision.Refusals()[0].Resource == "" {
-		t.Errorf("the decision names nobody: %+v", decision)
+		t.Errorf("the decision contains no refusal with a resource: %+v", decision)
 	}
 	if got := memoryOf(c, "w0", "w1"); got != 0 {
-		t.Errorf("%d MiB stay held", got)
+		t.Errorf("%d MiB are still held", got)
 	}
 	if _, _, err := x.Reserve(t.Context(), batch(bourse.NewReservationKey(), false, 256, 256, 256, 256)); err != nil {
-		t.Errorf("what fits, afterwards: %v", err)
+		t.Errorf("a reservation that fits, after the failed one: %v", err)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestReserveOnce(t *testing.T) {
 		for i, holds := range got {
 			for n := range holds {
 				if holds[n].Worker != got[0][n].Worker || !holds[n].CreatedAt.Equal(got[0][n].CreatedAt) {
-					t.Errorf("call %d: order %d is held by %s, first told %s", i, n, holds[n].Worker, got[0][n].Worker)
+					t.Errorf("call %d: order %d is held by %s, but the first reply was %s", i, n, holds[n].Worker, got[0][n].Worker)
 				}
 			}
 		}
@@ -154,7 +154,7 @@ func TestReserveWhenTheCallerLeaves(t *testing.T) {
 			}
 			if named {
 				if holds, _, err := x.Reserve(t.Context(), orders); err != nil || len(holds) != 3 || memoryOf(c, "w0", "w1", "w2") != want {
-					t.Errorf("when he is back: %+v, %v", holds, err)
+					t.Errorf("when the caller repeats the request: %+v, %v", holds, err)
 				}
 			}
 		})
@@ -177,7 +177,7 @@ func TestReserveInABadNetwork(t *testing.T) {
 			began := time.Now()
 			holds, _, err := x.Reserve(t.Context(), batch(bourse.NewReservationKey(), rapid.Bool().Draw(t, "named"), slices.Repeat([]bourse.MiB{256}, n)...))
 			if took := time.Since(began); took > bourse.DefaultWithin {
-				t.Fatalf("told after %s", took)
+				t.Fatalf("replied after %s", took)
 			}
 			repair(c)
 			stop()
@@ -190,12 +190,12 @@ func TestReserveInABadNetwork(t *testing.T) {
 				no++
 			}
 			if sum := memoryOf(c, workers...); sum != want || err == nil && len(holds) != n {
-				t.Fatalf("told %v and %d holds: %d MiB are held, want %d", err, len(holds), sum, want)
+				t.Fatalf("got %v and %d holds: %d MiB are held, want %d", err, len(holds), sum, want)
 			}
 		})
 	})
 	if yes == 0 || no == 0 {
-		t.Errorf("%d were told yes, %d no: want some of each", yes, no)
+		t.Errorf("%d reservations succeeded and %d failed, want some of each", yes, no)
 	}
 	t.Logf("%d were told yes, %d no", yes, no)
 }
@@ -215,17 +215,17 @@ func TestAReleaseThatWasNotDelivered(t *testing.T) {
 		_, _, err := broker(c, withCancellations).Reserve(t.Context(), batch(key, true, 256, 256, 256))
 		fails(t, err, bourse.CodeInsufficient)
 		if got := memoryOf(c, "w0", "w1"); got != 2*256 {
-			t.Fatalf("%d MiB are held, want those of two workers that were not told", got)
+			t.Fatalf("%d MiB are held, want those of the two workers that the cancellation did not reach", got)
 		}
 		c.Break(nil)
 		_, decision, err := broker(c, withCancellations).Reserve(t.Context(), batch(key, true, 256))
 		fails(t, err, bourse.CodeInsufficient)
 		if !slices.ContainsFunc(decision.Refusals(), func(r bourse.Refusal) bool { return r.Reason == bourse.RefusedCanceled }) {
-			t.Errorf("refusals %+v: want canceled by the one that holds it", decision.Refusals())
+			t.Errorf("refusals %+v: want canceled by the worker that holds it", decision.Refusals())
 		}
 		stored.Apply()
 		if got := memoryOf(c, "w0", "w1"); got != 0 {
-			t.Errorf("%d MiB stay held", got)
+			t.Errorf("%d MiB are still held", got)
 		}
 	})
 }
@@ -256,7 +256,7 @@ func TestPlaceFromAReservation(t *testing.T) {
 	a = place(t.Context(), x, o)
 	fails(t, a.err, bourse.CodeInsufficient)
 	if !strings.Contains(a.err.Error(), string(o.Reservation)) {
-		t.Errorf("an unknown worker: %v, want the reservation named", a.err)
+		t.Errorf("an unknown worker: %v, want an error that names the reservation", a.err)
 	}
 	o = order("gru")
 	o.Reservation = bourse.NewReservationKey().At([]bourse.WorkerTag{1, 2, 3})
@@ -318,10 +318,10 @@ func TestReserveDoesNotBelieveNonsense(t *testing.T) {
 		}})
 		_, _, err := broker(c, nil).Reserve(t.Context(), batch(bourse.NewReservationKey(), false, 256))
 		if err == nil {
-			t.Errorf("%s: believed", name)
+			t.Errorf("%s: the false hold was accepted", name)
 		}
 		if got := memoryOf(c, "w0"); got != 0 {
-			t.Errorf("%s: %d MiB stay held", name, got)
+			t.Errorf("%s: %d MiB are still held", name, got)
 		}
 	}
 }

@@ -21,12 +21,12 @@ func TestTheMessageNamesEveryShortage(t *testing.T) {
 	err := refusals.err(order, []bourse.Round{{Regions: bourse.Choice{"gru"}, Candidates: 2, Asked: 2}})
 	for _, want := range []string{"memory: wanted 512 MiB, most free 8 MiB", "cpu: wanted 2 cores, most free 1 core"} {
 		if !strings.Contains(bourse.MessageOf(err), want) {
-			t.Errorf("%v does not say %q", err, want)
+			t.Errorf("%v does not contain %q", err, want)
 		}
 	}
 	// If a worker names a thousand resources, the list is shortened.
 	long := sanitize(&bourse.Refusal{Also: make([]bourse.Shortage, 1000)}, &bourse.Member{ID: "a", Region: "gru"})
 	if len(long.Also) != maxAlso {
-		t.Errorf("%d are kept, want %d", len(long.Also), maxAlso)
+		t.Errorf("%d shortages are stored, want %d", len(long.Also), maxAlso)
 	}
 }

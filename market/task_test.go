@@ -105,7 +105,7 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 						t.Errorf("again: %+v, %v", again.fill, again.err)
 					}
 					if n := c.Ran(o.ID); n > 1 {
-						t.Errorf("it ran %d times", n)
+						t.Errorf("the task ran %d times", n)
 					}
 				})
 			})
@@ -152,7 +152,7 @@ func TestTwoBrokersRunATaskOnce(t *testing.T) {
 			}
 			group.Wait()
 			if n := c.Ran(o.ID); n != 1 {
-				t.Errorf("it ran %d times", n)
+				t.Errorf("the task ran %d times", n)
 			}
 		})
 	}
@@ -172,7 +172,7 @@ func TestNobodyTakesATask(t *testing.T) {
 			}
 		}
 		if asks := c.Calls(Ask); asks != 6 {
-			t.Errorf("%d asks: no one is refused from memory", asks)
+			t.Errorf("%d asks, want 6: a refusal must not come from the cache", asks)
 		}
 	})
 }

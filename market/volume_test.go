@@ -56,7 +56,7 @@ func TestAVolumeIsSoldLikeAMachine(t *testing.T) {
 	}
 	for _, part := range a.decision.Rounds[0].Ranked[0].Parts {
 		if part.Name == string(bourse.ResourceMemory) {
-			t.Error("a volume is ranked by memory, of which it takes none")
+			t.Error("the ranking of a volume includes memory, which a volume does not use")
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestARepeatedOrderFindsItsVolume(t *testing.T) {
 		t.Fatalf("%+v, %v", a.fill, a.err)
 	}
 	if oldest := now.Add(-time.Second); !a.fill.Volume.CreatedAt.Equal(oldest) {
-		t.Errorf("the volume of %s is kept, want the oldest", a.fill.Volume.CreatedAt)
+		t.Errorf("the volume created at %s remains, want the oldest", a.fill.Volume.CreatedAt)
 	}
 }
 

@@ -82,14 +82,14 @@ func TestNotInAClusterWarningBacksOff(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if n := log.Lines(line); n < 10 || n > 20 {
-			t.Errorf("%d lines in an hour, want one in some minutes", n)
+			t.Errorf("%d lines in an hour, want one every few minutes", n)
 		}
 		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Join: []string{first.Addr()}})
 		untilCount(t, []running{first, second}, 2)
 		n := log.Lines(line)
 		time.Sleep(20 * time.Minute) // a server that is alone would log a warning every five minutes
 		if log.Lines(line) != n {
-			t.Errorf("a server in a cluster warns that it is in none:\n%s", log)
+			t.Errorf("a server in a cluster warns that it is alone:\n%s", log)
 		}
 		if n := log.Lines("call to configured member failed"); n != 1 {
 			t.Errorf("%d lines about the address that does not answer, want 1:\n%s", n, log)

@@ -104,7 +104,7 @@ func FuzzCheck(f *testing.F) {
 		}
 		for n := range m {
 			if check(m[:n]) == nil {
-				t.Fatalf("%d bytes of %x pass as well", n, m)
+				t.Fatalf("the first %d bytes of %x are also accepted", n, m)
 			}
 		}
 		if stream && m[0] == typePushPull {

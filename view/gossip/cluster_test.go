@@ -26,7 +26,7 @@ func TestLostOnLoopback(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("7 members: gone everywhere after %.1f s", took.Seconds())
 	if took > 5*time.Second {
-		t.Errorf("it took %s, want at most 5 s", took)
+		t.Errorf("detection took %s, want at most 5 s", took)
 	}
 	for _, m := range group[:6] {
 		if _, ok := m.Worker("w7"); ok {
@@ -35,7 +35,7 @@ func TestLostOnLoopback(t *testing.T) {
 	}
 	group[0].stop() // when stop returns, OnLost has been called for every loss that the member has noticed
 	if d := cmp.Diff([]bourse.WorkerID{"w7"}, told.list()); d != "" {
-		t.Errorf("losses told (-want +got):\n%s", d)
+		t.Errorf("reported losses (-want +got):\n%s", d)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestComesBack(t *testing.T) {
 			}
 			group[0].stop()
 			if got := told.list(); len(got) != 0 {
-				t.Errorf("losses told: %v, want none", got)
+				t.Errorf("reported losses: %v, want none", got)
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestSameIDRefused(t *testing.T) {
 	m := startReal(t, second)
 	err := m.err()
 	if bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Fatalf("run: got %v, want it to exist already", err)
+		t.Fatalf("run: got %v, want already_exists", err)
 	}
 	t.Log(err)
 	for _, m := range group {
@@ -111,12 +111,12 @@ func TestSameIDRefused(t *testing.T) {
 			t.Errorf("w3 is now %+v", w)
 		}
 		if _, ok := m.ByTag(99); ok {
-			t.Error("the second one's tag is known")
+			t.Error("the second server's tag is known")
 		}
 	}
 	select {
 	case <-m.Ready():
-		t.Error("it was ready")
+		t.Error("the second server became ready")
 	default:
 	}
 }
@@ -136,14 +136,14 @@ func TestSameIDAtOnce(t *testing.T) {
 		go func() { refused <- m.err() }()
 	}
 	if err := <-refused; bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Fatalf("the first to end: %v", err)
+		t.Fatalf("the server that stopped first: %v", err)
 	}
 	until(t, group[0].Members, "one of them is listed", func() bool { _, ok := group[0].Worker("w3"); return ok })
 	for _, m := range twins {
 		m.stop()
 	}
 	if err := <-refused; err != nil {
-		t.Errorf("the other one: %v", err)
+		t.Errorf("the other server: %v", err)
 	}
 }
 
@@ -166,6 +166,6 @@ func TestTag(t *testing.T) {
 	same := gossip.Config{Self: worker(4), Join: joinOf(group)}
 	same.Self.Tag = 2
 	if err := startReal(t, same).err(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("a newcomer with another's tag: got %v", err)
+		t.Errorf("a new worker with another worker's tag: got %v", err)
 	}
 }

@@ -85,7 +85,7 @@ func TestDirectory(t *testing.T) {
 		_ = group[1].Kill() // ignore the errors of a node that loses its network
 		time.Sleep(10 * time.Second)
 		if _, ok := d.ByTag(2); ok || len(d.Candidates("gru")) != 0 {
-			t.Errorf("who is lost is still a candidate: %v", d.Candidates("gru"))
+			t.Errorf("the lost worker is still a candidate: %v", d.Candidates("gru"))
 		}
 	})
 }

@@ -91,7 +91,7 @@ func until(t testing.TB, m *gossip.Members, what string, ok func() bool) {
 		case <-changed:
 		case <-time.After(time.Second): // the free capacity in a list may be older than the last change
 		case <-timeout.C:
-			t.Fatalf("waited in vain until %s; the list is %+v", what, m.Members())
+			t.Fatalf("timed out waiting until %s; the list is %+v", what, m.Members())
 		}
 	}
 }

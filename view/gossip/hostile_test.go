@@ -71,12 +71,12 @@ func TestStrangers(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		untilCount(t, []running{first, second}, 2)
 		if got := log.Lines("member ignored"); got != len(strangers) {
-			t.Errorf("%d lines tell of %d strangers", got, len(strangers))
+			t.Errorf("%d log lines for %d strangers", got, len(strangers))
 		}
 		third := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), OnLost: told.add, Join: []string{second.Addr()}})
 		untilCount(t, []running{first, second, third}, 3)
 		if got := told.list(); len(got) != 0 {
-			t.Errorf("losses told: %v, want none", got)
+			t.Errorf("reported losses: %v, want none", got)
 		}
 	})
 }
@@ -172,10 +172,10 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	m, err := gossip.Open(good)
 	if err != nil {
-		t.Fatalf("the good one: %v", err)
+		t.Fatalf("the valid configuration: %v", err)
 	}
 	if a := addrPort(t, m.Addr()); a.Port() == 0 || !a.Addr().IsLoopback() {
-		t.Errorf("it gossips on %s", a)
+		t.Errorf("the server gossips on %s", a)
 	}
 	if err := m.Close(); err != nil {
 		t.Errorf("close: %v", err)

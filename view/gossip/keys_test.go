@@ -31,7 +31,7 @@ func TestKeysRoll(t *testing.T) {
 			}
 		}
 		if got := told.list(); len(got) != 0 {
-			t.Errorf("losses told: %v, want none", got)
+			t.Errorf("reported losses: %v, want none", got)
 		}
 		late := joinVirtual(t, net, 5, gossip.Config{Self: worker(5), Key: next, Join: joinOf(group)})
 		untilCount(t, append(group, late), 5)
@@ -48,11 +48,11 @@ func TestSetKeysRefuses(t *testing.T) {
 		net := gossiptest.NewMemory(1)
 		open := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
 		if err := open.SetKeys([][]byte{make([]byte, 16)}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-			t.Errorf("a key where there was none: %v", err)
+			t.Errorf("a key for a server without encryption: %v", err)
 		}
 		closed := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Key: make([]byte, 16)})
 		if err := closed.SetKeys(nil); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-			t.Errorf("no key where there was one: %v", err)
+			t.Errorf("no key for a server with encryption: %v", err)
 		}
 		if err := closed.SetKeys([][]byte{make([]byte, 16), make([]byte, 7)}); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("a key of 7 bytes: %v", err)

@@ -48,7 +48,7 @@ func TestMetaFits(t *testing.T) {
 	cluster := strings.Repeat("c", 63)
 	b := encodeMeta(cluster, m, true)
 	if len(b) > maxMeta {
-		t.Fatalf("it has %d bytes, at most %d travel", len(b), maxMeta)
+		t.Fatalf("encoded in %d bytes, want at most %d", len(b), maxMeta)
 	}
 	got, err := decodeNode(cluster, nodeName(m.ID, boot), b)
 	if err != nil {
@@ -100,17 +100,17 @@ func TestDecodeRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if n, err := decodeNode("c", tt.member, tt.meta); bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Errorf("got %+v, %v; want it refused", n, err)
+				t.Errorf("got %+v, %v; want invalid", n, err)
 			}
 		})
 	}
 	for i := range meta { // truncate the metadata at each position
 		if n, err := decodeNode("c", name, meta[:i]); err == nil {
-			t.Errorf("cut at %d: got %+v", i, n)
+			t.Errorf("truncated to %d bytes: got %+v", i, n)
 		}
 	}
 	if _, err := decodeNode("c", name, append(bytes.Clone(meta), 1, 2, 3)); err != nil {
-		t.Errorf("what a later release adds: %v", err)
+		t.Errorf("bytes that a later release may append: %v", err)
 	}
 }
 
@@ -134,10 +134,10 @@ func FuzzMember(f *testing.F) {
 		}
 		again, err := decodeNode("c", name, encodeMeta("c", n.member, n.pending))
 		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("decode the encoded member: %v", err)
 		}
 		if d := cmp.Diff(n.member, again.member); d != "" {
-			t.Errorf("read, written and read again (-first +second):\n%s", d)
+			t.Errorf("decoded, encoded and decoded again (-first +second):\n%s", d)
 		}
 	})
 }

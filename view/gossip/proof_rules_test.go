@@ -140,11 +140,11 @@ func TestOlderStatementsAreLate(t *testing.T) {
 	m.put(peerOf(name, said(t, natural("w1"), boot, "w1", now.Add(time.Second))))
 	m.put(peerOf(name, said(t, leaving, boot, "w1", now)))
 	if n := m.nodes[name]; !n.proven || n.member.Leaving {
-		t.Errorf("got %+v, want what was said last", n)
+		t.Errorf("got %+v, want the latest statement", n)
 	}
 	m.put(peerOf(name, said(t, leaving, boot, "w2", now.Add(time.Minute))))
 	if n := m.nodes[name]; !n.proven || n.member.Leaving {
-		t.Errorf("got %+v, want what was proven", n)
+		t.Errorf("got %+v, want the proven statement", n)
 	}
 }
 
@@ -159,10 +159,10 @@ func TestDoubtfulAreBounded(t *testing.T) {
 		_ = m.admit(peerOf(nodeName("w9", life), strange), now)
 	}
 	if n := len(m.doubtful); n != maxDoubtful {
-		t.Errorf("%d members are doubtful, want %d", n, maxDoubtful)
+		t.Errorf("%d unknown members are remembered, want %d", n, maxDoubtful)
 	}
 	if err := m.admit(peerOf(nodeName("w1", boot), said(t, natural("w1"), boot, "w1", now)), now); err != nil {
-		t.Errorf("one that is known: %v", err)
+		t.Errorf("a known member: %v", err)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestForgedMetaProvesNothing(t *testing.T) {
 			return k[:len(name)] == name && bytes.Equal(genuine[k][:len(n.signed)], n.signed) && bytes.Contains(meta, n.signed)
 		})
 		if got == proven && !was {
-			t.Errorf("%s is believed with %x", name, meta)
+			t.Errorf("%s is accepted with %x", name, meta)
 		}
 	})
 }

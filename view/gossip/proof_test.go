@@ -162,7 +162,7 @@ func unchanged(t *testing.T, group []running) {
 	time.Sleep(time.Minute)
 	for _, m := range group {
 		if got := m.Members.Members(); len(got) != len(group) {
-			t.Errorf("it lists %+v, want %d members", got, len(group))
+			t.Errorf("the server lists %+v, want %d members", got, len(group))
 		}
 		for i := range group {
 			want := certified(i + 1)
@@ -170,7 +170,7 @@ func unchanged(t *testing.T, group []running) {
 				t.Errorf("calls for machines of %s go to %+v", want.ID, got)
 			}
 			if got, ok := m.Worker(want.ID); !ok || got.Address != want.Address || got.Leaving {
-				t.Errorf("%s is taken for %+v", want.ID, got)
+				t.Errorf("%s is listed as %+v", want.ID, got)
 			}
 		}
 	}
@@ -225,10 +225,10 @@ func call(t *testing.T, net *gossiptest.Memory, address int, members ...string) 
 	}
 	t.Cleanup(func() { _ = list.Shutdown() })
 	if n, err := list.Join(members); n != len(members) {
-		t.Fatalf("%d of %d members hear of the others: %v", n, len(members), err)
+		t.Fatalf("%d of %d members know the others: %v", n, len(members), err)
 	}
 	if n, err := list.Join(members); n != len(members) {
-		t.Fatalf("%d of %d members hear of the others: %v", n, len(members), err)
+		t.Fatalf("%d of %d members know the others: %v", n, len(members), err)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestARivalProvesItself(t *testing.T) {
 					return
 				}
 				if err := group[1].err(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-					t.Errorf("the later one ended with %v, want that its id is in use", err)
+					t.Errorf("the later one ended with %v, want already_exists", err)
 				}
 			})
 		})
@@ -327,10 +327,10 @@ func TestReplayedStatementsRemoveNoMember(t *testing.T) {
 		intrude(t, net, 1, name, meta, second.Addr())
 		time.Sleep(time.Minute)
 		if got, ok := second.Worker("w1"); !ok || got.Address != again.Address {
-			t.Errorf("it is %+v now", got)
+			t.Errorf("w1 is listed as %+v", got)
 		}
 		if _, err := second.list(); err != nil {
-			t.Errorf("it has ended: %v", err)
+			t.Errorf("the new server has stopped: %v", err)
 		}
 	})
 }
@@ -361,7 +361,7 @@ func TestARenewedCertificate(t *testing.T) {
 		third, _ := joinCertified(t, net, 3, o, gossip.Config{Self: certified(3), Join: []string{first.Addr()}})
 		untilCount(t, []running{first, second, third}, 3)
 		if got := told.list(); len(got) != 0 {
-			t.Errorf("losses told: %v, want none", got)
+			t.Errorf("reported losses: %v, want none", got)
 		}
 	})
 }
@@ -380,13 +380,13 @@ func TestRecheck(t *testing.T) {
 		for _, i := range []int{0, 2} {
 			group[i].Recheck(removed.ID)
 			if got, ok := group[i].Worker(removed.ID); ok {
-				t.Errorf("it lists %+v", got)
+				t.Errorf("the server still lists %+v", got)
 			}
 		}
 		time.Sleep(5 * time.Minute)
 		for _, i := range []int{0, 2} {
 			if got := group[i].Members.Members(); len(got) != 2 {
-				t.Errorf("after five minutes it lists %+v", got)
+				t.Errorf("after five minutes, the server lists %+v", got)
 			}
 		}
 		office.rekey()

@@ -119,7 +119,7 @@ func TestRival(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 			if tt.self.name != tt.other.name && tt.self.member.ID == tt.other.member.ID && rival(tt.other, tt.self) == tt.want {
-				t.Error("both of them would stay, or neither")
+				t.Error("both servers would stay, or neither")
 			}
 		})
 	}

@@ -137,13 +137,13 @@ func TestStreams(t *testing.T) {
 		}
 		go func() { _, _ = accepted.Write(ack) }()
 		if got, err := io.ReadAll(dialed); err != nil || !bytes.Equal(got, ack) {
-			t.Errorf("%x was answered: %v", got, err)
+			t.Errorf("the reply is %x: %v", got, err)
 		}
 		if err := errors.Join(dialed.Close(), accepted.Close(), accepted.Close()); err != nil {
 			t.Error(err)
 		}
 		if !to.room.TryAcquire(maxTogether) {
-			t.Error("room was not given back")
+			t.Error("memory was not released")
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestLongMessagesShareTheMemoryLimit(t *testing.T) {
 			synctest.Wait()
 		}
 		if err := <-errs; !errors.Is(err, errRoom) {
-			t.Errorf("more than there is room for: %v, want %v", err, errRoom)
+			t.Errorf("more than the memory limit: %v, want %v", err, errRoom)
 		}
 		_, accepted := accept()
 		_ = accepted.Close()
@@ -185,7 +185,7 @@ func TestLongMessagesShareTheMemoryLimit(t *testing.T) {
 			append([]byte{typeEncrypted, 0, 0, 0, byte(overhead + len(ack))}, "ours"...))
 		go func() { _, _ = here.Write(short) }()
 		if got, err := io.ReadAll(accepted); err != nil || !bytes.Equal(got, ack) {
-			t.Errorf("a short message beside them: %x, %v", got, err)
+			t.Errorf("a short message in addition: %x, %v", got, err)
 		}
 	})
 }
@@ -204,7 +204,7 @@ func TestStreamsAreCounted(t *testing.T) {
 		here, there := net.Pipe()
 		to.below.streams <- there
 		if _, err := here.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("one too many: %v, want %v", err, io.EOF)
+			t.Errorf("a stream beyond the limit: %v, want %v", err, io.EOF)
 		}
 		_ = accepted[0].Close()
 		_, there = net.Pipe()

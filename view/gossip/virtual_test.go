@@ -63,7 +63,7 @@ func TestLostVirtual(t *testing.T) {
 				// Members probe and notify random members, so about one loss in a few hundred
 				// takes a little longer than 5 s.
 				if middle > 5*time.Second || worst > 10*time.Second {
-					t.Errorf("it took %s and at most %s, want 5 s and at most 10 s", middle, worst)
+					t.Errorf("detection took %s (median) and %s (maximum), want 5 s and at most 10 s", middle, worst)
 				}
 			})
 		})
@@ -82,7 +82,7 @@ func TestLossyNetwork(t *testing.T) {
 		net.Lose(0)
 		untilCount(t, group, 10)
 		if got := told.list(); len(got) != 0 {
-			t.Errorf("losses told: %v, want none", got)
+			t.Errorf("reported losses: %v, want none", got)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestPartitionHeals(t *testing.T) {
 		untilCount(t, group, 7)
 		t.Logf("together again after %.1f s", time.Since(began).Seconds())
 		if got := len(told.list()); got != 3*4+4*3 {
-			t.Errorf("%d losses were told, want %d", got, 3*4+4*3)
+			t.Errorf("%d losses were reported, want %d", got, 3*4+4*3)
 		}
 	})
 }
@@ -171,7 +171,7 @@ func TestSeedsComeLater(t *testing.T) {
 		began := time.Now()
 		untilCount(t, []running{early, first}, 2)
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it took %s to find the first", took)
+			t.Errorf("it took %s to find the first server", took)
 		}
 		first.kill()
 		untilCount(t, []running{early}, 1)
@@ -179,7 +179,7 @@ func TestSeedsComeLater(t *testing.T) {
 		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2)})
 		untilCount(t, []running{early, second}, 2)
 		if d := cmp.Diff([]bourse.WorkerID{"w1"}, told.list()); d != "" {
-			t.Errorf("losses told (-want +got):\n%s", d)
+			t.Errorf("reported losses (-want +got):\n%s", d)
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestReturningMemberIsNotLost(t *testing.T) {
 		time.Sleep(time.Minute)
 		untilCount(t, group, 5)
 		if got := told.list(); len(got) != 0 {
-			t.Errorf("losses told: %v, want none", got)
+			t.Errorf("reported losses: %v, want none", got)
 		}
 	})
 }
@@ -213,10 +213,10 @@ func TestLeaving(t *testing.T) {
 			began := time.Now()
 			until(t, there.Members, "w1 is known for whether it takes orders", func() bool { return len(there.Candidates("gru")) == 1 == leaving })
 			if took := time.Since(began); took > time.Second {
-				t.Errorf("leaving %v took %s to be known", leaving, took)
+				t.Errorf("leaving=%v was known after %s", leaving, took)
 			}
 			if got := len(there.Workers()); got != 2 {
-				t.Errorf("%d workers, want 2: one that leaves is still there", got)
+				t.Errorf("%d workers, want 2, including the leaving one", got)
 			}
 		}
 	})

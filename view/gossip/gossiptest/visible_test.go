@@ -74,7 +74,7 @@ func virtual(t *testing.T, start func(*testing.T, *gossiptest.Memory) []*gossipt
 		}
 		t.Logf("seed %d: %s", *seed, m)
 		if m.Unseen > 0 || m.P99 > 5*time.Second {
-			t.Errorf("%d changes were not seen by all, p99 of the others %s: want 5 s", m.Unseen, m.P99)
+			t.Errorf("%d changes did not reach all members; p99 of the others %s, want 5 s", m.Unseen, m.P99)
 		}
 	})
 }
