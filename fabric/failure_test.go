@@ -85,7 +85,7 @@ func TestNoFailure(t *testing.T) {
 			})
 			_, err := facts(t, fabrictest.Serving(h))
 			if bourse.CodeOf(err) != bourse.CodeInternal {
-				t.Errorf("status %d, body %.40q: got %v, want it internal", status, body, err)
+				t.Errorf("status %d, body %.40q: got %v, want internal", status, body, err)
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func TestRepliesWithoutPlacementAreNobodys(t *testing.T) {
 	}
 	for i, want := range []bourse.AppName{"shop", "", "", ""} {
 		if m := list[i]; m.App != want || (m.AppID == "") != (want == "") {
-			t.Errorf("machine %d is of app %q %q, want %q", i, m.App, m.AppID, want)
+			t.Errorf("machine %d belongs to app %q %q, want %q", i, m.App, m.AppID, want)
 		}
 	}
 }

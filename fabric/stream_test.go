@@ -42,7 +42,7 @@ func TestServeExecRefuses(t *testing.T) {
 	for name, sent := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := execed(strings.NewReader(sent), func(context.Context, fabric.ExecIO) (bourse.Exit, error) {
-				t.Error("it was run")
+				t.Error("the command was run")
 				return bourse.Exit{}, nil
 			})
 			if w.Code != http.StatusBadRequest {
@@ -68,7 +68,7 @@ func TestServeExecBreaks(t *testing.T) {
 			w := execed(strings.NewReader(frame(1, start)+frame(2, "in")+sent), func(ctx context.Context, e fabric.ExecIO) (bourse.Exit, error) {
 				in, err := io.ReadAll(e.Stdin)
 				if got = string(in); err == nil {
-					t.Error("the input seems to have ended well")
+					t.Error("the input ended without an error")
 				}
 				<-ctx.Done()
 				return bourse.Exit{}, context.Cause(ctx)

@@ -49,7 +49,7 @@ func TestWhatAProxyMayAsk(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"machine/tunnel", "machine/use"}, may); diff != "" {
-		t.Errorf("what proxies may ask (-want +got):\n%s", diff)
+		t.Errorf("calls that proxies may make (-want +got):\n%s", diff)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestCall(t *testing.T) {
 	done := fabric.ActReply{Previous: bourse.StateStarted, Machine: bourse.Machine{ID: machine}}
 	fabric.MachineStop.Handle(&mux, func(_ context.Context, got fabric.MachineAction) (fabric.ActReply, error) {
 		if diff := cmp.Diff(act, got); diff != "" {
-			t.Errorf("the worker was not sent what it was to be (-want +got):\n%s", diff)
+			t.Errorf("the worker received another request (-want +got):\n%s", diff)
 		}
 		return done, nil
 	})
@@ -77,7 +77,7 @@ func TestCall(t *testing.T) {
 	query := fabric.MachinesQuery{App: "web", AppID: "1", Deleted: true}
 	fabric.MachineList.Handle(&mux, func(_ context.Context, got fabric.MachinesQuery) ([]bourse.Machine, error) {
 		if got != query {
-			t.Errorf("the worker was sent %+v, want %+v", got, query)
+			t.Errorf("the worker received %+v, want %+v", got, query)
 		}
 		return []bourse.Machine{done.Machine}, nil
 	})
@@ -92,7 +92,7 @@ func TestCall(t *testing.T) {
 func TestRequestsThatCannotBeRead(t *testing.T) {
 	var mux http.ServeMux
 	fabric.MachineShow.Handle(&mux, func(context.Context, bourse.MachineID) (bourse.Machine, error) {
-		t.Error("the request was read")
+		t.Error("an invalid request was accepted")
 		return bourse.Machine{}, nil
 	})
 	for _, query := range []string{"", "%", "AAA=", "_w", "machine=x"} {
@@ -134,7 +134,7 @@ func TestClaim(t *testing.T) {
 			var mux http.ServeMux
 			fabric.OrderClaim.Handle(&mux, func(_ context.Context, c bourse.Claim) (fabric.ClaimReply, error) {
 				if c.Order.ID != "o1" {
-					t.Errorf("the worker was sent %+v", c)
+					t.Errorf("the worker received %+v", c)
 				}
 				return tt.reply, nil
 			})
@@ -156,7 +156,7 @@ func TestTooMuchIsNotSent(t *testing.T) {
 	f := fabrictest.Serving(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") }))
 	_, err := fabric.MachineExec.Call(t.Context(), f, w1, fabric.ExecRequest{Stdin: make([]byte, fabric.MaxBody)})
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("got %v, want it refused", err)
+		t.Errorf("got %v, want invalid", err)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestPipe(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := sent.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("the body of what was refused is open: %v", err)
+		t.Errorf("the body of the refused request is still open: %v", err)
 	}
 }
 

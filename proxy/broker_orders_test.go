@@ -31,6 +31,6 @@ func TestProxiesAskTheSameBroker(t *testing.T) {
 		first[want]++
 	}
 	if len(first) != 3 || slices.Max(slices.Collect(maps.Values(first))) > 60 {
-		t.Errorf("brokers are asked first for so many apps: %v", first)
+		t.Errorf("number of apps for which each broker is asked first: %v", first)
 	}
 }

@@ -46,7 +46,7 @@ func TestOrderElsewhere(t *testing.T) {
 	w.config.Orders = ordersOf(func(like bourse.MachineID) (fabric.FailoverOrder, error) {
 		orders.Add(1)
 		if like != first && like != second {
-			t.Errorf("like %s", like)
+			t.Errorf("order based on machine %s, want one of the stopped machines", like)
 		}
 		return fabric.FailoverOrder{Order: "01", Machine: third, Worker: "w2", Region: "gru"}, nil
 	})
@@ -63,7 +63,7 @@ func TestOrderElsewhere(t *testing.T) {
 	wg.Wait()
 	// Requests that arrive before the machine is in the routing table use the machine, too.
 	if resp, _ := w.do(w.request(http.MethodGet, "/", nil)); resp.StatusCode != 200 || orders.Load() != 1 {
-		t.Errorf("%d after %d orders", resp.StatusCode, orders.Load())
+		t.Errorf("status %d after %d orders", resp.StatusCode, orders.Load())
 	}
 }
 
@@ -81,7 +81,7 @@ func TestOrderElsewhereRefused(t *testing.T) {
 	r := w.request(http.MethodGet, "/", nil)
 	r.Header.Set("Fly-Force-Instance-Id", first)
 	if resp, text := w.do(r); resp.StatusCode != 503 || orders.Load() != 0 {
-		t.Errorf("%d after %d orders: %s", resp.StatusCode, orders.Load(), text)
+		t.Errorf("status %d after %d orders: %s", resp.StatusCode, orders.Load(), text)
 	}
 	for range 2 {
 		resp, text := w.do(w.request(http.MethodGet, "/", nil))

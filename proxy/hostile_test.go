@@ -97,7 +97,7 @@ func TestSmuggling(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if r.Header.Get("Fly-Client-Ip") == "" || r.Header.Get("X-Forwarded-For") == "" {
-					t.Error("without our headers")
+					t.Error("the request lacks the proxy's headers")
 				}
 				seen = append(seen, fmt.Sprintf("%s %s %s %s", r.Method, r.Host, r.URL.Path, body))
 			})).start(proxy.Listener{})
@@ -144,10 +144,10 @@ func TestSlowLoris(t *testing.T) {
 	}
 	w.settled()
 	if len(w.failed) > 0 {
-		t.Error("the machine was blamed")
+		t.Error("the machine was marked as failed")
 	}
 	if s := proxy.NewServer(nil, slog.New(slog.DiscardHandler)); s.ReadHeaderTimeout == 0 || s.IdleTimeout == 0 || s.MaxHeaderBytes == 0 {
-		t.Error("a server without limits")
+		t.Error("the server has no limits")
 	}
 }
 
@@ -168,14 +168,14 @@ func TestHeaderBomb(t *testing.T) {
 	})).start(proxy.Listener{})
 	resp, _ := w.do(w.request("GET", "/", nil))
 	if resp.StatusCode != 502 {
-		t.Errorf("a machine's: %d", resp.StatusCode)
+		t.Errorf("a machine's large header: status %d", resp.StatusCode)
 	}
 	r := w.request("GET", "/", nil)
 	r.Header.Set("X-Big", strings.Repeat("x", 1<<20))
 	if resp, err := client(t, false).RoundTrip(r); err == nil {
 		_ = resp.Body.Close()
 		if resp.StatusCode != 431 {
-			t.Errorf("a client's: %d", resp.StatusCode)
+			t.Errorf("a client's large header: status %d", resp.StatusCode)
 		}
 	}
 }
@@ -221,11 +221,11 @@ func TestBackPressure(t *testing.T) {
 	w.start(proxy.Listener{})
 	w.send("GET / HTTP/1.1\r\nHost: web.example\r\n\r\n")
 	if err := <-stopped; err == nil {
-		t.Error("a gigabyte went somewhere")
+		t.Error("the machine could send a gigabyte that nobody read")
 	}
 	w.settled()
 	if len(w.failed) > 0 {
-		t.Error("the machine was blamed")
+		t.Error("the machine was marked as failed")
 	}
 }
 
@@ -303,7 +303,7 @@ func TestNotReady(t *testing.T) {
 				t.Errorf("Retry-After %q", again)
 			}
 			if len(w.uses) != 2 {
-				t.Errorf("asked %v", w.uses)
+				t.Errorf("machines asked: %v", w.uses)
 			}
 		})
 	}
@@ -377,7 +377,7 @@ func TestLeft(t *testing.T) {
 		w.settled()
 	}
 	if len(w.failed) > 0 {
-		t.Error("the machine was blamed")
+		t.Error("the machine was marked as failed")
 	}
 	w.eventually("both are logged", func() bool { return strings.Count(w.log.String(), "status=499") == 2 })
 }

@@ -115,7 +115,7 @@ func TestForceHTTPS(t *testing.T) {
 		t.Errorf("%d to %q", resp.StatusCode, got)
 	}
 	if len(w.uses) != 0 {
-		t.Error("a machine was used for it")
+		t.Error("a machine was used for this request")
 	}
 }
 
@@ -169,7 +169,7 @@ func TestRequestWaitsForNewHost(t *testing.T) {
 	w.changed = nil
 	w.mu.Unlock()
 	if status := <-answered; status != 200 {
-		t.Errorf("a request that waited is answered %d", status)
+		t.Errorf("a request that waited got status %d", status)
 	}
 	if status, text := ask(); status != 200 {
 		t.Errorf("%d: %s", status, text)
@@ -211,7 +211,7 @@ func TestStream(t *testing.T) {
 		}
 		close(next)
 		if lines.Scan() {
-			t.Error("another line")
+			t.Error("unexpected line")
 		}
 		_ = resp.Body.Close()
 	}
@@ -402,7 +402,7 @@ func TestBrokenOff(t *testing.T) {
 			w.start(proxy.Listener{})
 			if resp, err := client(t, h2).RoundTrip(w.request("GET", "/", nil)); err == nil { // otherwise the reply's header was still buffered
 				if text, err := io.ReadAll(resp.Body); err == nil {
-					t.Errorf("a whole reply: %q", text)
+					t.Errorf("the reply looks complete: %q", text)
 				}
 				_ = resp.Body.Close()
 			}
@@ -465,6 +465,6 @@ func TestEarlyReply(t *testing.T) {
 	}
 	w.settled()
 	if len(w.failed) > 0 {
-		t.Error("the machine was blamed")
+		t.Error("the machine was marked as failed")
 	}
 }

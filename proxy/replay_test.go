@@ -100,7 +100,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("%d %+v", resp.StatusCode, g)
 	}
 	if got := g.Header["Fly_replay_failed"]; got != nil || g.Header.Get("Fly-Replay-Failed") != "" {
-		t.Errorf("the client said %q", got)
+		t.Errorf("the machine received the client's own header: %q", got)
 	}
 	if resp.Header.Get("Fly-Replay") != "" || asked.Load() != 1 {
 		t.Errorf("the client got %v, after %d replays", resp.Header, asked.Load())
@@ -248,7 +248,7 @@ func TestReplayTimeoutWithFallback(t *testing.T) {
 		t.Errorf("%d %+v", resp.StatusCode, g)
 	}
 	if g.Header.Get("Fly-Replay-Src") != "" {
-		t.Errorf("it has the header of a replay: %v", g.Header)
+		t.Errorf("the request has the header of a replay: %v", g.Header)
 	}
 }
 

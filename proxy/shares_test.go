@@ -49,20 +49,20 @@ func TestTheLargestOrganizationGivesWay(t *testing.T) {
 		t.Fatalf("another organization gets no connection: %v", err)
 	}
 	if got := status(first); got != 503 {
-		t.Errorf("the request that gave way: status %d, want 503", got)
+		t.Errorf("the aborted request of the largest organization: status %d, want 503", got)
 	}
 	if got := status(ask()); got != 503 {
-		t.Errorf("one more of the largest: status %d, want 503", got)
+		t.Errorf("another request of the largest organization: status %d, want 503", got)
 	}
 	_, err = proxy.Dial(t.Context(), w.config.Conns, "organization other", &upstream{w: w, addr: addr, done: make(chan struct{})})
 	if bourse.CodeOf(err) != bourse.CodeRateLimited {
-		t.Errorf("one more of one that has as many: %v", err)
+		t.Errorf("another connection of an organization with equally many: %v", err)
 	}
 	_, _ = io.WriteString(other, "x")
 	_ = other.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.failed) > 0 {
-		t.Error("the machine was blamed")
+		t.Error("the machine was marked as failed")
 	}
 }

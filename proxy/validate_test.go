@@ -107,11 +107,11 @@ func TestInvalidRequestsReachNoMachine(t *testing.T) {
 			}
 			_ = resp.Body.Close()
 			if resp.StatusCode != 400 {
-				t.Errorf("an upgrade to what is not ASCII: status %d, want 400", resp.StatusCode)
+				t.Errorf("an upgrade with a non-ASCII protocol: status %d, want 400", resp.StatusCode)
 			}
 			w.settled()
 			if len(w.uses) > 0 || len(w.failed) > 0 {
-				t.Errorf("machines were used %v, and failed %v", w.uses, w.failed)
+				t.Errorf("machines used: %v, failed: %v", w.uses, w.failed)
 			}
 		})
 	}
@@ -134,7 +134,7 @@ func TestUpgradeToAnH2Backend(t *testing.T) {
 	}
 	w.settled()
 	if len(w.failed) > 0 {
-		t.Error("the machine was blamed")
+		t.Error("the machine was marked as failed")
 	}
 }
 

@@ -149,7 +149,7 @@ func TestSilentWorker(t *testing.T) {
 		took, err := within(t, f, time.Hour, "{}")
 		wantCode(t, err, bourse.CodeTimeout)
 		if took > 15*time.Second || pings.Load() != 1 {
-			t.Errorf("it was known after %s and %d pings", took, pings.Load())
+			t.Errorf("the call failed after %s and %d pings", took, pings.Load())
 		}
 	})
 }
@@ -161,17 +161,17 @@ func TestWorkerThatDoesNotRead(t *testing.T) {
 		took, err := within(t, f, 100*time.Millisecond, "first")
 		wantCode(t, err, bourse.CodeTimeout)
 		if took != 100*time.Millisecond {
-			t.Errorf("the first was held for %s", took)
+			t.Errorf("the first call took %s", took)
 		}
 		took, err = within(t, f, 100*time.Millisecond, "second")
 		wantCode(t, err, bourse.CodeTimeout)
 		if took != 100*time.Millisecond {
-			t.Errorf("the second was held for %s", took)
+			t.Errorf("the second call took %s", took)
 		}
 		took, err = within(t, f, time.Hour, "third")
 		wantCode(t, err, bourse.CodeUnavailable)
 		if took > 10*time.Second {
-			t.Errorf("it was known after %s", took)
+			t.Errorf("the failure was noticed after %s", took)
 		}
 	})
 }
@@ -183,7 +183,7 @@ func TestLongCalls(t *testing.T) {
 		select {
 		case <-time.After(10 * time.Minute):
 		case <-r.Context().Done():
-			t.Errorf("the handler ended for %v", context.Cause(r.Context()))
+			t.Errorf("the handler ended because of %v", context.Cause(r.Context()))
 		}
 	})), func(t *testing.T, f *direct.Fabric) {
 		for range 2 {
@@ -197,7 +197,7 @@ func TestLongCalls(t *testing.T) {
 			}
 			time.Sleep(30 * time.Second)
 			if f.Conns() != 0 {
-				t.Error("a connection that no one uses is kept")
+				t.Error("an unused connection is still open")
 			}
 		}
 	})
@@ -222,7 +222,7 @@ func TestSilentCaller(t *testing.T) {
 		began := time.Now()
 		<-s.Left
 		if took := time.Since(began); took > 2*time.Minute {
-			t.Errorf("it was known after %s", took)
+			t.Errorf("the failure was noticed after %s", took)
 		}
 		_ = p.Close()
 		wg.Wait()
@@ -293,7 +293,7 @@ func TestStrangeCaller(t *testing.T) {
 		}
 		_ = c.SetReadDeadline(time.Now().Add(patience))
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: its connection is kept", name)
+			t.Errorf("%s: the connection is still open", name)
 		}
 		c.Close()
 		if _, err := fabrictest.Send(t.Context(), f, member("w1", ln), "{}"); err != nil {

@@ -36,7 +36,7 @@ func TestAddressReused(t *testing.T) {
 			old.ID = "w1"
 			_, err := fabric.WorkerFacts.Call(t.Context(), n.fabric, old, struct{}{})
 			if bourse.CodeOf(err) != bourse.CodeUnavailable || claims.Load() != 1 {
-				t.Errorf("got %v after %d requests, want it unavailable after 1", err, claims.Load())
+				t.Errorf("got %v after %d requests, want unavailable after 1", err, claims.Load())
 			}
 		})
 	}
@@ -109,17 +109,17 @@ func TestNotHTTP(t *testing.T) {
 			// A server that does not accept calls receives none. If a server refuses the upgrade
 			// with an error, that error is the answer to the call.
 			if unsent := name != "sends a redirect"; err == nil || (bourse.CodeOf(err) == bourse.CodeUnavailable) != unsent {
-				t.Errorf("got %v, want an error that leaves the outcome open: %v", err, !unsent)
+				t.Errorf("got %v, want an error; unknown outcome: %v", err, !unsent)
 			}
 			ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			a, err := fabric.SendByCall(ctx, f.Call, member("w1", ln), &fabric.Message{Method: "POST", URI: "/worker/order/claim", Body: []byte("{}")})
 			if bourse.CodeOf(err) == bourse.CodeUnavailable || err == nil && a.Status < 300 {
-				t.Errorf("a request: %d, %v, want an error that leaves the outcome open", a.Status, err)
+				t.Errorf("a request: %d, %v, want an error with an unknown outcome", a.Status, err)
 			}
 			_, err = fabric.WorkerFacts.Call(ctx, f, member("w1", ln), struct{}{})
 			if err == nil {
-				t.Error("a question was answered")
+				t.Error("the query succeeded")
 			}
 			f.Close()
 			ln.Close()
@@ -138,7 +138,7 @@ func TestAbsurdAddresses(t *testing.T) {
 		for _, address := range []string{"", ":", "nonsense", "127.0.0.1:99999", "127.0.0.1:1/x", "a b:1", "[::1:1", "\x00:1"} {
 			_, err := fabric.WorkerFacts.Call(t.Context(), n.fabric, bourse.Member{ID: "w1", Role: bourse.RoleWorker, Address: address}, struct{}{})
 			if bourse.CodeOf(err) != bourse.CodeUnavailable {
-				t.Errorf("address %q: got %v, want it unavailable", address, err)
+				t.Errorf("address %q: got %v, want unavailable", address, err)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func TestServerProvesItself(t *testing.T) {
 			ln, _ := serve(t, refuse(t), tt.server)
 			_, err := fabric.WorkerFacts.Call(t.Context(), f, member("w1", ln), struct{}{})
 			if bourse.CodeOf(err) != bourse.CodeUnavailable {
-				t.Errorf("got %v, want it unavailable", err)
+				t.Errorf("got %v, want unavailable", err)
 			}
 		})
 	}

@@ -34,7 +34,7 @@ func await(t *testing.T, what string, ch <-chan struct{}) {
 	select {
 	case <-ch:
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("timed out waiting for %s", what)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestMessageProvesItself(t *testing.T) {
 	t.Cleanup(f.Close)
 	a, err := fabrictest.Send(t.Context(), f, member("w1", ln), "{}")
 	if err != nil || a.Status != http.StatusForbidden {
-		t.Errorf("got %d %q, %v, want it forbidden", a.Status, a.Body, err)
+		t.Errorf("got %d %q, %v, want forbidden", a.Status, a.Body, err)
 	}
 	_, _, err = fabric.Trader{Fabric: f}.Claim(t.Context(), member("w0", ln), &bourse.Claim{})
 	wantCode(t, err, bourse.CodeUnavailable)
@@ -139,7 +139,7 @@ func TestCallerGoes(t *testing.T) {
 		wantCode(t, <-outcome, bourse.CodeTimeout)
 		await(t, "the handler to end", s.Left)
 		if !errors.Is(s.Cause, context.Canceled) {
-			t.Errorf("the handler ended for %v", s.Cause)
+			t.Errorf("the handler ended because of %v", s.Cause)
 		}
 	})
 }
@@ -180,7 +180,7 @@ func TestTooManyCalls(t *testing.T) {
 	for range direct.CallsOnce {
 		wg.Go(func() {
 			if _, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "{}"); err != nil {
-				t.Errorf("one of those it takes: %v", err)
+				t.Errorf("a call within the limit: %v", err)
 			}
 		})
 	}
@@ -205,6 +205,6 @@ func TestHandlerPanics(t *testing.T) {
 	_, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "{}")
 	wantCode(t, err, bourse.CodeTimeout)
 	if _, err := fabrictest.Send(t.Context(), n.fabric, w.Member, "well"); err != nil {
-		t.Errorf("the next one: %v", err)
+		t.Errorf("the next call: %v", err)
 	}
 }

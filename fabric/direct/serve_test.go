@@ -104,7 +104,7 @@ func TestServeRefuses(t *testing.T) {
 	f := direct.New(nil)
 	t.Cleanup(f.Close)
 	if _, err := fabric.WorkerFacts.Call(t.Context(), f, member("w1", ln), struct{}{}); err != nil {
-		t.Errorf("beside it: %v", err)
+		t.Errorf("a call during the incomplete request: %v", err)
 	}
 	for i := 0; i < 1<<20; i += 64 {
 		if _, err := io.WriteString(c, "X: 01234567890123456789012345678901234567890123456789012345678\r\n"); err != nil {

@@ -34,11 +34,11 @@ func works(t *testing.T, c nats.Config) {
 		links[i] = l
 	}
 	if found := links[0].Find(t.Context()); len(found) != 0 {
-		t.Errorf("the first found %v", found)
+		t.Errorf("the first link found %v", found)
 	}
 	for end := time.Now().Add(patience); len(links[1].Find(t.Context())) == 0; { // the first link answers from now on
 		if time.Now().After(end) {
-			t.Fatal("the second does not find the first")
+			t.Fatal("the second link does not find the first")
 		}
 	}
 	pair(t, links[1], links[0])

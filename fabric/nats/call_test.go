@@ -37,7 +37,7 @@ func await(t *testing.T, ch <-chan struct{}) {
 	select {
 	case <-ch:
 	case <-time.After(patience):
-		t.Fatal("waited in vain")
+		t.Fatal("timed out")
 	}
 }
 
@@ -45,10 +45,10 @@ func await(t *testing.T, ch <-chan struct{}) {
 func lost(t *testing.T, outcome <-chan error, since time.Time) {
 	t.Helper()
 	if err := <-outcome; bourse.CodeOf(err) != bourse.CodeTimeout {
-		t.Errorf("got %v, want the answer lost", err)
+		t.Errorf("got %v, want timeout", err)
 	}
 	if took := time.Since(since); took > 10*time.Second {
-		t.Errorf("it was known after %s", took)
+		t.Errorf("the loss was reported after %s", took)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestCallerDies(t *testing.T) {
 	_, outcome := sticks(t, s, n)
 	n.fabric.Link.Cut()
 	if err := <-outcome; err == nil || bourse.CodeOf(err) == bourse.CodeUnavailable {
-		t.Errorf("the caller has %v", err)
+		t.Errorf("the caller got %v", err)
 	}
 	await(t, s.Left)
 }

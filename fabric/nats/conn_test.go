@@ -84,13 +84,13 @@ func TestDial(t *testing.T) {
 		}
 	}
 	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("that no one is there was known after %s", took)
+		t.Errorf("the dials failed after %s", took)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	b.Listen(7)
 	if _, err := a.Dial(ctx, b.Place(7)); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that has ended: %v", err)
+		t.Errorf("with a canceled context: %v", err)
 	}
 }
 
@@ -140,10 +140,10 @@ func TestStrangers(t *testing.T) {
 	}
 	got := make([]byte, 10)
 	if _, err := io.ReadFull(other, got); err != nil || string(got) != "still here" {
-		t.Errorf("a connection beside it all: %q, %v", got, err)
+		t.Errorf("an existing connection: %q, %v", got, err)
 	}
 	if link.Malformed.Load() == 0 || link.Oversized.Load() == 0 {
-		t.Errorf("counted %d strange messages and %d oversized ones", link.Malformed.Load(), link.Oversized.Load())
+		t.Errorf("%d malformed and %d oversized messages were counted", link.Malformed.Load(), link.Oversized.Load())
 	}
 }
 
@@ -177,7 +177,7 @@ func TestForged(t *testing.T) {
 			for _, c := range []net.Conn{other, one} {
 				_ = c.SetReadDeadline(time.Now().Add(patience))
 				if n, err := io.Copy(io.Discard, c); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("read %d bytes and %v, want a break", n, err)
+					t.Errorf("read %d bytes and %v, want a broken connection", n, err)
 				}
 			}
 		})

@@ -120,11 +120,11 @@ func TestSlowConsumer(t *testing.T) {
 	slow.Complain(client.ErrSlowConsumer)
 	for _, c := range []io.Reader{one, other} {
 		if _, err := io.Copy(io.Discard, c); err == nil {
-			t.Error("a connection that missed messages ends as if nothing had been")
+			t.Error("a connection that missed messages ended without an error")
 		}
 	}
 	if slow.SlowConsumers.Load() != 1 || slow.Resets.Load() != 1 {
-		t.Errorf("counted %d, and %d resets", slow.SlowConsumers.Load(), slow.Resets.Load())
+		t.Errorf("%d slow consumers and %d resets, want 1 and 1", slow.SlowConsumers.Load(), slow.Resets.Load())
 	}
 }
 
@@ -154,7 +154,7 @@ func TestGone(t *testing.T) {
 	go mortal.Cut()
 	_ = one.SetReadDeadline(time.Now().Add(patience))
 	if _, err := one.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("the end of its process reads as %v", err)
+		t.Errorf("read after the other process ended: %v", err)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestSilent(t *testing.T) {
 	}
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the silence of the other end reads as %v", err)
+		t.Errorf("read from a silent connection: %v", err)
 	}
 }
 
@@ -197,12 +197,12 @@ func TestNoServer(t *testing.T) {
 	n := newNetwork(t, url, false, nil)
 	began := time.Now()
 	other := bourse.Member{ID: "w1", Region: "gru", Address: "[fd6e:6174:7300::1]:1"}
-	n.Fabric().Ask(t.Context(), []bourse.Member{other}, &bourse.Order{}, func(bourse.Quote) { t.Error("a quote of no one") })
+	n.Fabric().Ask(t.Context(), []bourse.Member{other}, &bourse.Order{}, func(bourse.Quote) { t.Error("a quote although there is no worker") })
 	if _, _, err := (fabric.Trader{Fabric: n.Fabric()}).Claim(t.Context(), other, &bourse.Claim{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("a claim: %v", err)
 	}
 	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("that there is no NATS was known after %s", took)
+		t.Errorf("the calls without NATS failed after %s", took)
 	}
 	serverWith(t, &server.Options{Port: port})
 	var quotes atomic.Int64
@@ -212,7 +212,7 @@ func TestNoServer(t *testing.T) {
 		n.Fabric().Ask(t.Context(), []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { quotes.Add(1) })
 	}
 	if quotes.Load() == 0 {
-		t.Error("no quote though NATS is back")
+		t.Error("no quote although NATS is available again")
 	}
 }
 
@@ -267,18 +267,18 @@ func TestLeaf(t *testing.T) {
 	leaf.Shutdown()
 	leaf.WaitForShutdown()
 	if err := <-claimed; bourse.CodeOf(err) != bourse.CodeTimeout {
-		t.Errorf("the claim in progress: %v, want its answer lost", err)
+		t.Errorf("the claim in progress: %v, want timeout", err)
 	}
 	<-left // the worker has noticed the loss, too
 	began := time.Now()
 	if quotes(patience) != 0 {
-		t.Error("a quote from beyond the cut")
+		t.Error("a quote from the disconnected worker")
 	}
 	if _, _, err := (fabric.Trader{Fabric: n.Fabric()}).Claim(t.Context(), w.Member, &bourse.Claim{}); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("a claim beyond the cut: %v", err)
+		t.Errorf("a claim on the disconnected worker: %v", err)
 	}
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("that no one is there was known after %s", took)
+		t.Errorf("the calls to the disconnected worker failed after %s", took)
 	}
 	back := remote()
 	back.Port = leafPort

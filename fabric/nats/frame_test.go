@@ -45,7 +45,7 @@ func FuzzFrame(f *testing.F) {
 			return
 		}
 		if again := got.append(nil); !bytes.Equal(again, b) && got.kind != kindReset {
-			t.Errorf("%x was read as %+v, which is written %x", b, got, again)
+			t.Errorf("%x was decoded as %+v, which is encoded as %x", b, got, again)
 		}
 	})
 }
@@ -53,14 +53,14 @@ func FuzzFrame(f *testing.F) {
 func TestAddress(t *testing.T) {
 	a := newAddress()
 	if p := place(a, PortAPI); !IsAddress(p) {
-		t.Errorf("%s is not one of ours", p)
+		t.Errorf("%s is not recognized as a NATS address", p)
 	}
 	if b, port, ok := parsePlace(place(a, 65535)); !ok || b != a || port != 65535 {
 		t.Errorf("got %s, %d, %v", b, port, ok)
 	}
 	for _, other := range []string{"", "127.0.0.1:80", "[::1]:80", "[fd6e:6174:7200::1]:1", "example.com:1", a.String(), "[" + a.String() + "]", "[" + a.String() + "]:70000"} {
 		if IsAddress(other) {
-			t.Errorf("%q is taken for one of ours", other)
+			t.Errorf("%q is recognized as a NATS address", other)
 		}
 	}
 }
@@ -80,12 +80,12 @@ func TestConfig(t *testing.T) {
 	} {
 		c = c.withDefaults()
 		if c.Validate() == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 	good := Config{URLs: []string{"tls://user:secret@a:1", "nats://b"}, Prefix: "my.own"}.withDefaults()
 	if err := good.Validate(); err != nil {
-		t.Errorf("a good one: %v", err)
+		t.Errorf("a valid configuration: %v", err)
 	}
 	if got := good.safeServers(); got != "a:1,b" {
 		t.Errorf("logged as %q", got)

@@ -91,7 +91,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		for _, want := range []string{"a", "b", "c"} {
 			synctest.Wait()
 			if got := <-slots; got != want || len(slots) != 0 {
-				t.Fatalf("%s has the place, want %s, and %d more", got, want, len(slots))
+				t.Fatalf("%s got the slot, want %s; %d others got one too", got, want, len(slots))
 			}
 			time.Sleep(time.Second) // time is virtual, and nobody else gets a slot in the meantime
 			mu.Lock()
@@ -100,7 +100,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			mu.Unlock()
 		}
 		if got := b.Status(table(2, 1), ""); got.Routes[0].Machines[1].Ours != 0 || got.Routes[0].Waiting != 0 {
-			t.Errorf("left: %+v", got)
+			t.Errorf("remaining: %+v", got)
 		}
 	})
 }
@@ -126,14 +126,14 @@ func TestWaitingEnds(t *testing.T) {
 		synctest.Wait()
 		_, err := b.Acquire(t.Context(), to, balance.Criteria{})
 		if bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "queue is full") {
-			t.Errorf("a third: %v", err)
+			t.Errorf("a request beyond the queue's limit: %v", err)
 		}
 		leave()
 		if err := <-errs; bourse.CodeOf(err) != bourse.CodeCanceled {
-			t.Errorf("left: %v", err)
+			t.Errorf("canceled request: %v", err)
 		}
 		if err := <-errs; bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(err.Error(), "at their hard limits for 2s") {
-			t.Errorf("late: %v", err)
+			t.Errorf("request past its deadline: %v", err)
 		}
 		first.Done(nil)
 		take(t, b, to, balance.Criteria{}).Done(nil)
@@ -226,11 +226,11 @@ func TestNoLostWakeups(t *testing.T) {
 	}
 	callersDone.Wait()
 	if ctx.Err() != nil {
-		t.Fatal("someone waited for 30 s")
+		t.Fatal("a request waited for 30 s")
 	}
 	status := b.Status(table(machines, hard), "web")
 	if status.Routes[0].Waiting != 0 {
-		t.Errorf("%d wait", status.Routes[0].Waiting)
+		t.Errorf("%d requests are waiting", status.Routes[0].Waiting)
 	}
 	for _, m := range status.Routes[0].Machines {
 		if m.Ours != 0 {
@@ -297,7 +297,7 @@ func TestOutdatedTargetUsesCurrentMachines(t *testing.T) {
 	}
 	b.Update(new(route.Table))
 	if _, err := b.Acquire(t.Context(), old, balance.Criteria{}); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("of none: %v", err)
+		t.Errorf("target without machines: %v", err)
 	}
 }
 
@@ -406,7 +406,7 @@ func TestSuspicion(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if got := chosen(one, other); got != one.Machine {
-			t.Errorf("a second after three failures at a time %s is chosen: they are one", got)
+			t.Errorf("a second after three simultaneous failures, %s is chosen: they must count as one", got)
 		}
 	})
 }
@@ -494,7 +494,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("after a failure: %+v", m)
 	}
 	if got := b.Status(now, "other"); len(got.Routes) != 0 {
-		t.Errorf("of another app: %+v", got)
+		t.Errorf("status of another app: %+v", got)
 	}
 }
 

@@ -181,7 +181,7 @@ func TestTwoChoices(t *testing.T) {
 		use[i]++
 	}
 	if low, high := slices.Min(use), slices.Max(use); low < 95 || high > 105 { // a purely random choice would lead to loads between 70 and 130
-		t.Errorf("of 1600 requests to 16 machines they have %v", use)
+		t.Errorf("1600 requests are distributed over 16 machines as %v", use)
 	}
 }
 
@@ -215,12 +215,12 @@ func TestChosenMayAnswer(t *testing.T) {
 		switch how {
 		case balance.Chosen:
 			if may, room := ok(&list[i]); !may || !room {
-				t.Fatalf("%+v was chosen of %+v for %+v with %v", list[i], list, w, loads)
+				t.Fatalf("%+v was chosen from %+v for %+v with loads %v", list[i], list, w, loads)
 			}
 		default:
 			for j := range list {
 				if may, room := ok(&list[j]); may && (how == balance.None || room && loads[j] >= 0 && list[j].Reachable && !slices.Contains(w.Tried, list[j].Machine)) {
-					t.Fatalf("%s, and there is %+v for %+v with %v", how, list[j], w, loads)
+					t.Fatalf("%s, although %+v is usable for %+v with loads %v", how, list[j], w, loads)
 				}
 			}
 		}

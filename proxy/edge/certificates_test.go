@@ -59,7 +59,7 @@ func TestFiles(t *testing.T) {
 		first, _ := f.Look()
 		second, err := f.Look()
 		if first || second != want {
-			t.Errorf("two looks: %v, %v, want false, %v", first, second, want)
+			t.Errorf("two calls of Look: %v, %v, want false, %v", first, second, want)
 		}
 		return err
 	}
@@ -77,13 +77,13 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := look(false); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a file that is no certificate: %v, want %s", err, bourse.CodeInvalid)
+		t.Errorf("an invalid certificate file: %v, want %s", err, bourse.CodeInvalid)
 	}
 	if _, err := certs.get(hello("c.example.com"), false); err != nil {
-		t.Errorf("what was read before is not in use: %v", err)
+		t.Errorf("the previously read certificate is no longer used: %v", err)
 	}
 	if _, err := OpenFiles(dir); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("opened with a file that is no certificate: %v", err)
+		t.Errorf("opened with an invalid certificate file: %v", err)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestSelfSigned(t *testing.T) {
 	t.Parallel()
 	c := &Certificates{}
 	if _, err := c.get(hello("a.example.com"), false); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("unwanted: %v", err)
+		t.Errorf("self-signed certificates disabled: %v", err)
 	}
 	for _, name := range []string{"a.example.com", "", "127.0.0.1"} {
 		cert, err := c.get(hello(name), true)
@@ -108,7 +108,7 @@ func TestSelfSigned(t *testing.T) {
 		}
 		again, err := c.get(hello(name), true)
 		if err != nil || again != cert {
-			t.Errorf("%s: another certificate each time (%v)", name, err)
+			t.Errorf("%s: each call returns another certificate (%v)", name, err)
 		}
 	}
 	for i := range maxSelfSigned + 10 {
@@ -117,7 +117,7 @@ func TestSelfSigned(t *testing.T) {
 		}
 	}
 	if n := len(c.selfSignedCerts.byName); n > maxSelfSigned {
-		t.Errorf("%d certificates are kept", n)
+		t.Errorf("%d certificates are stored", n)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestACME(t *testing.T) {
 	})
 	start(t, Config{Certificates: &Certificates{ACME: a}}) // so that the library's goroutine is stopped
 	if _, err := a.get(hello("other.example.com")); !errors.Is(err, errNo) {
-		t.Errorf("a name of no app: %v, want %v", err, errNo)
+		t.Errorf("a name without an app: %v, want %v", err, errNo)
 	}
 	failed := func() {
 		if err := a.event(t.Context(), "cert_failed", map[string]any{"identifier": "shop.example.com", "error": errNo}); err != nil {
@@ -150,14 +150,14 @@ func TestACME(t *testing.T) {
 	for _, want := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause} {
 		failed()
 		if got := a.failed["shop.example.com"].pause; got != want {
-			t.Errorf("after a failure it waits %s, want %s", got, want)
+			t.Errorf("pause after a failure: %s, want %s", got, want)
 		}
 	}
 	if err := a.checkAllowed("shop.example.com"); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("at once after a failure: %v", err)
+		t.Errorf("immediately after a failure: %v", err)
 	}
 	if err := a.event(t.Context(), "cert_obtained", map[string]any{"identifier": "shop.example.com"}); err != nil || a.checkAllowed("shop.example.com") != nil {
-		t.Errorf("after it was issued: %v, %v", err, a.checkAllowed("shop.example.com"))
+		t.Errorf("after the certificate was issued: %v, %v", err, a.checkAllowed("shop.example.com"))
 	}
 	h := a.Handler(told)
 	for path, want := range map[string]int{"/": http.StatusOK, "/.well-known/acme-challenge/of-the-app": http.StatusOK} {

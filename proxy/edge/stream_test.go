@@ -44,7 +44,7 @@ func say(t *testing.T, c interface {
 	}
 	got, err := io.ReadAll(c)
 	if err != nil {
-		t.Fatalf("after %q: %v", got, err)
+		t.Fatalf("read after %q: %v", got, err)
 	}
 	return string(got)
 }
@@ -61,7 +61,7 @@ func TestStream(t *testing.T) {
 	}
 	for end := time.Now().Add(patience); b.inUse() > 0; {
 		if time.Now().After(end) {
-			t.Fatal("the stream still has its place at the machine")
+			t.Fatal("the ended stream still counts as in use")
 		}
 		runtime.Gosched()
 	}
@@ -81,7 +81,7 @@ func TestStreamGoesElsewhere(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.bad["none"] == nil || b.bad[bourse.MachineID(gone.Addr().String())] == nil {
-		t.Errorf("who failed is not told to the balancer: %v", b.bad)
+		t.Errorf("the balancer was not notified of the failed machines: %v", b.bad)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestStreamWithTLS(t *testing.T) {
 	}
 	old := tls.Client(dial(t, s), &tls.Config{RootCAs: ca.pool, ServerName: "db.example.com", MaxVersion: tls.VersionTLS12})
 	if err := old.HandshakeContext(t.Context()); err == nil {
-		t.Error("TLS 1.2 is taken where the service wants 1.3")
+		t.Error("TLS 1.2 was accepted although the service requires 1.3")
 	}
 	if got := exchange(t, s, "no handshake\r\n\r\n"); strings.Contains(got, "!") {
 		t.Errorf("without TLS: %q", got)
@@ -164,7 +164,7 @@ func TestPostgres(t *testing.T) {
 		t.Errorf("asked for GSS, then TLS: %q, %q, want N, S", gss, ssl)
 	}
 	if got := over(dial(t, s), "postgresql"); got != "query!" {
-		t.Errorf("begun with TLS: %q", got)
+		t.Errorf("started with TLS: %q", got)
 	}
 	c = dial(t, s)
 	startup := append([]byte{0, 0, 0, 20, 0, 3, 0, 0}, "user\x00anna\x00\x00"...)
@@ -172,7 +172,7 @@ func TestPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(c); err != nil || !bytes.HasPrefix(got, []byte{'E'}) || !bytes.Contains(got, []byte("sslmode=require")) {
-		t.Errorf("without TLS: %q, %v, want an error of PostgreSQL's, and the end", got, err)
+		t.Errorf("without TLS: %q, %v, want a PostgreSQL error, and the end", got, err)
 	}
 	for name, text := range map[string]string{"GSS again and again": string(ask(pgGSS)) + string(ask(pgGSS)) + string(ask(pgGSS)), "cancel": string(ask(pgCancel)), "nothing": ""} {
 		c := dial(t, s)
@@ -223,7 +223,7 @@ func TestIdleStream(t *testing.T) {
 	s := stream(t, Config{Limits: Limits{Idle: 20 * time.Millisecond}}, streamOf(portWith(), machine(t)))
 	c := dial(t, s)
 	if _, err := io.ReadAll(c); err != nil && strings.Contains(err.Error(), "timeout") {
-		t.Errorf("the stream goes on: %v", err)
+		t.Errorf("the idle stream was not closed: %v", err)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestStreamsAreDrained(t *testing.T) {
 			_, _ = io.WriteString(m, "done")
 			_ = m.Close()
 			if got, _ := io.ReadAll(c); string(got) != "done" {
-				t.Errorf("the client got %q, want what the machine said last", got)
+				t.Errorf("the client got %q, want the last data that the machine sent", got)
 			}
 			_ = c.Close()
 		}

@@ -119,7 +119,7 @@ func TestProxyHeader(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 		if got := exchange(t, other, c.header+closing); strings.Contains(got, "203.0.113.7") || !strings.HasPrefix(got, "HTTP/1.1 400 ") {
-			t.Errorf("%s of a stranger: %q, want status 400", name, got)
+			t.Errorf("%s from an untrusted address: %q, want status 400", name, got)
 		}
 	}
 	udp := v2(&proxyproto.Header{
@@ -130,11 +130,11 @@ func TestProxyHeader(t *testing.T) {
 		"none": closing, "cut short": "PROXY TCP4 203.0", "malformed": "PROXY TCP4 a b c d\r\n" + closing, "of UDP": udp + closing,
 	} {
 		if got := exchange(t, known, text); strings.Contains(got, " 200 ") {
-			t.Errorf("%s: %q, want nothing", name, got)
+			t.Errorf("%s: %q, want no success", name, got)
 		}
 	}
 	if got := exchange(t, other, closing); !strings.Contains(got, "from 127.0.0.1:") {
-		t.Errorf("without a header, where none must be: %q", got)
+		t.Errorf("without a header, from an address that sends none: %q", got)
 	}
 }
 
@@ -172,15 +172,15 @@ func TestBounds(t *testing.T) {
 	}
 	a, b := from("127.0.0.2"), from("127.0.0.2")
 	if !served(a) || !served(b) || served(from("127.0.0.2")) {
-		t.Error("of one address two connections are to be served, and no third")
+		t.Error("one address must get two connections, but not three")
 	}
 	if !served(from("127.0.0.3")) || served(from("127.0.0.4")) {
-		t.Error("in all three connections are to be served, and no fourth")
+		t.Error("all addresses together must get three connections, but not four")
 	}
 	_ = a.Close()
 	for end := time.Now().Add(patience); !served(from("127.0.0.4")); {
 		if time.Now().After(end) {
-			t.Fatal("a place that was left is not given to another")
+			t.Fatal("a closed connection was not replaced by another")
 		}
 	}
 }
@@ -213,15 +213,15 @@ func TestTheLargestSourceGivesWay(t *testing.T) {
 	for range 3 {
 		c := from("127.0.0.2")
 		if !served(c) {
-			t.Fatal("a source alone may have all places")
+			t.Fatal("a single source cannot use all connections")
 		}
 		crowd = append(crowd, c)
 	}
 	if !served(from("127.0.0.3")) {
-		t.Error("another source gets no place")
+		t.Error("another source gets no connection")
 	}
 	if served(crowd[0]) || !served(crowd[1]) || !served(crowd[2]) {
-		t.Error("not the oldest of the largest source gave way")
+		t.Error("the closed connection is not the oldest of the largest source")
 	}
 }
 

@@ -82,7 +82,7 @@ func TestCacheByPath(t *testing.T) {
 	}
 	// An entry becomes invalid when it expires, and when the version of its issuer changes.
 	if _, status := c.Lookup(web, get("http://web.test/a/b"), noon.Add(time.Minute)); status != "" {
-		t.Errorf("after its time: %s", status)
+		t.Errorf("after the entry has expired: %s", status)
 	}
 	next := *web
 	next.Backends = []route.Backend{{Machine: one, Instance: "v2", Region: "gru"}}
@@ -103,7 +103,7 @@ func TestCacheBypassAndInvalidate(t *testing.T) {
 		t.Errorf("skip where it is allowed: %s", status)
 	}
 	if _, status := c.Lookup(web, get("http://web.test/a/b"), noon); status != replay.Hit {
-		t.Errorf("others then: %s", status)
+		t.Errorf("other requests after that: %s", status)
 	}
 	c.Store(web, skip, one, cached(t, "app=web", "", "", "fly-replay-cache", "invalidate"), noon)
 	if c.Len() != 0 {
@@ -163,6 +163,6 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Error("another app's entry is gone")
 	}
 	if _, status := c.Lookup(&web, get("http://web.test/", "Cookie", "s=5999"), noon); status != replay.Hit {
-		t.Error("the newest is gone")
+		t.Error("the newest entry is gone")
 	}
 }

@@ -130,7 +130,7 @@ func TestPlanAcrossOrganizations(t *testing.T) {
 	for _, name := range []string{"stranger", "apart"} {
 		for _, more := range []string{"", ";instance=00000300000003", ";region=ams", ";prefer_instance=00000300000003"} {
 			if got := replayError(t, "app="+name+more); strings.Replace(got, name, "nothing", 1) != none {
-				t.Errorf("app %s: %q, and one that is not there %q", name, got, none)
+				t.Errorf("app %s: %q, but for a missing app: %q", name, got, none)
 			}
 		}
 	}

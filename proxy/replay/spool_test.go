@@ -27,10 +27,10 @@ func spools(t *testing.T, l replay.Limits) (*replay.Spools, string) {
 			t.Error(err)
 		}
 		if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
-			t.Errorf("left: %v", left)
+			t.Errorf("remaining files: %v", left)
 		}
 		if m, f := s.Usage(); m != 0 || f != 0 {
-			t.Errorf("held in the end: %d bytes in memory, %d in files", m, f)
+			t.Errorf("at the end: %d bytes in memory, %d in files", m, f)
 		}
 	})
 	return s, dir
@@ -79,7 +79,7 @@ func TestSpool(t *testing.T) {
 				}
 			}
 			if _, err := b.ReadAt(make([]byte, 1), b.Len()); err == nil {
-				t.Error("read behind the end: no error")
+				t.Error("read beyond the end: no error")
 			}
 		})
 	}
@@ -106,13 +106,13 @@ func TestSpoolLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := large.Append(ten); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "larger than 100") {
-		t.Errorf("eleven times: %v", err)
+		t.Errorf("write beyond the limit: %v", err)
 	}
 	if err := large.Append(ten); err == nil {
-		t.Error("after that: no error")
+		t.Error("write after the error: no error")
 	}
 	if m, f := s.Usage(); m != 0 || f != 0 || large.Len() != 0 {
-		t.Errorf("held by it: %d, %d, %d", m, f, large.Len())
+		t.Errorf("bytes in memory, bytes in files, length: %d, %d, %d", m, f, large.Len())
 	}
 	a, b := s.New(), s.New()
 	defer a.Close()
@@ -124,7 +124,7 @@ func TestSpoolLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, f := s.Usage(); m != 60 || f != 120 {
-		t.Errorf("held: %d, %d", m, f)
+		t.Errorf("%d bytes in memory, %d in files", m, f)
 	}
 	if got := readAll(t, b, 7); !bytes.Equal(got, bytes.Repeat(ten, 8)) {
 		t.Errorf("read %q", got)
@@ -158,14 +158,14 @@ func TestSpoolsAfterAKill(t *testing.T) {
 	left, _ := filepath.Glob(filepath.Join(dir, "*"))
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "[^.]*"))
 	if len(left) != 1 || len(files) != 0 {
-		t.Fatalf("left: %v, %v; want one directory without files", left, files)
+		t.Fatalf("remaining: %v, %v; want one directory without files", left, files)
 	}
 	s, err := replay.OpenSpools(dir, replay.Limits{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(left[0]); err == nil {
-		t.Error("it was not removed")
+		t.Error("the directory was not removed")
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -66,7 +66,7 @@ func TestFind(t *testing.T) {
 		t.Errorf("AppPort: %s, want %s", got, want)
 	}
 	if got := named(new(route.Table).Find("web.localhost", 80)); got != `no app serves host "web.localhost"` {
-		t.Errorf("of no table: %s", got)
+		t.Errorf("in an empty table: %s", got)
 	}
 }
 
@@ -99,7 +99,7 @@ func FuzzFind(f *testing.F) {
 			t.Errorf("%q:%d is %+v", host, port, target)
 		}
 		if strings.Contains(strings.ToLower(host), "web") && target.App.Name == "other" && !strings.Contains(strings.ToLower(host), "other") {
-			t.Errorf("%q is of app other", host)
+			t.Errorf("%q belongs to app other", host)
 		}
 	})
 }

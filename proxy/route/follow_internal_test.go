@@ -89,7 +89,7 @@ func TestRoutesOutliveTheirView(t *testing.T) {
 		step.change()
 		all := r.build(t.Context())
 		if got := shownRoutes(r); got != step.want || all != step.all {
-			t.Errorf("%s: %s, all of it: %t; want %s, %t", step.name, got, all, step.want, step.all)
+			t.Errorf("%s: %s, complete: %t; want %s, %t", step.name, got, all, step.want, step.all)
 		}
 	}
 }
@@ -133,10 +133,10 @@ func TestRoutesAreNotMadeTooOften(t *testing.T) {
 			return made
 		}
 		if got, want := madeBy(false, 100), []time.Duration{0, buildInterval}; !slices.Equal(got, want) {
-			t.Errorf("of 100 changes in 10 ms made after %v, want %v", got, want)
+			t.Errorf("for 100 changes in 10 ms, the routes were built after %v, want %v", got, want)
 		}
 		if got, want := madeBy(true, 1), []time.Duration{0, retryInterval}; !slices.Equal(got, want) {
-			t.Errorf("of what was not all read after %v, want %v", got, want)
+			t.Errorf("for an incomplete view, the routes were built after %v, want %v", got, want)
 		}
 		stop()
 		<-ended

@@ -161,7 +161,7 @@ func TestRequestsOverEachWay(t *testing.T) {
 				}
 				defer resp.Body.Close()
 				if got, err := io.ReadAll(resp.Body); err != nil || string(got) != want {
-					t.Errorf("request %d: other bytes, %v", i, err)
+					t.Errorf("request %d: the reply differs: %v", i, err)
 				}
 			})
 		}
@@ -229,7 +229,7 @@ func TestTheWorkerDies(t *testing.T) {
 			t.Errorf("the reply ended with %v", err)
 		}
 		if _, err := y.Dial(t.Context()); bourse.CodeOf(err) != bourse.CodeUnavailable || !ended(y) {
-			t.Errorf("after it: %v", err)
+			t.Errorf("dial after the connection broke: %v", err)
 		}
 	})
 }
@@ -267,7 +267,7 @@ func TestAWorkerElsewhereIsNotBelieved(t *testing.T) {
 			_ = c.Close()
 		}
 		if tt.direct != (err == nil) || tt.direct == tunneled {
-			t.Errorf("%s: connected: %v, through the tunnel: %v", name, err == nil, tunneled)
+			t.Errorf("%s: connected: %v, used the tunnel: %v", name, err == nil, tunneled)
 		}
 	}
 }

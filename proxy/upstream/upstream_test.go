@@ -168,11 +168,11 @@ func TestOneCall(t *testing.T) {
 			t.Errorf("the worker was asked %+v, want %+v", w.last(), want)
 		}
 		if got := ways.Others(machine); got != 4 {
-			t.Errorf("others have %d requests there", got)
+			t.Errorf("other proxies have %d requests at the machine", got)
 		}
 		time.Sleep(15 * time.Second)
 		if again := use(t, ways); w.calls() != 2 || again != first {
-			t.Errorf("after the machine's time: %d calls, the same way: %v", w.calls(), again == first)
+			t.Errorf("after the use has expired: %d calls, the same upstream: %v", w.calls(), again == first)
 		}
 	})
 }
@@ -189,13 +189,13 @@ func TestErrorsAreTheWorkers(t *testing.T) {
 		}
 		w.change(func() { w.err = fabric.Lost(t.Context(), bourse.Member{ID: "w1"}, io.ErrUnexpectedEOF) })
 		if _, err := ways.Use(t.Context(), "w1", machine, 8080, true); bourse.CodeOf(err) != bourse.CodeTimeout {
-			t.Errorf("a worker that lost another's answer: %v", err)
+			t.Errorf("a worker that reports a lost answer: %v", err)
 		}
 		if _, err := ways.Use(t.Context(), "w2", machine, 8080, true); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("of another worker: %v", err)
+			t.Errorf("a machine on an unknown worker: %v", err)
 		}
 		if _, err := ways.Use(t.Context(), "w1", "248e21ea1d5389", 8080, true); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("of no worker: %v", err)
+			t.Errorf("a machine that is not on the worker: %v", err)
 		}
 	})
 }
@@ -227,7 +227,7 @@ func TestSharedCallSurvivesCancellation(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() {
 			if _, err := ways.Use(ctx, "w1", machine, 8080, true); !errors.Is(err, context.Canceled) {
-				t.Errorf("the one that left: %v", err)
+				t.Errorf("the canceled request: %v", err)
 			}
 		})
 		all.Go(func() {
@@ -244,7 +244,7 @@ func TestSharedCallSurvivesCancellation(t *testing.T) {
 		soon, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := ways.Use(soon, "w1", machine, 8080, true); err == nil {
-			t.Error("a worker that does not answer answered")
+			t.Error("a call to an unresponsive worker succeeded")
 		}
 		synctest.Wait() // the call must have ended as well, because otherwise the bubble would not end
 	})
@@ -261,7 +261,7 @@ func TestUseIsRenewed(t *testing.T) {
 		second := y.Begin()
 		time.Sleep(time.Minute)
 		if n := w.calls(); n < 11 || n > 14 || w.last().Requests != 2 || w.last().Wait != 0 || w.last().Start {
-			t.Errorf("%d calls, at last %+v", n, w.last())
+			t.Errorf("%d calls, the last one %+v", n, w.last())
 		}
 		end()
 		end()
@@ -269,15 +269,15 @@ func TestUseIsRenewed(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		before := w.calls()
 		if w.last().Requests != 0 {
-			t.Errorf("at last %+v", w.last())
+			t.Errorf("last call: %+v", w.last())
 		}
 		time.Sleep(time.Minute)
 		if w.calls() != before || ended(y) {
-			t.Errorf("%d more calls, way ended: %v", w.calls()-before, ended(y))
+			t.Errorf("%d more calls, upstream ended: %v", w.calls()-before, ended(y))
 		}
 		time.Sleep(10 * time.Minute)
 		if !ended(y) {
-			t.Error("a way that nobody uses is kept")
+			t.Error("an unused upstream has not ended")
 		}
 	})
 }
@@ -302,7 +302,7 @@ func TestChangedMachineGetsNewUpstream(t *testing.T) {
 				time.Sleep(15 * time.Second)
 				next := use(t, ways)
 				if next == y || !ended(y) || ended(next) {
-					t.Errorf("%s, renewed %v: the same way: %v, ended: %v, the new one: %v", name, renewed, next == y, ended(y), ended(next))
+					t.Errorf("%s, renewed %v: same upstream: %v, old one ended: %v, new one ended: %v", name, renewed, next == y, ended(y), ended(next))
 				}
 			})
 		}
@@ -325,7 +325,7 @@ func TestUpstreamEndsWithItsMachine(t *testing.T) {
 			w.change(func() { change(w) })
 			time.Sleep(6 * time.Second)
 			if !ended(y) {
-				t.Errorf("%s: the way goes on", name)
+				t.Errorf("%s: the upstream has not ended", name)
 			}
 		})
 	}
@@ -347,7 +347,7 @@ func TestSuspendedUnderRequests(t *testing.T) {
 			w.change(func() { w.reply.State = bourse.StateSuspended })
 			time.Sleep(6 * time.Second)
 			if last := w.last(); (last.Start && last.Wait > 0) != busy || !ended(y) {
-				t.Errorf("busy %t: the worker was asked %+v at last", busy, last)
+				t.Errorf("busy %t: the last call was %+v", busy, last)
 			}
 			end()
 		})
@@ -376,7 +376,7 @@ func TestAWorkerThatDoesNotAnswer(t *testing.T) {
 		w.change(func() { w.deaf = false })
 		time.Sleep(time.Minute)
 		if ended(y) {
-			t.Fatalf("after an answer that was lost: %v", y.Err())
+			t.Fatalf("the upstream ended after one lost answer: %v", y.Err())
 		}
 		w.change(func() { w.deaf = true })
 		begin := time.Now()
@@ -384,7 +384,7 @@ func TestAWorkerThatDoesNotAnswer(t *testing.T) {
 			t.Errorf("the tunnel of a lost worker ended with %v", err)
 		}
 		if took := time.Since(begin); took < 10*time.Second || took > 25*time.Second || !ended(y) {
-			t.Errorf("it took %s, way ended: %v", took, ended(y))
+			t.Errorf("the tunnel ended after %s, upstream ended: %v", took, ended(y))
 		}
 	})
 }
@@ -400,10 +400,10 @@ func TestDialFails(t *testing.T) {
 			t.Errorf("%v, ended: %v", err, ended(y))
 		}
 		if _, err := y.Dial(t.Context()); err == nil {
-			t.Error("a way that has ended leads on")
+			t.Error("an upstream that has ended can still be dialed")
 		}
 		if again := use(t, ways); again == y || w.calls() != 2 {
-			t.Errorf("the same way: %v, %d calls", again == y, w.calls())
+			t.Errorf("same upstream: %v, %d calls", again == y, w.calls())
 		}
 	})
 }
@@ -426,7 +426,7 @@ func TestBytesKeepAMachineInUse(t *testing.T) {
 		idle := w.calls()
 		time.Sleep(time.Minute)
 		if w.calls() != idle {
-			t.Error("an open connection without bytes is told as a use")
+			t.Error("an open connection without traffic was reported as a use")
 		}
 		if _, err := far.Write([]byte("x")); err != nil {
 			t.Fatal(err)
@@ -436,11 +436,11 @@ func TestBytesKeepAMachineInUse(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		if w.calls() != idle+1 {
-			t.Errorf("bytes are told %d times", w.calls()-idle)
+			t.Errorf("traffic was reported %d times, want once", w.calls()-idle)
 		}
 		time.Sleep(time.Hour)
 		if ended(y) {
-			t.Error("a way was forgotten that has a connection")
+			t.Error("an upstream with a connection has ended")
 		}
 		c.Close()
 		far.Close()
