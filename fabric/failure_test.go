@@ -53,12 +53,12 @@ func TestFailureOf(t *testing.T) {
 		code    bourse.Code
 		message string
 	}{
-		{"an error of no kind", secret, bourse.CodeInternal, "internal error"},
+		{"an error without a code", secret, bourse.CodeInternal, "internal error"},
 		{"an internal error with a cause", bourse.Errorf(bourse.CodeInternal, "read: %w", secret), bourse.CodeInternal, "internal error"},
-		{"an internal error that says what may be told", bourse.Errorf(bourse.CodeInternal, "the disk is gone"), bourse.CodeInternal, "the disk is gone"},
-		{"a code that is none", bourse.Errorf("nonsense", "no"), bourse.CodeInternal, "no"},
+		{"an internal error with a message", bourse.Errorf(bourse.CodeInternal, "the disk is gone"), bourse.CodeInternal, "the disk is gone"},
+		{"an unknown code", bourse.Errorf("nonsense", "no"), bourse.CodeInternal, "no"},
 		{"a deadline", context.DeadlineExceeded, bourse.CodeTimeout, "context deadline exceeded"},
-		{"a caller that left", context.Canceled, bourse.CodeCanceled, "context canceled"},
+		{"a canceled call", context.Canceled, bourse.CodeCanceled, "context canceled"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

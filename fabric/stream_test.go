@@ -32,7 +32,7 @@ func TestServeExecRefuses(t *testing.T) {
 		"nothing":                    "",
 		"no frame":                   "<html>",
 		"input":                      frame(2, "ls"),
-		"a command that is no JSON":  frame(1, "ls"),
+		"a command that is not JSON": frame(1, "ls"),
 		"no command":                 frame(1, "{}"),
 		"an empty command":           frame(1, `{"command":[""]}`),
 		"half a command":             frame(1, `{"command":["ls"]}`)[:9],

@@ -178,9 +178,9 @@ func TestLinesEnd(t *testing.T) {
 		{"at the end", lines, 0, 3, ""},
 		{"without a last newline", strings.TrimSuffix(lines, "\n"), 0, 3, ""},
 		{"when the reader has enough", lines, 2, 2, bourse.CodeCanceled},
-		{"at what is no line", lines + "<html>\n", 0, 3, bourse.CodeInternal},
-		{"at the half of a line", lines + `{"text`, 0, 3, bourse.CodeTimeout},
-		{"at a line without end", strings.Repeat("x", 4<<20), 0, 0, bourse.CodeTimeout},
+		{"at an invalid line", lines + "<html>\n", 0, 3, bourse.CodeInternal},
+		{"in the middle of a line", lines + `{"text`, 0, 3, bourse.CodeTimeout},
+		{"at an endless line", strings.Repeat("x", 4<<20), 0, 0, bourse.CodeTimeout},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -269,11 +269,11 @@ func TestAClaimThatStreams(t *testing.T) {
 		body string
 		want bourse.Code
 	}{
-		"a failure":       {start + `{"failure":{"code":"unavailable","message":"m"}}`, bourse.CodeUnavailable},
-		"it breaks off":   {start, bourse.CodeTimeout},
-		"half a line":     {start + `{"repl`, bourse.CodeTimeout},
-		"nothing":         {"", bourse.CodeTimeout},
-		"neither yes, no": {`{"reply":{}}`, bourse.CodeInternal},
+		"a failure":                    {start + `{"failure":{"code":"unavailable","message":"m"}}`, bourse.CodeUnavailable},
+		"no reply":                     {start, bourse.CodeTimeout},
+		"half a line":                  {start + `{"repl`, bourse.CodeTimeout},
+		"nothing":                      {"", bourse.CodeTimeout},
+		"neither a fill nor a refusal": {`{"reply":{}}`, bourse.CodeInternal},
 	} {
 		if _, _, _, err := claimStreamed(t, c.body); bourse.CodeOf(err) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

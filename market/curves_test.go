@@ -76,7 +76,7 @@ func TestInvalidCurves(t *testing.T) {
 		"point out of range":     `{"load": {"weight": 1, "points": [[1e300, 1]]}}`,
 		"pull rate 0":            `{"pull_rate": 0}`,
 		"one resource is bad":    `{"resources": {"slots": {"weight": 1}}}`,
-		"nothing counts": `{"load": {"weight": 0}, "image": {"weight": 0}, "spread": {"weight": 0}, "resources": {
+		"all weights are 0": `{"load": {"weight": 0}, "image": {"weight": 0}, "spread": {"weight": 0}, "resources": {
 			"cpu": {"weight": 0}, "memory": {"weight": 0}, "disk": {"weight": 0}, "gpu.*": {"weight": 0}, "*": {"weight": 0}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,9 +90,9 @@ func TestCurvesValidate(t *testing.T) {
 	bad := market.DefaultCurves()
 	bad.PullRate = -1
 	for name, curves := range map[string]market.Curves{
-		"bad default":      {Default: bad},
-		"bad region's":     {Regions: map[bourse.Region]*market.CurveSet{"gru": bad}},
-		"no region at all": {Regions: map[bourse.Region]*market.CurveSet{"G R U": nil}},
+		"bad default":             {Default: bad},
+		"bad curves for a region": {Regions: map[bourse.Region]*market.CurveSet{"gru": bad}},
+		"invalid region":          {Regions: map[bourse.Region]*market.CurveSet{"G R U": nil}},
 	} {
 		t.Run(name, func(t *testing.T) { fails(t, curves.Validate(), bourse.CodeInvalid) })
 	}

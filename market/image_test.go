@@ -28,13 +28,13 @@ func TestRefusalsOfImages(t *testing.T) {
 		want   string
 		claims int
 	}{
-		"no such image":           {web, map[bourse.WorkerID]said{"w0": missing, "w1": missing, "w2": missing}, bourse.CodeNotFound, missing.detail, 1},
-		"no such program":         {web, map[bourse.WorkerID]said{"w0": program, "w1": program, "w2": program}, bourse.CodeInvalid, program.detail, 1},
-		"not reached":             {web, map[bourse.WorkerID]said{"w0": unreached, "w1": unreached, "w2": unreached}, bourse.CodeUnavailable, unreached.detail + " (gru: 3 workers asked)", 3},
-		"reached by one":          {web, map[bourse.WorkerID]said{"w0": unreached, "w1": unreached}, "", "", 3},
-		"for another platform":    {web, map[bourse.WorkerID]said{"w0": arch, "w1": arch}, "", "", 3},
-		"no program on the hosts": {"host", map[bourse.WorkerID]said{"w0": program, "w1": program, "w2": program}, bourse.CodeInvalid, program.detail + " (gru: 3 workers asked)", 3},
-		"a program of one host":   {"host", map[bourse.WorkerID]said{"w0": program, "w1": program}, "", "", 3},
+		"no such image":                    {web, map[bourse.WorkerID]said{"w0": missing, "w1": missing, "w2": missing}, bourse.CodeNotFound, missing.detail, 1},
+		"no such program":                  {web, map[bourse.WorkerID]said{"w0": program, "w1": program, "w2": program}, bourse.CodeInvalid, program.detail, 1},
+		"registry unreachable":             {web, map[bourse.WorkerID]said{"w0": unreached, "w1": unreached, "w2": unreached}, bourse.CodeUnavailable, unreached.detail + " (gru: 3 workers asked)", 3},
+		"registry reachable by one worker": {web, map[bourse.WorkerID]said{"w0": unreached, "w1": unreached}, "", "", 3},
+		"for another platform":             {web, map[bourse.WorkerID]said{"w0": arch, "w1": arch}, "", "", 3},
+		"no program on the hosts":          {"host", map[bourse.WorkerID]said{"w0": program, "w1": program, "w2": program}, bourse.CodeInvalid, program.detail + " (gru: 3 workers asked)", 3},
+		"program on one host only":         {"host", map[bourse.WorkerID]said{"w0": program, "w1": program}, "", "", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := floor(3, room(5))
@@ -102,12 +102,12 @@ func TestAsksAboutImages(t *testing.T) {
 		code  bourse.Code
 		want  []bourse.WorkerID // workers that would fill the order
 	}{
-		"all":             {web, nil, "", []bourse.WorkerID{"w0", "w1"}},
-		"one":             {web, map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedRegistry}, "", []bourse.WorkerID{"w1"}},
-		"another variant": {web, map[bourse.WorkerID]bourse.RefusalReason{"w1": bourse.RefusedImage}, "", []bourse.WorkerID{"w0"}},
-		"none":            {web, map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedRegistry, "w1": bourse.RefusedRegistry}, bourse.CodeUnavailable, nil},
-		"no such image":   {web, map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedNoImage}, bourse.CodeNotFound, nil},
-		"no registry's":   {"host", map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedRegistry, "w1": bourse.RefusedRegistry}, "", []bourse.WorkerID{"w0", "w1"}},
+		"all":                   {web, nil, "", []bourse.WorkerID{"w0", "w1"}},
+		"one":                   {web, map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedRegistry}, "", []bourse.WorkerID{"w1"}},
+		"another variant":       {web, map[bourse.WorkerID]bourse.RefusalReason{"w1": bourse.RefusedImage}, "", []bourse.WorkerID{"w0"}},
+		"no reachable registry": {web, map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedRegistry, "w1": bourse.RefusedRegistry}, bourse.CodeUnavailable, nil},
+		"no such image":         {web, map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedNoImage}, bourse.CodeNotFound, nil},
+		"a host program":        {"host", map[bourse.WorkerID]bourse.RefusalReason{"w0": bourse.RefusedRegistry, "w1": bourse.RefusedRegistry}, "", []bourse.WorkerID{"w0", "w1"}},
 	} {
 		cluster := floor(2, room(5))
 		for id, reason := range tt.says {

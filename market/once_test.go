@@ -199,9 +199,9 @@ func TestNamedOrderIsFoundInALaterChoice(t *testing.T) {
 // the smaller ID. The other machine is destroyed.
 func TestTwoFillsOfANamedOrderBecomeOne(t *testing.T) {
 	for name, delay := range map[string]map[bourse.WorkerID]time.Duration{
-		"w0 is older":  {"w0": 10 * time.Millisecond, "w1": 20 * time.Millisecond},
-		"w1 is older":  {"w0": 20 * time.Millisecond, "w1": 10 * time.Millisecond},
-		"of equal age": {"w0": 10 * time.Millisecond, "w1": 10 * time.Millisecond},
+		"w0 is older":      {"w0": 10 * time.Millisecond, "w1": 20 * time.Millisecond},
+		"w1 is older":      {"w0": 20 * time.Millisecond, "w1": 10 * time.Millisecond},
+		"both equally old": {"w0": 10 * time.Millisecond, "w1": 10 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { twoFills(t, delay) }) })
 	}

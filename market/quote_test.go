@@ -20,7 +20,7 @@ func TestImplausibleQuotesLose(t *testing.T) {
 		"another worker's id": func(q *bourse.Quote) { q.Worker = "good" },
 		"no id":               func(q *bourse.Quote) { q.Worker = "" },
 		"another region":      func(q *bourse.Quote) { q.Region = "mad" },
-		"load is no number":   func(q *bourse.Quote) { q.Load = math.NaN() },
+		"load is NaN":         func(q *bourse.Quote) { q.Load = math.NaN() },
 		"infinite load":       func(q *bourse.Quote) { q.Load = -inf },
 		"negative image":      func(q *bourse.Quote) { q.MissingBytes = math.MinInt64 },
 		"negative machines":   func(q *bourse.Quote) { q.AppMachines = -1 },
@@ -30,7 +30,7 @@ func TestImplausibleQuotesLose(t *testing.T) {
 		"negative takes":      func(q *bourse.Quote) { q.Takes[0].Amount = -1 },
 		"enormous takes":      func(q *bourse.Quote) { q.Takes[0].Amount = math.MaxInt64 },
 		"unsorted":            func(q *bourse.Quote) { slices.Reverse(q.Accounts) },
-		"twice":               func(q *bourse.Quote) { q.Accounts = append(q.Accounts, q.Accounts...) },
+		"duplicate accounts":  func(q *bourse.Quote) { q.Accounts = append(q.Accounts, q.Accounts...) },
 		"another order's machine": func(q *bourse.Quote) {
 			q.Filled = &bourse.Machine{ID: "00000000000001", Order: bourse.NewOrderID(), Worker: "bad", Region: "gru"}
 		},

@@ -48,9 +48,9 @@ func TestQuoteCacheIsBounded(t *testing.T) {
 func TestOversizeQuotesAreNotCached(t *testing.T) {
 	many := make([]bourse.Account, maxLines+1)
 	for name, q := range map[string]bourse.Quote{
-		"accounts": {Accounts: many},
-		"takes":    {Takes: make(bourse.Amounts, maxLines+1)},
-		"a word":   {Accounts: []bourse.Account{{Resource: bourse.Resource(strings.Repeat("x", maxWord+1))}}},
+		"accounts":    {Accounts: many},
+		"takes":       {Takes: make(bourse.Amounts, maxLines+1)},
+		"a long name": {Accounts: []bourse.Account{{Resource: bourse.Resource(strings.Repeat("x", maxWord+1))}}},
 	} {
 		s := quoteCache{within: time.Hour, most: 9, workers: map[bourse.WorkerID]*cachedWorker{}}
 		s.store(&shape{app: bourse.AppRef{Name: "shop"}}, time.Now(), members(1), []bourse.Quote{q})
@@ -71,11 +71,11 @@ func TestShapes(t *testing.T) {
 	}
 	seen := map[shape]string{a: "the first"}
 	for name, r := range map[string]bourse.Requirements{
-		"none":               nil,
-		"one less":           {"arch": {Label: "amd64"}},
-		"another count":      {"arch": {Label: "amd64"}, "slots": {Count: 3}},
-		"text, not a number": {"arch": {Label: "amd64"}, "slots": {Label: "2"}},
-		"written into one":   {"arch": {Label: `amd64",0;slots="",2;`}},
+		"none":                                  nil,
+		"one requirement fewer":                 {"arch": {Label: "amd64"}},
+		"another count":                         {"arch": {Label: "amd64"}, "slots": {Count: 3}},
+		"a label instead of a count":            {"arch": {Label: "amd64"}, "slots": {Label: "2"}},
+		"two requirements encoded in one label": {"arch": {Label: `amd64",0;slots="",2;`}},
 	} {
 		s := with(r)
 		if other, known := seen[s]; known {

@@ -95,16 +95,16 @@ func (s *scene) isAsked(t *testing.T) {
 // the previous order.
 func TestChangesAreAskedAbout(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *scene){
-		"its time is over":         func(*testing.T, *scene) { time.Sleep(time.Second + 1) },
-		"a worker is elsewhere":    func(_ *testing.T, s *scene) { s.member = func(m *bourse.Member) { m.Address = "elsewhere:1" } },
-		"a worker was reinstalled": func(_ *testing.T, s *scene) { s.member = func(m *bourse.Member) { m.Tag += 100 } },
-		"a worker has moved":       func(_ *testing.T, s *scene) { s.member = func(m *bourse.Member) { m.Region = "mad" } },
-		"a worker is new":          func(_ *testing.T, s *scene) { s.absent = "" },
-		"a worker said no": func(t *testing.T, s *scene) {
+		"the cached quotes have expired": func(*testing.T, *scene) { time.Sleep(time.Second + 1) },
+		"a worker has a new address":     func(_ *testing.T, s *scene) { s.member = func(m *bourse.Member) { m.Address = "elsewhere:1" } },
+		"a worker was reinstalled":       func(_ *testing.T, s *scene) { s.member = func(m *bourse.Member) { m.Tag += 100 } },
+		"a worker is in another region":  func(_ *testing.T, s *scene) { s.member = func(m *bourse.Member) { m.Region = "mad" } },
+		"a worker is new":                func(_ *testing.T, s *scene) { s.absent = "" },
+		"a worker refused": func(t *testing.T, s *scene) {
 			s.c.Tell("w0", &Lies{Quote: func(q *bourse.Quote) { q.Refusal = &bourse.Refusal{Reason: bourse.RefusedUnavailable} }})
 			s.quote(t, "shop")
 		},
-		"a worker was silent": func(t *testing.T, s *scene) {
+		"a worker did not answer": func(t *testing.T, s *scene) {
 			s.c.Break(func(call Call) Fault { return Fault{LoseRequest: call.Worker == "w0"} })
 			s.quote(t, "blog") // a worker that does not answer counts as silent for any shape
 			s.c.Break(nil)
@@ -149,11 +149,11 @@ func TestOtherOrdersAreAskedAbout(t *testing.T) {
 // are asked every time.
 func TestSpecialOrdersAreAskedAbout(t *testing.T) {
 	for name, change := range map[string]func(*bourse.Order){
-		"an id of the caller's": func(o *bourse.Order) { o.Named = true },
-		"a race":                func(o *bourse.Order) { o.Race = 2 },
-		"a lease":               func(o *bourse.Order) { o.LeaseTTL = 5 },
-		"not to be started":     func(o *bourse.Order) { o.SkipLaunch = true },
-		"a name":                func(o *bourse.Order) { o.Name = "web" },
+		"an ID chosen by the caller": func(o *bourse.Order) { o.Named = true },
+		"a race":                     func(o *bourse.Order) { o.Race = 2 },
+		"a lease":                    func(o *bourse.Order) { o.LeaseTTL = 5 },
+		"without a start":            func(o *bourse.Order) { o.SkipLaunch = true },
+		"a name":                     func(o *bourse.Order) { o.Name = "web" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)

@@ -50,7 +50,7 @@ func TestRankByDefaultCurves(t *testing.T) {
 		quotes []bourse.Quote // the best quote first
 		order  func(*bourse.Order)
 	}{
-		"the fuller worker, so that large orders find room": {
+		"the fuller worker, to leave space for large orders": {
 			quotes: []bourse.Quote{quote("full", 60_000, 60_000), quote("half", 50_000, 50_000), quote("empty", 0, 0)},
 		},
 		"but not past the knee": {
@@ -62,7 +62,7 @@ func TestRankByDefaultCurves(t *testing.T) {
 		"none of the app rather than a full worker": {
 			quotes: []bourse.Quote{quote("none", 0, 0), with(quote("one", 85_000, 85_000), func(q *bourse.Quote) { q.AppMachines = 1 })},
 		},
-		"the image is there": {
+		"the worker that has the image": {
 			quotes: []bourse.Quote{quote("has it", 0, 0), with(quote("must pull", 0, 0), func(q *bourse.Quote) { q.MissingBytes = 500 << 20 })},
 		},
 		"little load": {
@@ -72,7 +72,7 @@ func TestRankByDefaultCurves(t *testing.T) {
 			quotes: []bourse.Quote{gpus(3), gpus(1), gpus(0)},
 			order:  func(o *bourse.Order) { o.Config.Guest.GPUs, o.Config.Guest.GPUKind = 1, "a10" },
 		},
-		"numbers that make no sense are worth nothing": {
+		"invalid numbers score 0": {
 			quotes: []bourse.Quote{
 				quote("sane", 10_000, 10_000),
 				with(quote("no accounts", 0, 0), func(q *bourse.Quote) { q.Accounts = nil }),

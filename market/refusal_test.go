@@ -46,7 +46,7 @@ func TestInvariant10NoIsAnAnswer(t *testing.T) {
 			code:  bourse.CodeInsufficient,
 			want:  fmt.Sprintf(phrase, "slots") + " (gru: 1 worker asked; mad: 1 worker asked; slots: wanted 2, most free 1 on w1)",
 		},
-		"capacity says more than a label": {
+		"capacity is reported before a label": {
 			specs: []Spec{
 				{ID: "w1", Region: "gru", Total: amounts(9000, 999, 1), Labels: arm},
 				{ID: "w2", Region: "gru", Total: amounts(9000, 999, 1), Labels: arm},

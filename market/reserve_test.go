@@ -305,11 +305,11 @@ func TestReserveDoesNotBelieveNonsense(t *testing.T) {
 			f.Machine = bourse.Machine{ID: "00000100000000", Order: f.Hold.Order, Worker: f.Hold.Worker, Region: f.Hold.Region}
 			f.Hold = nil
 		},
-		"another order": func(f *bourse.Fill) { f.Hold.Order = bourse.NewOrderID() },
-		"elsewhere":     func(f *bourse.Fill) { f.Hold.Region = "mad" },
-		"another's tag": func(f *bourse.Fill) { f.Hold.Tag = 0xbbbbbb },
-		"another index": func(f *bourse.Fill) { f.Hold.Index = -1 },
-		"another key":   func(f *bourse.Fill) { f.Hold.Reservation = bourse.NewReservationKey() },
+		"another order":        func(f *bourse.Fill) { f.Hold.Order = bourse.NewOrderID() },
+		"another region":       func(f *bourse.Fill) { f.Hold.Region = "mad" },
+		"another worker's tag": func(f *bourse.Fill) { f.Hold.Tag = 0xbbbbbb },
+		"another index":        func(f *bourse.Fill) { f.Hold.Index = -1 },
+		"another key":          func(f *bourse.Fill) { f.Hold.Reservation = bourse.NewReservationKey() },
 	} {
 		c := floor(1, room(2))
 		c.Tell("w0", &Lies{Claim: func(f *bourse.Fill, r *bourse.Refusal, err error) (*bourse.Fill, *bourse.Refusal, error) {

@@ -75,10 +75,10 @@ func TestRoom(t *testing.T) {
 		free bourse.Amounts
 		want int
 	}{
-		"all is free":     {bourse.Amounts{{Resource: "memory", Amount: 2}, {Resource: "slots", Amount: 1}}, 2},
-		"nothing is said": {nil, 1},
-		"one is short":    {bourse.Amounts{{Resource: "memory", Amount: 1}, {Resource: "slots", Amount: 1}}, 0},
-		"one is missing":  {bourse.Amounts{{Resource: "memory", Amount: 2}}, 0},
+		"all is free":             {bourse.Amounts{{Resource: "memory", Amount: 2}, {Resource: "slots", Amount: 1}}, 2},
+		"no accounts":             {nil, 1},
+		"one resource is short":   {bourse.Amounts{{Resource: "memory", Amount: 1}, {Resource: "slots", Amount: 1}}, 0},
+		"one resource is missing": {bourse.Amounts{{Resource: "memory", Amount: 2}}, 0},
 	} {
 		if got := room(test.free, need); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)

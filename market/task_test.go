@@ -73,7 +73,7 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 	for name, fault := range map[string]Fault{
 		"the answer is lost":  {LoseReply: true, Reset: true},
 		"the request is lost": {LoseRequest: true, Reset: true},
-		"it hangs":            {LoseReply: true},
+		"the task hangs":      {LoseReply: true},
 	} {
 		for _, named := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {

@@ -59,21 +59,21 @@ func TestClientChooses(t *testing.T) {
 		status        int
 		by, missed    string
 	}{
-		"nothing":                   {"X", "", 200, "1", ""},
-		"a region":                  {"Fly-Prefer-Region", "mad", 200, "2", ""},
-		"a name for several":        {"Fly-Prefer-Region", "nowhere,eu", 200, "2", ""},
-		"a region without machines": {"Fly-Prefer-Region", "nrt", 200, "1", ""},
-		"a region by force":         {"Fly-Force-Region", "MAD", 200, "2", ""},
-		"regions in a string":       {"Fly-Force-Region", `"nrt,mad"`, 200, "2", ""},
-		"none by force":             {"Fly-Force-Region", "nrt", 503, "", ""},
-		"a cordoned one by force":   {"Fly-Force-Region", "ams", 503, "", ""},
-		"a machine":                 {"Fly-Prefer-Instance-Id", two, 200, "2", ""},
-		"a machine that is gone":    {"Fly-Prefer-Instance-Id", gone, 200, "1", gone},
-		"a cordoned machine":        {"Fly-Prefer-Instance-Id", three, 200, "1", three},
-		"no machine's id":           {"Fly-Prefer-Instance-Id", "x\"y", 200, "1", ""},
-		"by force":                  {"Fly-Force-Instance-Id", two, 200, "2", ""},
-		"one that is gone by force": {"Fly-Force-Instance-Id", gone, 503, "", ""},
-		"no id by force":            {"Fly-Force-Instance-Id", "x", 400, "", ""},
+		"no header":                               {"X", "", 200, "1", ""},
+		"a region":                                {"Fly-Prefer-Region", "mad", 200, "2", ""},
+		"an alias of several regions":             {"Fly-Prefer-Region", "nowhere,eu", 200, "2", ""},
+		"a region without machines":               {"Fly-Prefer-Region", "nrt", 200, "1", ""},
+		"a forced region":                         {"Fly-Force-Region", "MAD", 200, "2", ""},
+		"forced regions in a quoted string":       {"Fly-Force-Region", `"nrt,mad"`, 200, "2", ""},
+		"a forced region without machines":        {"Fly-Force-Region", "nrt", 503, "", ""},
+		"a forced region with a cordoned machine": {"Fly-Force-Region", "ams", 503, "", ""},
+		"a machine":                               {"Fly-Prefer-Instance-Id", two, 200, "2", ""},
+		"a machine that is gone":                  {"Fly-Prefer-Instance-Id", gone, 200, "1", gone},
+		"a cordoned machine":                      {"Fly-Prefer-Instance-Id", three, 200, "1", three},
+		"an invalid machine ID":                   {"Fly-Prefer-Instance-Id", "x\"y", 200, "1", ""},
+		"a forced machine":                        {"Fly-Force-Instance-Id", two, 200, "2", ""},
+		"a forced machine that is gone":           {"Fly-Force-Instance-Id", gone, 503, "", ""},
+		"an invalid forced machine ID":            {"Fly-Force-Instance-Id", "x", 400, "", ""},
 	} {
 		r := w.request("GET", "/", nil)
 		r.Header.Set(c.header, c.value)

@@ -37,7 +37,7 @@ func TestSmuggling(t *testing.T) {
 			"POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, 200,
 			[]string{"POST web.example / hello"},
 		},
-		"both lengths, a request behind": { // the chunked encoding takes precedence, so the rest is another request of the same client
+		"both lengths, followed by a request": { // the chunked encoding takes precedence, so the rest is another request of the same client
 			"POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner, 200,
 			[]string{"POST web.example / ", "GET web.example /smuggled "},
 		},
@@ -69,7 +69,7 @@ func TestSmuggling(t *testing.T) {
 		"a host with a user":    {"GET / HTTP/1.1\r\nHost: x@web.example\r\n\r\n", 400, nil},
 		"another absolute form": {"GET http://other.example/ HTTP/1.1\r\nHost: web.example\r\n\r\n", 404, nil},
 		"an absolute form":      {"GET http://web.example/a HTTP/1.1\r\nHost: other.example\r\n\r\n", 200, []string{"GET web.example /a "}},
-		"one with another scheme": {
+		"an absolute form with another scheme": {
 			"GET ftp://u:p@web.example/a HTTP/1.1\r\nHost: other.example\r\n\r\n", 200,
 			[]string{"GET web.example /a "},
 		},
@@ -77,7 +77,7 @@ func TestSmuggling(t *testing.T) {
 		"CONNECT":             {"CONNECT web.example:80 HTTP/1.1\r\nHost: web.example\r\n\r\n", 405, nil},
 		"a space in the path": {"GET /a b HTTP/1.1\r\nHost: web.example\r\n\r\n", 400, nil},
 		"a name with a space": {"GET / HTTP/1.1\r\nHost: web.example\r\nX A: b\r\n\r\n", 400, nil},
-		"a hop that is ours": { // a client must not be able to remove the proxy's own headers
+		"a Connection header that names ours": { // a client must not be able to remove the proxy's own headers
 			"GET / HTTP/1.1\r\nHost: web.example\r\nConnection: Fly-Client-IP, X-Forwarded-For\r\n\r\n", 200, []string{"GET web.example / "},
 		},
 		"a body of GET": {"GET / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 45\r\n\r\n" + inner, 200, []string{"GET web.example / " + inner}},

@@ -344,16 +344,16 @@ func TestRequestIsRepeatedOnlyIfHarmless(t *testing.T) {
 		method, key, body string
 		again             bool
 	}{
-		"GET":                {"GET", "", "", true},
-		"HEAD":               {"HEAD", "", "", true},
-		"POST":               {"POST", "", "pay", false},
-		"POST without body":  {"POST", "", "", false},
-		"POST with a key":    {"POST", "k", "pay", true},
-		"a long one":         {"POST", "k", long, false},
-		"PUT":                {"PUT", "", "new", false},
-		"DELETE":             {"DELETE", "", "", true},
-		"PATCH":              {"PATCH", "", "", false},
-		"GET with some body": {"GET", "", "some", true},
+		"GET":                             {"GET", "", "", true},
+		"HEAD":                            {"HEAD", "", "", true},
+		"POST":                            {"POST", "", "pay", false},
+		"POST without body":               {"POST", "", "", false},
+		"POST with a key":                 {"POST", "k", "pay", true},
+		"POST with a key and a long body": {"POST", "k", long, false},
+		"PUT":                             {"PUT", "", "new", false},
+		"DELETE":                          {"DELETE", "", "", true},
+		"PATCH":                           {"PATCH", "", "", false},
+		"GET with a body":                 {"GET", "", "some", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -184,7 +184,7 @@ func TestWhoseFault(t *testing.T) {
 		"a machine leaves an unfinished body":      {machine: breaksOff, raw: post + "Content-Length: 10\r\n\r\nhello"},
 		"a machine breaks off":                     {machine: breaksOff, raw: post + "Content-Length: 5\r\n\r\nhello", marked: true},
 		"a machine cannot be made ready":           {machine: handle(echo), use: bourse.Errorf(bourse.CodeFailedPrecondition, "no"), raw: post + "\r\n", marked: true},
-		"too many wait for it":                     {machine: handle(echo), waiting: -1, raw: post + "\r\n"},
+		"too many requests are waiting":            {machine: handle(echo), waiting: -1, raw: post + "\r\n"},
 		"a body breaks off in the middle of reply": {machine: earlyReply(), raw: post + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nX\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -232,16 +232,16 @@ func TestSilentCaller(t *testing.T) {
 // TestStrangeWorker checks that invalid data from a worker affects only calls to that worker.
 func TestStrangeWorker(t *testing.T) {
 	for name, says := range map[string]string{
-		"text":                "SSH-2.0-OpenSSH_9.6\r\nHello there",
-		"nothing":             "",
-		"a call":              "CALL 1 /x 0 0 POST\n",
-		"an endless answer":   "DONE 1 200 9223372036854775807 -\n",
-		"a large answer, cut": "DONE 1 200 16777216 -\n..",
-		"half a line":         "DONE 1 2",
-		"no status":           "DONE 1 1 0 -\n",
-		"no word more":        "DONE 1\n",
-		"an answer to others": "DONE 2 200 0 -\n",
-		"broken":              "LOST 1\n",
+		"text":                      "SSH-2.0-OpenSSH_9.6\r\nHello there",
+		"nothing":                   "",
+		"a call":                    "CALL 1 /x 0 0 POST\n",
+		"an endless answer":         "DONE 1 200 9223372036854775807 -\n",
+		"a truncated large answer":  "DONE 1 200 16777216 -\n..",
+		"half a line":               "DONE 1 2",
+		"no status":                 "DONE 1 1 0 -\n",
+		"a truncated line":          "DONE 1\n",
+		"an answer to another call": "DONE 2 200 0 -\n",
+		"broken":                    "LOST 1\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, upgraded(func(c net.Conn, r *bufio.Reader) {
@@ -309,15 +309,15 @@ func TestStrangeUpgrade(t *testing.T) {
 		want int // status of the response
 		code bourse.Code
 	}{
-		"another protocol": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 101, ""},
-		"too early":        {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: bourse-calls\r\n\r\nPONG\n", 0, bourse.CodeUnavailable},
-		"an endless one":   {"HTTP/1.1 101 Switching Protocols\r\n" + strings.Repeat("X: y\r\n", 20_000), 0, bourse.CodeUnavailable},
-		"not found":        {"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 404, ""},
-		"not allowed":      {"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\n{}", 403, ""},
-		"no HTTP":          {"220 ready\r\n", 0, bourse.CodeUnavailable},
-		"nothing":          {"", 0, bourse.CodeUnavailable},
-		"another worker":   {"HTTP/1.1 421 Misdirected Request\r\nContent-Length: 0\r\n\r\n", 0, bourse.CodeUnavailable},
-		"it is closing":    {"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", 503, ""},
+		"another protocol":  {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 101, ""},
+		"too early":         {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: bourse-calls\r\n\r\nPONG\n", 0, bourse.CodeUnavailable},
+		"an endless header": {"HTTP/1.1 101 Switching Protocols\r\n" + strings.Repeat("X: y\r\n", 20_000), 0, bourse.CodeUnavailable},
+		"not found":         {"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 404, ""},
+		"not allowed":       {"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\n{}", 403, ""},
+		"no HTTP":           {"220 ready\r\n", 0, bourse.CodeUnavailable},
+		"nothing":           {"", 0, bourse.CodeUnavailable},
+		"another worker":    {"HTTP/1.1 421 Misdirected Request\r\nContent-Length: 0\r\n\r\n", 0, bourse.CodeUnavailable},
+		"it is closing":     {"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", 503, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(p *pipes) {

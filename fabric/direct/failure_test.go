@@ -75,10 +75,10 @@ func TestKeptConnectionClosed(t *testing.T) {
 // TestNotHTTP checks the errors for servers that are not Bourse servers.
 func TestNotHTTP(t *testing.T) {
 	tests := map[string]func(net.Conn){
-		"says nothing": func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
-		"hangs up":     func(net.Conn) {},
-		"speaks SSH":   func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.6\r\n") },
-		"sends no end": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{") },
+		"sends nothing":     func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
+		"hangs up":          func(net.Conn) {},
+		"speaks SSH":        func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.6\r\n") },
+		"sends half a body": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{") },
 		"sends a redirect": func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")
 		},

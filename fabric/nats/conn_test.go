@@ -77,7 +77,7 @@ func TestDial(t *testing.T) {
 	url := embedded(t)
 	a, b := open(t, url), open(t, url)
 	began := time.Now()
-	for what, to := range map[string]string{"a port that no one listens at": b.Place(9), "an address of no one": "[fd6e:6174:7300::1]:1", "another network": "127.0.0.1:1"} {
+	for what, to := range map[string]string{"a port without a listener": b.Place(9), "an unused address": "[fd6e:6174:7300::1]:1", "another network": "127.0.0.1:1"} {
 		if c, err := a.Dial(t.Context(), to); err == nil {
 			c.Close()
 			t.Errorf("%s: connected", what)
@@ -159,11 +159,11 @@ func TestForged(t *testing.T) {
 	}
 	defer stranger.Close()
 	for name, frames := range map[string][][]byte{
-		"a number is missing":  {{3, 0, 0, 0, 9, 'x'}},
-		"a number comes twice": {{3, 0, 0, 0, 0, 'x'}},
-		"no frame":             {[]byte("hello")},
+		"a missing frame":      {{3, 0, 0, 0, 9, 'x'}},
+		"a repeated frame":     {{3, 0, 0, 0, 0, 'x'}},
+		"an invalid frame":     {[]byte("hello")},
 		"accepted twice":       {{2, 0, 0, 0, 1, 0, 0, 0, 1}},
-		"credit without end":   {{4, 0, 0, 0, 1, 255, 255, 255, 255}},
+		"unlimited credit":     {{4, 0, 0, 0, 1, 255, 255, 255, 255}},
 		"more than the window": {append([]byte{3, 0, 0, 0, 1}, make([]byte, smallWindow+1)...)},
 	} {
 		t.Run(name, func(t *testing.T) {

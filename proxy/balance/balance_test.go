@@ -249,8 +249,8 @@ func TestUpdate(t *testing.T) {
 		want string
 	}{
 		"another machine": {table(2, 1), ""},
-		"more room":       {table(1, 2), ""},
-		"less room":       {table(1, 1), "waits"},
+		"a higher limit":  {table(1, 2), ""},
+		"the same limit":  {table(1, 1), "waits"},
 		"gone":            {route.Build(route.Input{}), "app web no longer serves port 80"},
 		"cordoned":        {table(1, 1, func(m *bourse.Machine) { m.Cordoned = true }), "no machine of app web is available: 1: it is cordoned"},
 	} {

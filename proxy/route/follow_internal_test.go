@@ -77,14 +77,14 @@ func TestRoutesOutliveTheirView(t *testing.T) {
 		all    bool
 	}{
 		{"just started", func() { source.partly = true }, "this proxy does not know all apps yet: try again", false},
-		{"nothing yet", func() { source.partly = false }, none, true},
-		{"two", func() { source.now.Machines = []bourse.Machine{one, two} }, "1 started heard=true, 2 started heard=true", true},
-		{"unreadable", func() { source.now, source.err = Snapshot{}, errors.New("the disk is away") }, "1 started heard=true, 2 started heard=true", false},
-		{"and their worker away", func() { source.away = true }, "1 started heard=false, 2 started heard=false", false},
-		{"a new file", func() { source.err, source.partly, source.away = nil, true, false }, "1 started heard=true, 2 started heard=true", false},
-		{"that knows one", func() { source.now.Machines = []bourse.Machine{routeMachine(2, bourse.StateStopped)} }, "1 started heard=true, 2 stopped heard=true", false},
-		{"and is all there is", func() { source.partly = false }, "2 stopped heard=true", true},
-		{"and then nothing", func() { source.now = Snapshot{} }, none, true},
+		{"no apps yet", func() { source.partly = false }, none, true},
+		{"two machines", func() { source.now.Machines = []bourse.Machine{one, two} }, "1 started heard=true, 2 started heard=true", true},
+		{"the view is unreadable", func() { source.now, source.err = Snapshot{}, errors.New("the disk is away") }, "1 started heard=true, 2 started heard=true", false},
+		{"and the worker is unreachable", func() { source.away = true }, "1 started heard=false, 2 started heard=false", false},
+		{"the view is readable, but incomplete", func() { source.err, source.partly, source.away = nil, true, false }, "1 started heard=true, 2 started heard=true", false},
+		{"the incomplete view has one machine", func() { source.now.Machines = []bourse.Machine{routeMachine(2, bourse.StateStopped)} }, "1 started heard=true, 2 stopped heard=true", false},
+		{"the view is complete", func() { source.partly = false }, "2 stopped heard=true", true},
+		{"the view is empty", func() { source.now = Snapshot{} }, none, true},
 	} {
 		step.change()
 		all := r.build(t.Context())

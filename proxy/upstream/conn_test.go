@@ -246,13 +246,13 @@ func TestAWorkerElsewhereIsNotBelieved(t *testing.T) {
 		port            int
 		direct          bool
 	}{
-		"a worker that is here":           {worker: "127.0.0.1:4281", address: at.String(), host: loopback.HostID(), port: at.Port, direct: true},
-		"a worker elsewhere":              {worker: "192.0.2.7:4281", address: at.String(), host: loopback.HostID(), port: at.Port},
+		"a worker on this host":           {worker: "127.0.0.1:4281", address: at.String(), host: loopback.HostID(), port: at.Port, direct: true},
+		"a worker on another host":        {worker: "192.0.2.7:4281", address: at.String(), host: loopback.HostID(), port: at.Port},
 		"a worker on NATS":                {worker: "[fd6e:6174:73f3:b9bf:821d:98ae:5e72:34d3]:1", address: at.String(), host: loopback.HostID(), port: at.Port},
 		"an address that is not loopback": {worker: "127.0.0.1:4281", address: net.JoinHostPort("192.0.2.1", strconv.Itoa(at.Port)), host: loopback.HostID(), port: at.Port},
-		"a name":                          {worker: "127.0.0.1:4281", address: net.JoinHostPort("localhost", strconv.Itoa(at.Port)), host: loopback.HostID(), port: at.Port},
+		"a host name":                     {worker: "127.0.0.1:4281", address: net.JoinHostPort("localhost", strconv.Itoa(at.Port)), host: loopback.HostID(), port: at.Port},
 		"another port than the machine's": {worker: "127.0.0.1:4281", address: at.String(), host: loopback.HostID(), port: at.Port - 1},
-		"a proxy that is nowhere":         {worker: "127.0.0.1:4281", address: at.String(), host: "", port: at.Port},
+		"a proxy without a host ID":       {worker: "127.0.0.1:4281", address: at.String(), host: "", port: at.Port},
 	} {
 		w := newWorker()
 		w.reply.Address, w.reply.Port = tt.address, tt.port

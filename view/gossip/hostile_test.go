@@ -117,7 +117,7 @@ func TestOtherClustersAreIgnored(t *testing.T) {
 	}{
 		{"another cluster", gossip.Config{}, gossip.Config{ClusterID: "other"}},
 		{"no key", gossip.Config{Key: key}, gossip.Config{}},
-		{"a key where there is none", gossip.Config{}, gossip.Config{Key: key}},
+		{"a key in a cluster without one", gossip.Config{}, gossip.Config{Key: key}},
 		{"another key", gossip.Config{Key: key}, gossip.Config{Key: bytes.Repeat([]byte{2}, 32)}},
 	}
 	for _, tt := range tests {

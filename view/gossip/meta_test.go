@@ -80,7 +80,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"too long", name, append(bytes.Clone(meta), make([]byte, 600)...)},
 		{"a text of 2^63 bytes", name, binary.BigEndian.AppendUint64([]byte{wireVersion, 0xa1, 1, 0x7b}, 1<<63)},
 		{"no boot", "w1", meta},
-		{"a boot that is none", "w1@1", meta},
+		{"an invalid boot", "w1@1", meta},
 		{"no id", "@" + boot, meta},
 		{"an id with a slash", "../w1@" + boot, meta},
 		{"no role", name, changed(func(m *bourse.Member) { m.Role = "" })},

@@ -86,8 +86,8 @@ func TestJudge(t *testing.T) {
 		{"another's tag", "w1", said(t, changed(func(m *bourse.Member) { m.Tag = bourse.WorkerID("w2").Tags()[0] }), boot, "w1", now), unproven},
 		{"no signature", "w1", encodeMeta("c", natural("w1"), false), unproven},
 		{"another worker's signature", "w1", said(t, natural("w1"), boot, "w2", now), unknown},
-		{"what another said", "w2", said(t, natural("w1"), boot, "w1", now), unknown},
-		{"no one knows it", "w3", said(t, natural("w3"), boot, "w3", now), unknown},
+		{"another worker's statement", "w2", said(t, natural("w1"), boot, "w1", now), unknown},
+		{"an unknown worker", "w3", said(t, natural("w3"), boot, "w3", now), unknown},
 		{"another role", "w1", said(t, changed(func(m *bourse.Member) { m.Role = bourse.RoleBroker }), boot, "w1", now), unknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestNotFromTheFuture(t *testing.T) {
 		{"now", now, now, true},
 		{"a clock that is somewhat ahead", now.Add(50 * time.Minute), now.Add(50 * time.Minute), true},
 		{"a boot of tomorrow", now.Add(24 * time.Hour), now, false},
-		{"said tomorrow", now, now.Add(24 * time.Hour), false},
+		{"a statement of tomorrow", now, now.Add(24 * time.Hour), false},
 	} {
 		m := judging("w1")
 		name := nodeName("w1", bootAt(tt.boot))

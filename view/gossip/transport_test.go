@@ -234,15 +234,15 @@ func TestStreamsOfStrangers(t *testing.T) {
 		sent []byte
 		want error
 	}{
-		"another key":       {frameOf(other, ack), errSealed},
-		"no message":        {frameOf(k, nil), errForm},
-		"too long":          {[]byte(label + "\x0a\x7f\xff\xff\xff"), errSize},
-		"plain":             {[]byte(label + string(state(1<<20, 0, ""))), errSealed},
-		"another label":     {[]byte("\xf4\x06theirs"), errLabel},
-		"cut":               {frameOf(k, ack)[:30], io.ErrUnexpectedEOF},
-		"of no length":      {[]byte(label + "\x0a\x00\x00\x00\x00"), errSealed},
-		"nothing":           {nil, io.EOF},
-		"a length too long": {append([]byte(label), "\x0a\x00\x00\xff\xffabc"...), io.ErrUnexpectedEOF},
+		"another key":             {frameOf(other, ack), errSealed},
+		"no message":              {frameOf(k, nil), errForm},
+		"too long":                {[]byte(label + "\x0a\x7f\xff\xff\xff"), errSize},
+		"plain":                   {[]byte(label + string(state(1<<20, 0, ""))), errSealed},
+		"another label":           {[]byte("\xf4\x06theirs"), errLabel},
+		"cut":                     {frameOf(k, ack)[:30], io.ErrUnexpectedEOF},
+		"length 0":                {[]byte(label + "\x0a\x00\x00\x00\x00"), errSealed},
+		"nothing":                 {nil, io.EOF},
+		"a length beyond the end": {append([]byte(label), "\x0a\x00\x00\xff\xffabc"...), io.ErrUnexpectedEOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			to := start(t, "ours", keyA)
