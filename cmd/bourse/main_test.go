@@ -22,6 +22,7 @@ import (
 
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/internal/loopback"
+	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
 // TestMain lets the test binary act as the bourse program in scripts, and as the
@@ -107,13 +108,13 @@ type devCluster struct {
 	devState
 	cmd    *exec.Cmd
 	ready  string
-	output *bytes.Buffer
+	output *gossiptest.Log
 }
 
 // startDev starts a dev cluster on free ports and stops it at the end of the test.
 func startDev(t testing.TB, args ...string) *devCluster {
 	t.Helper()
-	d := &devCluster{ready: filepath.Join(t.TempDir(), "ready.json"), output: &bytes.Buffer{}}
+	d := &devCluster{ready: filepath.Join(t.TempDir(), "ready.json"), output: &gossiptest.Log{}}
 	path, err := exec.LookPath("bourse")
 	if err != nil {
 		t.Fatal(err)
