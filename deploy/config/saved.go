@@ -98,7 +98,7 @@ func (s *saver) common(d *Definition, names []string) {
 	for _, name := range names {
 		for _, key := range slices.Sorted(maps.Keys(s.groups[name].Env)) {
 			if _, ok := d.Env[key]; !ok {
-				s.note("variable %s of group %s: a configuration has the same environment for all groups", key, name)
+				s.note("variable %s of group %s: all groups share one environment", key, name)
 			}
 		}
 	}
