@@ -62,8 +62,8 @@ func memoryPerCPU(k CPUKind) MiB {
 	return 256
 }
 
-// Validate returns CodeInvalid if a field is out of range. Memory may have any size of at least 1
-// MiB, because a host process does not need steps of 256 MiB.
+// Validate returns CodeInvalid if a field is out of range. Memory can be any size
+// from 1 MiB up. It need not be a multiple of 256 MiB, because a machine can be a host process.
 func (g Guest) Validate() error {
 	switch {
 	case g.CPUKind != CPUShared && g.CPUKind != CPUPerformance:

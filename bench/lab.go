@@ -23,7 +23,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// app is the app of all machines.
+// app is the name of the app to which all machines of the benchmark belong.
 const app = bourse.AppName("default")
 
 // sleeper is the program that machines run. The floors start the same program.

@@ -127,8 +127,8 @@ func orderError(i int, err error) error {
 	return &bourse.Error{Code: bourse.CodeOf(err), Message: "orders[" + strconv.Itoa(i) + "]: " + bourse.MessageOf(err), Err: err}
 }
 
-// reservationKey returns the reservation's key, and whether the client has chosen it, in the body
-// or in the header. If the client has not chosen a key, the key is new.
+// reservationKey returns the reservation's key, and whether the client has supplied it, in the body
+// or in the header. If the client has not supplied one, reservationKey generates it.
 func reservationKey(body, header string) (key bourse.ReservationKey, named bool, err error) {
 	if body != "" && header != "" && !strings.EqualFold(body, header) {
 		return "", false, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: header %s is %s", bourse.Quoted(body), machinesapi.HeaderOrderID, bourse.Quoted(header))

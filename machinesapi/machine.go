@@ -54,7 +54,7 @@ func (d *Detail) Known() *bourse.Config {
 	return d.IncompleteConfig
 }
 
-// Placement contains Bourse's additions to a machine.
+// Placement contains the fields that Bourse adds to the Machines API's machines.
 type Placement struct {
 	App     bourse.AppName  `json:"app,omitempty"`
 	Worker  bourse.WorkerID `json:"worker,omitempty"`

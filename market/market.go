@@ -6,12 +6,12 @@
 //   - Candidates are taken from a [Directory] (sample.go).
 //   - They are asked for quotes concurrently (quote.go).
 //   - The quotes are ranked by a pure function (rank.go, curves.go).
-//   - Workers are claimed, best first, until one of them fills the order (claim.go). An order may
-//     also ask for several claims at once (race.go).
+//   - Workers are claimed, best first, until one of them fills the order (claim.go). An order can
+//     also request concurrent claims (race.go).
 //
 // If a similar order was quoted recently, its quotes are used, and workers are only asked if the
-// claim fails (quotecache.go). An order's choices of regions are tried one after the other. If an
-// order may be a repetition, all workers are first asked whether they have filled it (once.go,
+// claim fails (quotecache.go). An order's regions are tried in order of preference. If an
+// order might be a repetition, all workers are first asked whether they have filled it (once.go,
 // absent.go). The outcome is recorded in a bourse.Decision (record.go). The messages of refusals
 // are written in refusal.go.
 //

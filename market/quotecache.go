@@ -284,7 +284,8 @@ func (s *quoteCache) answered(id bourse.WorkerID, d *cachedWorker, of *shape, fi
 	}
 }
 
-// change adds takes, multiplied by sign, to the amounts that the worker uses.
+// change adds the amounts in takes to those that the worker uses if sign is 1, and subtracts them if
+// sign is -1.
 func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	d.facts.Accounts = slices.Clone(d.facts.Accounts)
 	for i := range d.facts.Accounts {

@@ -45,8 +45,8 @@ func openHost(cfg Config) (*host, error) {
 	return h, nil
 }
 
-// outsideMTU returns the smallest MTU of the links with default routes. Machines use it, too: the uplink's MTU is
-// seldom larger, and packets that do not fit are lost where ICMP is filtered.
+// outsideMTU returns the smallest MTU of the links with default routes. Machines use the same MTU, because larger packets
+// are lost where ICMP is filtered.
 func outsideMTU(nl *netlink.Handle) (int, error) {
 	routes, err := retried(func() ([]netlink.Route, error) { return nl.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // zone is the domain of private networks. Names in it are never forwarded.
 const zone = "internal"
 
-// kind is the meaning of a name in the zone.
+// kind is the type of object that a name in the zone refers to.
 type kind int
 
 const (

@@ -159,7 +159,7 @@ func faultOf(r *request, t *attempt, err error) fault {
 }
 
 // backendError returns the error that is reported to the balancer for an attempt that ended with
-// err. The result is context.Canceled if the machine is not responsible.
+// err. The result is context.Canceled if the failure was not the machine's fault.
 func backendError(r *request, t *attempt, err error) error {
 	if err == nil || faultOf(r, t, err) == machineFault {
 		return err

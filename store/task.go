@@ -68,8 +68,8 @@ func (t *Tx) TaskBegun(o OrderRecord) error {
 	return orders.swap(t, k, nil, &o)
 }
 
-// TaskStarted records that a task's own machine has started, which starts the task's timeout. It does nothing for
-// other orders.
+// TaskStarted records that the machine of a task's order has started, which starts the task's timeout. It does nothing if
+// the order is not for a task.
 func (t *Tx) TaskStarted(id bourse.OrderID, at time.Time) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || o.Task.Cold == nil || o.Task.Cold.Timeout == 0 {

@@ -28,7 +28,7 @@ func failed(err error, doing string, args ...any) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// damaged returns the error of an unusable image. Repeating the operation does not help.
+// damaged returns the error for an unusable image. Repeating the operation does not help.
 func damaged(id, how string) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "%s is damaged: %s", id, how)
 }

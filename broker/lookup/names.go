@@ -75,7 +75,7 @@ func byOrder(a, b *bourse.Machine) int {
 	return cmp.Or(strings.Compare(string(a.Order), string(b.Order)), strings.Compare(string(a.ID), string(b.ID)))
 }
 
-// NameConflicts returns, for each machine whose name belongs to an older machine, the ID of that machine.
+// NameConflicts maps each machine whose name belongs to an older machine to the ID of the older machine.
 func NameConflicts(machines []*inventory.Listed) map[bourse.MachineID]bourse.MachineID {
 	type name struct {
 		app  bourse.AppRef

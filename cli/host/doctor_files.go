@@ -211,7 +211,7 @@ func checkCertificate(s *serve.Server, now time.Time) finding {
 	if left < 24*time.Hour || left < life/4 {
 		try := replace
 		if life <= admission.RenewedLife+24*time.Hour { // servers renew such certificates themselves
-			try = "check that a broker with issuer.pem is running and can be reached, and look for \"renew the certificate failed\" in the log of " + string(s.Name)
+			try = "check that a broker with issuer.pem is running and can be reached, and look for \"certificate renewal failed\" in the log of " + string(s.Name)
 		}
 		return warning(name, try, "expires in %s", cli.Age(left))
 	}

@@ -139,8 +139,8 @@ type words struct {
 	undone string // after the action was undone
 }
 
-// actions lists all actions, from the least to the most informative about what happens to a
-// machine.
+// actions lists all actions, sorted by how much they tell the user about what happens to a
+// machine. The most informative action is the last one.
 var actions = []words{
 	{deploy.AwaitReady{}, "checking", "ready", ""},
 	{deploy.AwaitProxies{}, "updating routes", "routes updated", ""},

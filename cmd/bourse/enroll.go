@@ -146,7 +146,7 @@ func (s *server) renewal() stage {
 			wait = renewEvery
 			if err := s.renew(ctx, time.Now()); err != nil && ctx.Err() == nil {
 				wait = renewRetry
-				s.log.Warn("renew the certificate failed, will retry", "expires", s.creds.Expires(), "err", err)
+				s.log.Warn("certificate renewal failed, will retry", "expires", s.creds.Expires(), "err", err)
 			}
 		}
 	}}

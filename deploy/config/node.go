@@ -51,7 +51,7 @@ func member(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// integer returns the value of an integer.
+// integer returns the node's value, and whether it is an integer.
 func integer(n *yaml.Node) (int64, bool) {
 	number, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 0, 64)
 	return number, err == nil && kindOf(n) == whole

@@ -15,7 +15,7 @@ const (
 	defaultPort = 8080
 )
 
-// served contains the paths of a service and its checks in a file.
+// served contains the locations in the configuration file at which a service and its checks are defined.
 type served struct {
 	path   string
 	checks []string

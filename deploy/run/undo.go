@@ -196,8 +196,8 @@ func (u undoing) update(ctx context.Context, m target, do deploy.UpdateMachine) 
 	return nil
 }
 
-// makeMachine destroys the machine that the step has created. If the answer to the order
-// was lost, the order is repeated to find the machine.
+// makeMachine undoes a step that creates a machine: it destroys the machine. If the answer to
+// the order was lost, it repeats the order to find the machine.
 func (u undoing) makeMachine(order machinesapi.CreateMachine) error {
 	if u.was.machine == "" {
 		if !u.was.unknown {

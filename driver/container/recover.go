@@ -25,8 +25,8 @@ import (
 // recoverAtOnce is the maximum number of concurrent requests to containerd and the keeper.
 const recoverAtOnce = 16
 
-// Recover implements driver.Driver: it starts the keeper, adopts running and ended tasks, and removes the incomplete
-// starts of an earlier daemon.
+// Recover implements driver.Driver: it starts the keeper, adopts running and ended tasks, and removes tasks that an
+// earlier daemon had not finished starting.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	if err := d.possess(ctx); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Package process implements the driver for image "host": machines are commands of the host itself. It requires
-// neither root nor installed software. With root it also enforces limits through cgroups.
+// Package process implements the driver for image "host", which runs machines as ordinary processes of the host. It
+// requires neither root nor installed software. With root, it also enforces limits through cgroups.
 //
 // # Two processes
 //

@@ -209,7 +209,7 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// From now on the end of the connection is expected.
+	// From here on, the connection is expected to end.
 	d.cancel(errClosed)
 	if _, err := l.call(ctx, &request{Op: opShutdown}, nil); err != nil {
 		return errors.Join(err, d.Close())

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ticket is the secret of a poller or host. Only the ticket with which a job was claimed can end the
-// job and keep it alive. All pollers share the gateway's token, but nobody else has the ticket.
+// Ticket is the secret with which a poller or host claims a job. Only its holder can extend or end the
+// job. All pollers share the gateway's token, but nobody else knows the ticket.
 type Ticket string
 
 // hash returns the hash under which the ticket is stored. It needs no salt, because tickets are

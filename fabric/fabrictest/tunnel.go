@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// port is the port of the tests' machine.
+// port is the port on which the test machine listens.
 const port = 8080
 
 // ported runs a worker with a machine that handles each connection with behave. Each connection

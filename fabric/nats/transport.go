@@ -11,7 +11,7 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// packetQueue is the number of received packets that are queued for the membership. Further
+// packetQueue is the maximum number of received packets queued for the membership. Further
 // packets are dropped, as with UDP.
 const packetQueue = 4096
 

@@ -71,7 +71,7 @@ func ReadMark(version uint64, seen []byte) (Mark, bool) {
 // Marks maps each broker that has changed an app's secrets to its latest mark.
 type Marks map[Writer]Mark
 
-// Add adds a mark, unless its writer has a later one.
+// Add adds a mark, unless the set already contains a later one by the same writer.
 func (ms Marks) Add(m Mark) {
 	if w := WriterIn(m.Version); m.Version > ms[w].Version {
 		ms[w] = m

@@ -23,7 +23,7 @@ type Dir struct {
 	lock *os.File
 }
 
-// Make creates a directory below parent, whose name begins with prefix, and holds it.
+// Make creates a directory in parent with a name that begins with prefix, and locks it.
 func Make(parent, prefix string) (*Dir, error) {
 	for {
 		path, err := os.MkdirTemp(parent, prefix)

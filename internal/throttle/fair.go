@@ -118,9 +118,10 @@ func (h *Hold) Release() {
 	}
 }
 
-// largest returns the hold to cut off: among the principals with a hold that can be cut off, it
-// selects the one that holds the most units, and returns the oldest such hold. It returns nil
-// unless that principal holds more than taker would hold with n more units. The mutex must be held.
+// largest returns the hold to cut off so that taker can have n more units. It selects the principal
+// that holds the most units among those with a hold that can be cut off, and returns that
+// principal's oldest such hold. It returns nil unless the principal holds more units than taker
+// would then hold. The mutex must be held.
 func (b *Fair) largest(taker *holder, n int64) *Hold {
 	var most *holder
 	for _, o := range b.holders {

@@ -102,8 +102,8 @@ func (m *Members) ignoredAt(address string) error {
 }
 
 // reachedFrom returns an error if members on the given host cannot reach this server. If this
-// server called such a member anyway, it would repeatedly appear in that member's list for a
-// few seconds.
+// server contacted such a member anyway, that member would list it for a few seconds and drop it,
+// over and over.
 func (m *Members) reachedFrom(host string) error {
 	ip, _ := netip.ParseAddr(host) // if host is not an IP address, it is assumed to be able to reach this server
 	own := m.config.Bind.Addr().Unmap()

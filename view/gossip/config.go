@@ -19,8 +19,8 @@ type Config struct {
 	Bind      netip.AddrPort // gossip address, TCP and UDP; port 0 means any free port; required unless Transport is set
 	Advertise netip.AddrPort // gossip address for other members, if it differs from Bind
 	Join      []string       // addresses of members to call, host:port; if empty, wait for others to call
-	// Find returns the addresses of further members to call, host:port, if any. It is called repeatedly, and must
-	// limit its own duration.
+	// Find returns the host:port addresses of additional members to contact, if any. It is called repeatedly, and must
+	// enforce its own timeout.
 	Find      func(ctx context.Context) []string
 	ClusterID string       // uses the alphabet of app names; default "bourse". Other clusters' gossip is ignored
 	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil: use a publicly known key

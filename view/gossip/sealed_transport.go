@@ -18,7 +18,7 @@ const (
 	// of 10,000 members.
 	maxMessage = 8 << 20
 	// maxTogether is the maximum total memory for long messages that are being received on
-	// streams. Messages of at most short bytes do not count.
+	// streams. Messages no longer than the constant short do not count.
 	maxTogether = 16 << 20
 	short       = 64 << 10
 	// maxStreams is the maximum number of concurrent incoming streams.

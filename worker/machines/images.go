@@ -84,7 +84,7 @@ type use struct {
 }
 
 // changed discards the recorded digests, so that they are read again when they are next
-// needed. It is called when a machine was added, changed or removed.
+// needed. It is called after a machine is added, changed or removed.
 func (u *use) changed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -59,7 +59,7 @@ func (o *outbox) await() <-chan struct{} {
 	return done
 }
 
-// put puts changes back into the outbox because they could not be published.
+// put returns changes to the outbox after they could not be published.
 func (o *outbox) put(back changes) {
 	o.update(func(p *changes) {
 		p.unsure = p.unsure || back.unsure
