@@ -48,7 +48,7 @@ that is down, since nobody remembers those.`,
 				return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "member %s not found", bourse.Quoted(string(id))), "bourse member list")
 			}
 			if m.Status == machinesapi.MemberOK && !force {
-				return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "%s %s is running: stop it first", m.Role, id), "--force, to lock it out")
+				return bourse.Errorf(bourse.CodeFailedPrecondition, "%s %s is running: stop it first; if servers have certificates, --force locks it out", m.Role, id)
 			}
 			question := fmt.Sprintf("remove %s %s, %s%s", cmp.Or(string(m.Role), "server"), id, memberStatus(s, &m), belongings(&m))
 			if err := s.Confirm(c.Context(), yes, question); err != nil {
