@@ -27,11 +27,29 @@ func Ports(tb testing.TB) (first, last int) {
 		if err != nil {
 			continue
 		}
+		first, last = hold+1, hold+portsPerWorker-1
+		if inUse(tb, first, last) {
+			_ = l.Close() // no connection was accepted
+			continue
+		}
 		tb.Cleanup(func() { _ = l.Close() }) // no connection was accepted
-		return hold + 1, hold + portsPerWorker - 1
+		return first, last
 	}
 	tb.Fatalf("no range of %d ports in %d-%d is free", portsPerWorker, firstPort, lastPort)
 	return 0, 0
+}
+
+// inUse reports whether a program listens on a port of the range. It may be left from a test that
+// was killed.
+func inUse(tb testing.TB, first, last int) bool {
+	for port := first; port <= last; port++ {
+		l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return true
+		}
+		_ = l.Close() // no connection was accepted
+	}
+	return false
 }
 
 // away reserves the addresses of a stopped server if the server is settled.
