@@ -170,7 +170,7 @@ func boolToInt(b bool) int {
 // in states with a lower rank are running sooner.
 func wakeOrder(s bourse.State) int {
 	return slices.Index([]bourse.State{
-		bourse.StateStarting, bourse.StateSuspended, bourse.StateStopped, bourse.StateReplacing, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting,
+		bourse.StateStarting, bourse.StateSuspended, bourse.StateStopped, bourse.StateCreated, bourse.StateReplacing, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting,
 	}, s)
 }
 

@@ -73,12 +73,13 @@ func (b *Backend) Starting() bool {
 	return false
 }
 
-// Startable reports whether a request may start or resume the machine.
+// Startable reports whether a request may start or resume the machine. A machine in StateCreated
+// will soon be stopped; the request waits for that.
 func (b *Backend) Startable() bool {
 	switch b.State {
-	case bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending:
+	case bourse.StateCreated, bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending:
 		return b.Service.Autostart
-	case bourse.StateCreated, bourse.StateStarting, bourse.StateStarted, bourse.StateRestarting, bourse.StateReplacing, bourse.StateFailed,
+	case bourse.StateStarting, bourse.StateStarted, bourse.StateRestarting, bourse.StateReplacing, bourse.StateFailed,
 		bourse.StateDestroying, bourse.StateDestroyed:
 	}
 	return false
