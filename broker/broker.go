@@ -78,6 +78,10 @@ type Config struct {
 	Self    bourse.WorkerID // ID of this broker
 	LockOut bool            // servers have certificates, so that a removed one can be locked out
 
+	// Rotate carries out the next step of a shared key's rotation; nil: servers have no certificates, so keys are only
+	// replaced by hand.
+	Rotate func(ctx context.Context, key machinesapi.SharedKey, start bool) (machinesapi.Rotation, error)
+
 	Invitations Invitations // creates join tokens; nil: this broker cannot sign certificates
 
 	Secrets tenant.SecretView // stores the secrets of apps
@@ -147,6 +151,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 		(&imageHandler{c, store}).routes(),
 		(&workerHandler{c, machines}).routes(),
 		(&memberHandler{c, machines}).routes(),
+		(&rotationHandler{c}).routes(),
 		(&viewHandler{c, machines, volumes}).routes(),
 		(&joinTokenHandler{c}).routes(),
 		(&platformHandler{c}).routes(),

@@ -112,6 +112,7 @@ var summaries = map[string]string{
 
 	"GET /v1/members":                             "List the servers of the cluster, and those that were removed",
 	"DELETE /v1/members/{member}":                 "Remove a server from the cluster, and lock it out",
+	"POST /v1/keys/{key}/rotation":                "Carry out the next step of a shared key's rotation",
 	"GET /v1/proxies":                             "List the routes of each proxy, for all apps",
 	"GET /v1/workers":                             "List workers and their free capacity",
 	"GET /v1/workers/{worker}":                    "Show a worker",

@@ -38,7 +38,7 @@ token that permits everything. Existing files are never overwritten.`,
 			files := []file{
 				{Name: caFile, For: "every server, and clients (--ca)", data: ca.Pair().Cert},
 				{Name: caKeyFile, For: "issuing certificates; keep it off the servers", data: ca.Pair().Key, secret: true},
-				{Name: gossipFile, For: "every server", data: []byte(random(32) + "\n"), secret: true},
+				{Name: gossipFile, For: "every server", data: admission.NewGossipKey(), secret: true},
 				{Name: tokensFile, For: "every broker; its token permits everything", data: []byte(random(16) + " *\n"), secret: true},
 				{Name: secretsKeyFile, For: "every broker; encrypts secrets", data: seal.Generate(), secret: true},
 			}

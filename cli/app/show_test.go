@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-var line = clitest.Of(func(s *cli.Shell) *cobra.Command { return New(s) }, NewSecrets, NewTokens)
+var line = clitest.Of(func(s *cli.Shell) *cobra.Command { return New(s) }, NewSecrets, NewTokens, NewCredentials)
 
 func TestMain(m *testing.M) { clitest.InUTC(m) }
 

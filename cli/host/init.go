@@ -112,7 +112,7 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 		{dir.CA(), ca.Pair().Cert},
 		{dir.CAKey(), ca.Pair().Key},
 		{dir.Issuer(), issuer.Pair().PEM()},
-		{dir.GossipKey(), []byte(random(32) + "\n")},
+		{dir.GossipKey(), admission.NewGossipKey()},
 		{dir.Tokens(), []byte(token + " *\n")},
 		{dir.SecretsKey(), seal.Generate()},
 	}

@@ -266,6 +266,7 @@ func (s *server) openGroups() error {
 		}
 		c.Key, c.MoreKeys = keys.Get()[0], keys.Get()[1:]
 		s.watched = append(s.watched, keys)
+		s.shareGossipKeys(keys)
 	}
 	if s.link != nil {
 		there := c

@@ -115,6 +115,7 @@ func (s *server) withReplication(h http.Handler) http.Handler {
 	members := admission.Require(gossip.MembersHandler(version().Release, s.members), bourse.ServerRoles()...)
 	mux.Handle(gossip.PathMembers, direct.Handler(s.self.ID, members))
 	mux.Handle("/view/", direct.Handler(s.self.ID, inner))
+	s.sharePaths(mux)
 	if s.orders != nil {
 		mux.Handle("POST "+fabric.FailoverPath, s.orders)
 	}

@@ -95,6 +95,10 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		Releases: known, Secrets: known, Keys: keys, Writer: seal.WriterOf(c.Name),
 		Orders: throttle.TurnsConfig{AtOnce: c.Orders}, Quotas: quotas,
 	}
+	s.openRotations()
+	if s.creds != nil {
+		config.Rotate = s.rotate
+	}
 	if asked != nil {
 		config.Tokens, config.Issued = asked, asked.issued
 	}

@@ -19,30 +19,34 @@ import (
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/enroll"
 	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/internal/metrics"
 	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/internal/tuning"
+	"github.com/bourse-dev/bourse/machinesapi"
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
 // server contains the parts that servers of all roles have.
 type server struct {
-	config   *serve.ServerConfig
-	log      *slog.Logger
-	creds    *admission.Credentials // nil if the cluster has no certificates
-	secret   loopback.Secret        // shared by the cluster's servers on this host's loopback; "" if servers need no secret
-	link     *nats.Link             // nil if the server is not on NATS
-	listener net.Listener           // listener of the API
-	wire     *direct.Fabric         // calls to other servers
-	replica  *replica
-	groups   []*gossip.Members // memberships, one for each network; if there are two, the first one is on NATS
-	either   either            // reports changes of the groups if there are two
-	self     bourse.Member
-	watched  []admission.Watched // credential files, which are reloaded when they change
-	orders   http.Handler        // handler that places orders for proxies; nil unless the server is a broker
-	tracer   *trace.Tracer       // nil if tracing is disabled
-	extra    func(*serve.Ready)  // adds a role's own fields to the ready message; may be nil
+	config    *serve.ServerConfig
+	log       *slog.Logger
+	creds     *admission.Credentials // nil if the cluster has no certificates
+	secret    loopback.Secret        // shared by the cluster's servers on this host's loopback; "" if servers need no secret
+	link      *nats.Link             // nil if the server is not on NATS
+	listener  net.Listener           // listener of the API
+	wire      *direct.Fabric         // calls to other servers
+	replica   *replica
+	groups    []*gossip.Members // memberships, one for each network; if there are two, the first one is on NATS
+	either    either            // reports changes of the groups if there are two
+	self      bourse.Member
+	watched   []admission.Watched                        // credential files, which are reloaded when they change
+	orders    http.Handler                               // handler that places orders for proxies; nil unless the server is a broker
+	tracer    *trace.Tracer                              // nil if tracing is disabled
+	shared    map[machinesapi.SharedKey]*enroll.KeyFile  // keys that brokers can replace
+	rotations map[machinesapi.SharedKey]*enroll.Rotation // a broker's rotations of these keys
+	extra     func(*serve.Ready)                         // adds a role's own fields to the ready message; may be nil
 }
 
 // joinPatience limits how long a server waits for the other members before it reports
@@ -53,7 +57,11 @@ const joinPatience = 2 * time.Second
 // of a worker that has run before, or 0. The caller must call close.
 func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
 	tuning.RuntimeOfServer()
-	s := &server{either: either{changed: make(chan struct{})}, config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id))}
+	s := &server{
+		either: either{changed: make(chan struct{})},
+		shared: map[machinesapi.SharedKey]*enroll.KeyFile{}, rotations: map[machinesapi.SharedKey]*enroll.Rotation{},
+		config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id)),
+	}
 	var err error
 	if config.Credentials.TLS() {
 		s.creds, err = admission.Load(config.Credentials.Files)

@@ -2,6 +2,8 @@ package admission
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"os"
@@ -23,11 +25,12 @@ func LoadGossipKeys(path string, changed func([][]byte) error) (*Live[[][]byte],
 		if err != nil {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "read the gossip key: %w", err)
 		}
-		return parseGossipKeys(text)
+		return ParseGossipKeys(text)
 	}, changed)
 }
 
-func parseGossipKeys(text []byte) ([][]byte, error) {
+// ParseGossipKeys parses the content of a file of gossip keys. Errors: invalid.
+func ParseGossipKeys(text []byte) ([][]byte, error) {
 	var keys [][]byte
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
@@ -57,4 +60,21 @@ func parseGossipKey(text []byte) ([]byte, error) {
 		}
 	}
 	return nil, bourse.Errorf(bourse.CodeInvalid, "the gossip key must be 16, 24 or 32 bytes in base64 or hex")
+}
+
+// GossipKeyIDs returns the IDs of gossip keys, which reveal nothing about the keys.
+func GossipKeyIDs(keys [][]byte) []string {
+	ids := make([]string, len(keys))
+	for i, key := range keys {
+		sum := sha256.Sum256(append([]byte("bourse gossip key id\x00"), key...))
+		ids[i] = hex.EncodeToString(sum[:8])
+	}
+	return ids
+}
+
+// NewGossipKey creates a gossip key, a line of a file of gossip keys.
+func NewGossipKey() []byte {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // crypto/rand never fails
+	return []byte(hex.EncodeToString(key) + "\n")
 }

@@ -40,13 +40,9 @@ func (d *Desk) CAHandler() http.Handler {
 // JoinHandler serves PathJoin to anyone who has an invitation.
 func (d *Desk) JoinHandler() http.Handler {
 	return handler(func(r *http.Request) (any, error) {
-		var in Request
-		data, err := io.ReadAll(r.Body)
-		if err == nil {
-			err = json.Unmarshal(data, &in)
-		}
+		in, err := decode[Request](r)
 		if err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "decode the request: %w", err)
+			return nil, err
 		}
 		reply, err := d.join(&in)
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)

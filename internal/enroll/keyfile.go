@@ -1,0 +1,147 @@
+package enroll
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// KeyFile is a file of keys that a running server uses and that other servers have, too.
+// Each line is a key or a comment. The first key encrypts, and all keys decrypt.
+type KeyFile struct {
+	Path  string
+	IDs   func(text []byte) ([]string, error) // IDs of the keys in a text, in order, or why the text is invalid
+	InUse func() []string                     // IDs of the keys that the server uses
+	Look  func() (bool, error)                // reads the file again if it has changed; see admission.Live
+	New   func() []byte                       // creates a key
+
+	mu sync.Mutex // locked while the file is replaced
+}
+
+// looks is the number of calls of KeyFile.Look after which a changed file must be in use.
+const looks = 3
+
+// Report returns the keys that the server uses.
+func (f *KeyFile) Report() KeyReply {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.report()
+}
+
+// Set replaces the file, and returns once the server uses the new keys, which it also returns. The
+// old and the new keys must overlap: the server must know the key that will encrypt, and keep the
+// key that has encrypted so far, because other servers may not have changed their files yet.
+// Errors: invalid; failed_precondition if the keys do not overlap; conflict if the file has a later step.
+func (f *KeyFile) Set(text []byte) (KeyReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	want, err := f.IDs(text)
+	if err != nil {
+		return KeyReply{}, err
+	}
+	next, err := parseRing(text)
+	if err != nil {
+		return KeyReply{}, err
+	}
+	has := f.report()
+	switch {
+	case next.number == has.Number && slices.Equal(has.Keys, want):
+		return has, nil
+	case !slices.Contains(want, has.Keys[0]) || !slices.Contains(has.Keys, want[0]):
+		return KeyReply{}, bourse.Errorf(bourse.CodeFailedPrecondition, "it encrypts with another key: copy %s from another server", f.Path)
+	case next.number <= has.Number:
+		return KeyReply{}, bourse.Errorf(bourse.CodeConflict, "it has already done this step or a later one, with other keys")
+	}
+	if err := WriteFile(f.Path, text, 0o600); err != nil {
+		return KeyReply{}, bourse.Errorf(bourse.CodeUnavailable, "write the keys: %w", err)
+	}
+	for range looks {
+		if _, err := f.Look(); err != nil {
+			return KeyReply{}, err
+		}
+		if slices.Equal(f.InUse(), want) {
+			return f.report(), nil
+		}
+	}
+	return KeyReply{}, bourse.Errorf(bourse.CodeUnavailable, "another program has changed %s at the same time", f.Path)
+}
+
+// report is like Report, for callers that hold the lock.
+func (f *KeyFile) report() KeyReply {
+	text, _ := os.ReadFile(f.Path) // a file that cannot be read, or was edited by hand, has no number
+	r, err := parseRing(text)
+	if err != nil {
+		r.number = 0
+	}
+	return KeyReply{Keys: f.InUse(), Number: r.number}
+}
+
+// ring is the parsed text of a key file: one key, or two keys while one replaces the other.
+type ring struct {
+	keys []string // the first one encrypts
+	// number counts the steps of all rotations. It tells steps apart from earlier ones.
+	number int
+}
+
+// steps contains the step of a ring by its number modulo 3.
+var steps = [3]machinesapi.RotationStep{machinesapi.RotationRemove, machinesapi.RotationAdd, machinesapi.RotationUse}
+
+func (r ring) step() machinesapi.RotationStep { return steps[r.number%len(steps)] }
+
+// numberMark begins the comment that contains a ring's number.
+const numberMark = "# rotation step "
+
+// parseRing parses the text of a key file. Errors: failed_precondition if it has several keys and
+// does not say which of them is the new one.
+func parseRing(text []byte) (ring, error) {
+	var r ring
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if mark, ok := strings.CutPrefix(line, numberMark); ok {
+			if n, err := strconv.Atoi(mark); err == nil && n >= 0 {
+				r.number = n
+			}
+		}
+		if line != "" && line[0] != '#' {
+			r.keys = append(r.keys, line)
+		}
+	}
+	between := r.number%len(steps) != 0
+	switch {
+	case len(r.keys) == 1 && between: // someone has removed the other key by hand
+		r.number = nextRotation(r.number)
+	case len(r.keys) != 1 && (len(r.keys) != 2 || !between):
+		return r, bourse.Errorf(bourse.CodeFailedPrecondition, "the file has %d keys, and it does not say which one is the new one: remove all but one from it on every server", len(r.keys))
+	}
+	return r, nil
+}
+
+// nextRotation returns the number at which the rotation after the one with this number starts.
+func nextRotation(number int) int {
+	return (number + len(steps) - 1) / len(steps) * len(steps)
+}
+
+// text returns the text of a key file.
+func (r ring) text() []byte {
+	return fmt.Appendf(nil, "%s%d\n%s\n", numberMark, r.number, strings.Join(r.keys, "\n"))
+}
+
+// with returns the ring at the beginning of a rotation. highest is the highest number that a
+// server has.
+func (r ring) with(key []byte, highest int) ring {
+	return ring{keys: []string{r.keys[0], strings.TrimSpace(string(key))}, number: nextRotation(highest) + 1}
+}
+
+// next returns the ring of the next step.
+func (r ring) next() ring {
+	if r.step() == machinesapi.RotationAdd {
+		return ring{keys: []string{r.keys[1], r.keys[0]}, number: r.number + 1}
+	}
+	return ring{keys: r.keys[:1], number: r.number + 1}
+}

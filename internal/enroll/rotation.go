@@ -1,0 +1,228 @@
+package enroll
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// The paths at which servers give each other keys. Only brokers may use them.
+const (
+	PathKeys   = "/cluster/keys"   // POST a [KeyRequest]; get a [KeyReply]
+	PathRotate = "/cluster/rotate" // POST a [RotateRequest] to the broker that rotates keys; get a machinesapi.Rotation
+)
+
+// KeyRequest gives a server the text of a key file.
+type KeyRequest struct {
+	Key  machinesapi.SharedKey `json:"key"`
+	Text []byte                `json:"text,omitempty"` // if empty, the server's keys remain as they are
+}
+
+// KeyReply contains the IDs of the keys that the server uses now. The first one encrypts.
+type KeyReply struct {
+	Keys   []string `json:"keys"`
+	Number int      `json:"number"` // number of the last step that the server has done
+}
+
+// RotateRequest asks a broker for the next step of a rotation.
+type RotateRequest struct {
+	Key   machinesapi.SharedKey `json:"key"`
+	Start bool                  `json:"start"`
+}
+
+// KeysHandler serves PathKeys. Only brokers may have access to it. files contains the server's
+// files of shared keys.
+func KeysHandler(files map[machinesapi.SharedKey]*KeyFile) http.Handler {
+	return handler(func(r *http.Request) (any, error) {
+		in, err := decode[KeyRequest](r)
+		if err != nil {
+			return nil, err
+		}
+		f := files[in.Key]
+		if f == nil {
+			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "this server has no %s key", bourse.Quoted(string(in.Key)))
+		}
+		if len(in.Text) == 0 {
+			return f.Report(), nil
+		}
+		return f.Set(in.Text)
+	})
+}
+
+// RotateHandler serves PathRotate. Only brokers may have access to it.
+func RotateHandler(rotate func(context.Context, RotateRequest) (machinesapi.Rotation, error)) http.Handler {
+	return handler(func(r *http.Request) (any, error) {
+		in, err := decode[RotateRequest](r)
+		if err != nil {
+			return nil, err
+		}
+		return rotate(r.Context(), in)
+	})
+}
+
+func decode[T any](r *http.Request) (in T, err error) {
+	data, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = json.Unmarshal(data, &in)
+	}
+	if err != nil {
+		err = bourse.Errorf(bourse.CodeInvalid, "decode the request: %w", err)
+	}
+	return in, err
+}
+
+// ReadReply decodes a server's reply to a request for one of the paths above. Errors: those of the
+// server.
+func ReadReply(from bourse.WorkerID, resp *http.Response, into any) error {
+	data, err := readReply(string(from), resp)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return bourse.Errorf(bourse.CodeInternal, "decode the reply of %s: %w", from, err)
+	}
+	return nil
+}
+
+// Holder is another server that has a key.
+type Holder struct {
+	Member bourse.Member
+	Down   bool // the server is not a member at present
+}
+
+// Rotation replaces a key that several servers have, in steps that each keep all servers able to
+// understand each other. The broker's own file records the step, so an interrupted rotation can
+// be continued. In each cluster, one broker must run a key's rotation.
+type Rotation struct {
+	Self    bourse.Member // this broker
+	Own     *KeyFile
+	Holders func() []Holder // all other servers that have the key
+	// Send gives a server the text of a key file, and returns the keys that it then uses. If the text is
+	// empty, it only asks which ones it uses.
+	Send func(ctx context.Context, to bourse.Member, text []byte) (KeyReply, error)
+
+	mu sync.Mutex // locked during a step
+}
+
+// Limits for one step.
+const (
+	sendWithin = 10 * time.Second // for one server
+	sendAtOnce = 16               // number of servers
+)
+
+// Step carries out the next step. If start is set and no rotation has begun, it starts one,
+// provided that all servers answer.
+func (r *Rotation) Step(ctx context.Context, start bool) (machinesapi.Rotation, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text, err := os.ReadFile(r.Own.Path)
+	if err != nil {
+		return machinesapi.Rotation{}, bourse.Errorf(bourse.CodeUnavailable, "read the keys: %w", err)
+	}
+	keys, err := parseRing(text)
+	if err != nil {
+		return machinesapi.Rotation{}, err
+	}
+	started := false
+	if start && keys.step() == machinesapi.RotationRemove {
+		out, highest, differ := r.check(ctx, keys.number)
+		if !done(&out) {
+			return out, nil
+		}
+		if !differ { // otherwise, the last step of an earlier rotation was interrupted
+			keys, started = keys.with(r.Own.New(), highest), true
+		}
+	}
+	out, err := r.distribute(ctx, keys)
+	out.Started = started
+	if err != nil || !done(&out) {
+		return out, err
+	}
+	if keys.step() == machinesapi.RotationRemove {
+		out.Done = true
+		return out, nil
+	}
+	_, err = r.Own.Set(keys.next().text())
+	return out, err
+}
+
+// done reports whether all servers have done a step.
+func done(r *machinesapi.Rotation) bool {
+	return !slices.ContainsFunc(r.Servers, func(s machinesapi.RotationServer) bool { return !s.OK })
+}
+
+// check asks all servers which keys they use. It returns the highest number of their steps, and
+// reports whether some server's keys differ from this broker's.
+func (r *Rotation) check(ctx context.Context, number int) (out machinesapi.Rotation, highest int, differ bool) {
+	highest = number
+	own := r.Own.InUse()
+	var mu sync.Mutex
+	out = r.each(ctx, machinesapi.RotationCheck, nil, func(has KeyReply) error {
+		mu.Lock()
+		defer mu.Unlock()
+		highest = max(highest, has.Number)
+		differ = differ || !slices.Equal(has.Keys, own)
+		return nil
+	})
+	return out, highest, differ
+}
+
+// distribute gives all servers the same keys.
+func (r *Rotation) distribute(ctx context.Context, keys ring) (machinesapi.Rotation, error) {
+	want, err := r.Own.Set(keys.text())
+	if err != nil {
+		return machinesapi.Rotation{}, err
+	}
+	return r.each(ctx, keys.step(), keys.text(), func(has KeyReply) error {
+		if !slices.Equal(has.Keys, want.Keys) {
+			return bourse.Errorf(bourse.CodeConflict, "it uses other keys than it was given")
+		}
+		return nil
+	}), nil
+}
+
+// each sends a text to all other servers, and passes their replies to check.
+func (r *Rotation) each(ctx context.Context, step machinesapi.RotationStep, text []byte, check func(KeyReply) error) machinesapi.Rotation {
+	holders := r.Holders()
+	out := machinesapi.Rotation{Step: step, Servers: make([]machinesapi.RotationServer, len(holders), len(holders)+1)}
+	var sending errgroup.Group
+	sending.SetLimit(sendAtOnce)
+	for i, h := range holders {
+		s := &out.Servers[i]
+		s.ID, s.Role = h.Member.ID, h.Member.Role
+		if h.Down {
+			s.Error = fmt.Sprintf("the %s is down", h.Member.Role)
+			continue
+		}
+		sending.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, sendWithin)
+			defer cancel()
+			has, err := r.Send(ctx, h.Member, text)
+			if err == nil {
+				err = check(has)
+			}
+			if s.OK = err == nil; !s.OK {
+				s.Error = bourse.MessageOf(err)
+			}
+			return nil
+		})
+	}
+	_ = sending.Wait() // the functions return no errors
+	out.Servers = append(out.Servers, machinesapi.RotationServer{ID: r.Self.ID, Role: r.Self.Role, OK: true})
+	slices.SortFunc(out.Servers, func(a, b machinesapi.RotationServer) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.ID, b.ID))
+	})
+	return out
+}

@@ -1,0 +1,340 @@
+package enroll_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// keyServer is a server with a file of gossip keys.
+type keyServer struct {
+	bourse.Member
+	file *enroll.KeyFile
+	live *admission.Live[[][]byte]
+}
+
+// newKeyServer creates a server whose file contains the given text.
+func newKeyServer(tb rapid.TB, path string, member bourse.Member, text []byte) *keyServer {
+	tb.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return openKeyServer(tb, path, member)
+}
+
+// openKeyServer starts a server with the file that it had before.
+func openKeyServer(tb rapid.TB, path string, member bourse.Member) *keyServer {
+	tb.Helper()
+	live, err := admission.LoadGossipKeys(path, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &keyServer{member, &enroll.KeyFile{
+		Path: path, Look: live.Look, New: admission.NewGossipKey,
+		InUse: func() []string { return admission.GossipKeyIDs(live.Get()) },
+		IDs: func(text []byte) ([]string, error) {
+			keys, err := admission.ParseGossipKeys(text)
+			return admission.GossipKeyIDs(keys), err
+		},
+	}, live}
+}
+
+// keyCluster is a cluster of servers with the same gossip key. The first one is the broker that
+// rotates it.
+type keyCluster struct {
+	rapid.TB
+	servers []*keyServer
+	send    func(to *keyServer, text []byte) (enroll.KeyReply, error) // a test may replace it
+	down    map[bourse.WorkerID]bool
+}
+
+func newKeyCluster(tb rapid.TB, dir string, n int) *keyCluster {
+	tb.Helper()
+	c := &keyCluster{TB: tb, down: map[bourse.WorkerID]bool{}}
+	key := admission.NewGossipKey()
+	for i := range n {
+		m := bourse.Member{ID: bourse.WorkerID(fmt.Sprintf("s%d", i)), Role: bourse.RoleWorker}
+		if i == 0 {
+			m.Role = bourse.RoleBroker
+		}
+		c.servers = append(c.servers, newKeyServer(tb, filepath.Join(dir, string(m.ID)), m, key))
+	}
+	c.send = func(to *keyServer, text []byte) (enroll.KeyReply, error) {
+		if len(text) == 0 {
+			return to.file.Report(), nil
+		}
+		return to.file.Set(text)
+	}
+	return c
+}
+
+// rotation returns the rotation of a broker that has just started.
+func (c *keyCluster) rotation() *enroll.Rotation {
+	first := c.servers[0]
+	return &enroll.Rotation{
+		Self: first.Member, Own: first.file,
+		Holders: func() (all []enroll.Holder) {
+			for _, s := range c.servers[1:] {
+				all = append(all, enroll.Holder{Member: s.Member, Down: c.down[s.ID]})
+			}
+			return all
+		},
+		Send: func(_ context.Context, to bourse.Member, text []byte) (enroll.KeyReply, error) {
+			i := slices.IndexFunc(c.servers, func(s *keyServer) bool { return s.ID == to.ID })
+			return c.send(c.servers[i], text)
+		},
+	}
+}
+
+// understood fails the test unless every server can decrypt the messages of every other server.
+func (c *keyCluster) understood() {
+	c.Helper()
+	for _, from := range c.servers {
+		for _, to := range c.servers {
+			if first := from.live.Get()[0]; !slices.ContainsFunc(to.live.Get(), func(k []byte) bool { return bytes.Equal(k, first) }) {
+				c.Fatalf("%s cannot decrypt messages of %s", to.ID, from.ID)
+			}
+		}
+	}
+}
+
+// finish carries out steps until the rotation is done, and returns them.
+func (c *keyCluster) finish(r *enroll.Rotation, start bool) (steps []machinesapi.RotationStep) {
+	c.Helper()
+	for range 10 {
+		out, err := r.Step(context.Background(), start)
+		if err != nil {
+			c.Fatal(err)
+		}
+		steps = append(steps, out.Step)
+		if out.Done {
+			return steps
+		}
+		start = false
+	}
+	c.Fatalf("the rotation does not end: %v", steps)
+	return nil
+}
+
+// replaced fails the test unless all servers have one key, which is not the old one.
+func (c *keyCluster) replaced(old []byte) {
+	c.Helper()
+	for _, s := range c.servers {
+		keys := s.live.Get()
+		if len(keys) != 1 || bytes.Equal(keys[0], old) || !bytes.Equal(keys[0], c.servers[0].live.Get()[0]) {
+			c.Errorf("%s has %d keys, the first of which is the old one: %v", s.ID, len(keys), bytes.Equal(keys[0], old))
+		}
+	}
+}
+
+func TestRotation(t *testing.T) {
+	c := newKeyCluster(t, t.TempDir(), 4)
+	old := c.servers[0].live.Get()[0]
+	want := []machinesapi.RotationStep{machinesapi.RotationAdd, machinesapi.RotationUse, machinesapi.RotationRemove}
+	if steps := c.finish(c.rotation(), true); !slices.Equal(steps, want) {
+		t.Errorf("steps %v, want %v", steps, want)
+	}
+	c.replaced(old)
+	for _, s := range c.servers {
+		text, err := os.ReadFile(s.file.Path)
+		info, statErr := os.Stat(s.file.Path)
+		if err := errors.Join(err, statErr); err != nil || info.Mode() != 0o600 || strings.Count(string(text), "\n") != 2 {
+			t.Errorf("the file of %s: %v %q, %v", s.ID, info.Mode(), text, err)
+		}
+	}
+	if steps := c.finish(c.rotation(), false); !slices.Equal(steps, want[2:]) {
+		t.Errorf("without start, steps %v", steps)
+	}
+}
+
+// TestRotationUnderFaults interrupts rotations at any point: servers that are down or cannot write,
+// replies that are lost, messages that arrive late, and a broker that restarts. All servers must be
+// able to decrypt each other's messages at any time, and the rotation must end once the faults end.
+func TestRotationUnderFaults(t *testing.T) {
+	dirs := 0
+	base := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		dirs++
+		dir := filepath.Join(base, fmt.Sprint(dirs))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c := newKeyCluster(t, dir, rapid.IntRange(1, 4).Draw(t, "servers"))
+		old := c.servers[0].live.Get()[0]
+		good := c.send
+		var late []func()
+		faulty := func(to *keyServer, text []byte) (enroll.KeyReply, error) {
+			defer c.understood()
+			switch rapid.SampledFrom([]string{"ok", "ok", "lost", "no reply", "late", "twice"}).Draw(t, "fault") {
+			case "lost":
+				return enroll.KeyReply{}, errors.New("lost")
+			case "no reply":
+				_, _ = good(to, text)
+				return enroll.KeyReply{}, errors.New("no reply")
+			case "late":
+				late = append(late, func() { _, _ = good(to, text) })
+				return enroll.KeyReply{}, errors.New("late")
+			case "twice":
+				_, _ = good(to, text)
+			}
+			return good(to, text)
+		}
+		r := c.rotation()
+		sending := make(chan struct{}, 1) // rapid's draws must not happen concurrently
+		c.send = func(to *keyServer, text []byte) (enroll.KeyReply, error) {
+			sending <- struct{}{}
+			defer func() { <-sending }()
+			return faulty(to, text)
+		}
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"step", "step", "start", "restart", "late"}).Draw(t, "event") {
+			case "step":
+				_, _ = r.Step(t.Context(), false) // it may fail
+			case "start":
+				_, _ = r.Step(t.Context(), true)
+			case "restart":
+				c.servers[0] = openKeyServer(t, c.servers[0].file.Path, c.servers[0].Member)
+				r = c.rotation()
+			case "late":
+				if n := len(late); n > 0 {
+					late[n-1]()
+					late = late[:n-1]
+				}
+			}
+			c.understood()
+		}
+		for _, deliver := range late {
+			deliver()
+		}
+		c.understood()
+		c.send = good
+		c.finish(r, false)
+		c.understood()
+		c.finish(r, true)
+		c.finish(r, true) // a late message may have left a key that no server needs
+		c.replaced(old)
+	})
+}
+
+func TestRotationWaitsForServers(t *testing.T) {
+	c := newKeyCluster(t, t.TempDir(), 3)
+	old := c.servers[0].live.Get()[0]
+	r := c.rotation()
+	c.down["s2"] = true
+	out, err := r.Step(t.Context(), true)
+	if err != nil || out.Step != machinesapi.RotationCheck || out.Servers[2].OK || !strings.Contains(out.Servers[2].Error, "down") || len(c.servers[0].live.Get()) != 1 {
+		t.Fatalf("with a server that is down: %+v, %v, %d keys; want no new key", out, err, len(c.servers[0].live.Get()))
+	}
+	delete(c.down, "s2")
+	if out, err = r.Step(t.Context(), true); err != nil || !out.Started {
+		t.Fatalf("the first step: %+v, %v", out, err)
+	}
+	c.down["s1"] = true
+	for range 2 {
+		if out, err = r.Step(t.Context(), true); err != nil || out.Started || out.Step != machinesapi.RotationUse || out.Servers[1].OK {
+			t.Fatalf("a step without s1: %+v, %v", out, err)
+		}
+	}
+	if n := len(c.servers[0].live.Get()); n != 2 {
+		t.Errorf("the broker has %d keys while a server still encrypts with the old one, want 2", n)
+	}
+	delete(c.down, "s1")
+	c.finish(r, true)
+	c.replaced(old)
+}
+
+func TestKeyFileRefuses(t *testing.T) {
+	c := newKeyCluster(t, t.TempDir(), 1)
+	s := c.servers[0]
+	key, err := os.ReadFile(s.file.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := admission.NewGossipKey()
+	for what, text := range map[string][]byte{
+		"no key":                         []byte("# none\n"),
+		"half a key":                     key[:9],
+		"another key":                    other,
+		"a first key that is not known":  slices.Concat([]byte("# rotation step 1\n"), other, key),
+		"two keys and no step":           slices.Concat(key, other),
+		"more keys than a file may have": bytes.Repeat(key, 9),
+	} {
+		reply, err := s.file.Set(text)
+		now, _ := os.ReadFile(s.file.Path)
+		if err == nil || !bytes.Equal(now, key) || len(s.live.Get()) != 1 {
+			t.Errorf("%s: %v, %v, want an error and the old file", what, reply, err)
+		}
+	}
+	if err := os.Remove(s.file.Path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(s.file.Path, 0o700); err != nil { // it cannot be replaced by a file
+		t.Fatal(err)
+	}
+	if _, err := s.file.Set(slices.Concat([]byte("# rotation step 1\n"), key, other)); bourse.CodeOf(err) != bourse.CodeUnavailable {
+		t.Errorf("a file that cannot be written: %v, want unavailable", err)
+	}
+	if n := len(s.live.Get()); n != 1 {
+		t.Errorf("%d keys in use, want the old one", n)
+	}
+}
+
+func TestRotationRefusesFilesEditedByHand(t *testing.T) {
+	c := newKeyCluster(t, t.TempDir(), 2)
+	for _, s := range c.servers {
+		two := slices.Concat(admission.NewGossipKey(), admission.NewGossipKey())
+		if err := os.WriteFile(s.file.Path, two, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := c.rotation().Step(t.Context(), true); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "which one") {
+		t.Errorf("two keys of which either may be the new one: %+v, %v, want failed_precondition", out, err)
+	}
+	if err := os.Remove(c.servers[0].file.Path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.rotation().Step(t.Context(), true); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+// FuzzKeyFile gives a server any text. The server must keep a file that it can read, and the key
+// with which it encrypts.
+func FuzzKeyFile(f *testing.F) {
+	key := admission.NewGossipKey()
+	f.Add([]byte("# rotation step 1\n"), true, true)
+	f.Add([]byte("# rotation step 99999999999999999999\n"), true, false)
+	f.Add([]byte("# rotation step -1\n#\n\n"), false, true)
+	f.Fuzz(func(t *testing.T, text []byte, own, other bool) {
+		if own {
+			text = slices.Concat(text, []byte("\n"), key)
+		}
+		if other {
+			text = slices.Concat(text, []byte("\n"), admission.NewGossipKey())
+		}
+		s := newKeyServer(t, filepath.Join(t.TempDir(), "key"), bourse.Member{ID: "s"}, key)
+		before := s.live.Get()[0]
+		reply, err := s.file.Set(text)
+		if err == nil && (reply.Number < 0 || !slices.Equal(reply.Keys, s.file.InUse())) {
+			t.Errorf("%+v, but it uses %v", reply, s.file.InUse())
+		}
+		if keys := s.live.Get(); !slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, before) }) {
+			t.Error("the server has lost its key")
+		}
+		openKeyServer(t, s.file.Path, s.Member)
+	})
+}

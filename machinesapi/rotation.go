@@ -1,0 +1,53 @@
+package machinesapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// SharedKey names a key that several servers have.
+type SharedKey string
+
+// KeyGossip encrypts the membership. Every server has it.
+const KeyGossip SharedKey = "gossip"
+
+// RotationStep is a step of a key's rotation.
+type RotationStep string
+
+// The steps of a rotation, in order. Each one begins when all servers have done the one before.
+const (
+	RotationCheck  RotationStep = "check"  // all servers must answer
+	RotationAdd    RotationStep = "add"    // the servers receive the new key, but do not encrypt with it
+	RotationUse    RotationStep = "use"    // the servers encrypt with the new key
+	RotationRemove RotationStep = "remove" // the servers forget the old key
+)
+
+// Rotate is the body of a request for the next step of a rotation.
+type Rotate struct {
+	Start bool `json:"start,omitempty"` // start a rotation unless one has begun
+}
+
+// Rotation is the result of one step of a rotation.
+type Rotation struct {
+	Step    RotationStep     `json:"step"`
+	Started bool             `json:"started,omitempty"` // this step began a new rotation
+	Done    bool             `json:"done"`              // the rotation is complete
+	Servers []RotationServer `json:"servers"`           // the servers that have the key, sorted by role and ID
+}
+
+// RotationServer is a server's part in a step.
+type RotationServer struct {
+	ID    bourse.WorkerID `json:"id"`
+	Role  bourse.Role     `json:"role"`
+	OK    bool            `json:"ok"`              // the server has done the step
+	Error string          `json:"error,omitempty"` // why not
+}
+
+// Rotate carries out the next step of a key's rotation on all servers. Repeat the call until the
+// result is done. If start is set, it starts a rotation unless one has begun. Errors:
+// failed_precondition if the cluster has no such key.
+func (o Operator) Rotate(ctx context.Context, key SharedKey, in Rotate) (Rotation, error) {
+	return ask[Rotation](ctx, o.c, call{method: http.MethodPost, path: path("keys", string(key), "rotation"), in: in})
+}
