@@ -24,8 +24,8 @@ func (h *rotationHandler) rotate(w http.ResponseWriter, r *endpoint.Request) err
 		return err
 	}
 	key := machinesapi.SharedKey(r.PathValue("key"))
-	if key != machinesapi.KeyGossip {
-		return bourse.Errorf(bourse.CodeNotFound, "no key %s can be replaced in this way: use %s", bourse.Quoted(string(key)), machinesapi.KeyGossip)
+	if key != machinesapi.KeyGossip && key != machinesapi.KeySecrets {
+		return bourse.Errorf(bourse.CodeNotFound, "servers share no key %s: use %s or %s", bourse.Quoted(string(key)), machinesapi.KeyGossip, machinesapi.KeySecrets)
 	}
 	if h.Rotate == nil {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "this cluster has no certificates, with which servers could send each other keys")

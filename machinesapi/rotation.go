@@ -10,8 +10,11 @@ import (
 // SharedKey names a key that several servers have.
 type SharedKey string
 
-// KeyGossip encrypts the membership. Every server has it.
-const KeyGossip SharedKey = "gossip"
+// The shared keys.
+const (
+	KeyGossip  SharedKey = "gossip"  // encrypts the membership; every server has it
+	KeySecrets SharedKey = "secrets" // encrypts the secrets of apps; brokers have it
+)
 
 // RotationStep is a step of a key's rotation.
 type RotationStep string
@@ -34,6 +37,7 @@ type Rotation struct {
 	Step    RotationStep     `json:"step"`
 	Started bool             `json:"started,omitempty"` // this step began a new rotation
 	Done    bool             `json:"done"`              // the rotation is complete
+	Blocked string           `json:"blocked,omitempty"` // why the next step has to wait for people
 	Servers []RotationServer `json:"servers"`           // the servers that have the key, sorted by role and ID
 }
 

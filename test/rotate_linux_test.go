@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// TestRotateGossipKey replaces the gossip key of a cluster of three hosts while requests pass
-// through the proxy. No request may fail, and the cluster must keep its members. One server is down
-// at the beginning, so the rotation must not start before that server runs again.
-func TestRotateGossipKey(t *testing.T) {
+// TestRotateKeys replaces the gossip key and the key of secrets of a cluster of three hosts while
+// requests pass through the proxy. No request may fail, and the cluster must keep its members. One
+// server is down at the beginning, so the rotation must not start before that server runs again.
+func TestRotateKeys(t *testing.T) {
 	lan := newLAN(t)
 	first, second, third := lan.bare("h1"), lan.bare("h2"), lan.bare("h3")
 	first.start("bourse worker list", first.setup("init", "--region", "gru")...)
@@ -91,7 +91,51 @@ func TestRotateGossipKey(t *testing.T) {
 	fourth := lan.bare("h4")
 	fourth.start("is part of cluster", fourth.setup("join", strings.TrimSpace(token))...)
 	eventually(t, patience, "the new host is a member", first.members(6))
+	rotateSecrets(first)
 	requests.end()
+}
+
+// rotateSecrets replaces the key of secrets. The old key encrypts an app's secret, so the rotation
+// must wait until the secret was set again. Then the app's machine must get the new value when its
+// restart policy starts it, although no broker has sent its worker the new key.
+func rotateSecrets(h *bareHost) {
+	h.t.Helper()
+	must := func(words ...string) string {
+		h.t.Helper()
+		out, err := h.run(words...)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		return out
+	}
+	end := h.file("end")
+	must("app", "create", "vault")
+	must("secrets", "set", "--app", "vault", "WORD=first")
+	must("machine", "run", "host", "--app", "vault", "--region", "gru", "--restart", "always", "--", "sh", "-c",
+		`echo "the word is $WORD"; until rm `+end+` 2>&-; do sleep 0.1; done; exit 1`)
+	says := func(word string) func() error {
+		return func() error {
+			out, err := h.run("logs", "--app", "vault")
+			if err == nil && !strings.Contains(out, "the word is "+word) {
+				err = fmt.Errorf("it printed %q", out)
+			}
+			return err
+		}
+	}
+	eventually(h.t, patience, "the machine has the secret", says("first"))
+
+	out, err := h.run("credentials", "rotate", "secrets")
+	if err == nil || !strings.Contains(err.Error(), "the old key still encrypts 1 secret of 1 app: vault") {
+		h.t.Errorf("with a secret that the old key encrypts: %s, %v", out, err)
+	}
+	must("secrets", "set", "--app", "vault", "WORD=second")
+	if out := must("credentials", "rotate", "secrets"); !strings.Contains(out, "the key of secrets was replaced") {
+		h.t.Errorf("after the secret was set again: %s", out)
+	}
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	eventually(h.t, patience, "the restarted machine has the new secret", says("second"))
 }
 
 // allowHost allows the image host on a host whose servers are down.

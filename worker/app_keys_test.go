@@ -19,10 +19,11 @@ import (
 // safe is a view in which each app has the secret PASSWORD, sealed with the first of
 // the view's keys.
 type safe struct {
-	keys *seal.Keys
-	mark seal.Mark
-	mu   sync.Mutex
-	none bool // whether apps have no secrets
+	keys   *seal.Keys
+	mark   seal.Mark
+	mu     sync.Mutex
+	none   bool                                           // whether apps have no secrets
+	broker func(bourse.MachineID) (bourse.AppKeys, error) // answers requests for keys; if nil, no broker is allowed to give any
 }
 
 // newSafe returns a set of keys, old, and a view whose keys are a new one followed by
@@ -65,6 +66,13 @@ func (s *safe) AwaitSecrets(context.Context, string, uint64) (seal.Marks, error)
 }
 
 func (*safe) AwaitSynced(context.Context) {}
+
+func (s *safe) AppKeys(_ context.Context, id bourse.MachineID) (bourse.AppKeys, error) {
+	if s.broker == nil {
+		return nil, bourse.Errorf(bourse.CodeForbidden, "no keys")
+	}
+	return s.broker(id)
+}
 
 // keysOf returns the keys that the store contains for a machine.
 func (h *host) keysOf(id bourse.MachineID) (keys bourse.AppKeys) {
@@ -127,6 +135,44 @@ func TestAMachineStartsAgainWithTheKeysOfItsOrder(t *testing.T) {
 		h.must(h.machines.Destroy(t.Context(), steady.ID, fabric.MachineAction{Force: true}))
 		if len(h.keysOf(steady.ID)) != 0 {
 			t.Error("keys of a machine that is destroyed are kept")
+		}
+	})
+}
+
+// A machine whose keys do not decrypt its app's secrets gets the keys from a broker, also when its
+// restart policy starts it. If no broker answers, the start is repeated until one does.
+func TestAWorkerAsksForKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, safe := newSafe(t)
+		safe.empty(true)
+		h := newHost(t, safe.setup)
+		defer func() { h.crash() }()
+		m, err := h.claimWith(t.Context(), old, run("sleep", "1m", "exit", "4"), restart(bourse.RestartOnFailure, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		safe.empty(false)
+		asked := 0
+		safe.broker = func(id bourse.MachineID) (bourse.AppKeys, error) {
+			if asked++; id != m.ID {
+				t.Errorf("keys of machine %s were asked for, want %s", id, m.ID)
+			}
+			if asked == 1 {
+				return nil, bourse.Errorf(bourse.CodeUnavailable, "no broker is running")
+			}
+			return safe.keys.OfApp("01"), nil
+		}
+		time.Sleep(90 * time.Second) // virtual time: the machine exits, and its policy restarts it
+		if now := h.get(m.ID); now.State != bourse.StateStarted || now.Boot.Number != 2 || now.Secrets != safe.mark.Version || asked < 2 {
+			t.Errorf("%s at boot %d with secrets %d after %d requests", now.State, now.Boot.Number, now.Secrets, asked)
+		}
+		if !slices.Equal(h.keysOf(m.ID), safe.keys.OfApp("01")) {
+			t.Error("the keys were not recorded")
+		}
+		before := asked
+		h.must(h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{}))
+		if asked != before {
+			t.Error("recorded keys were asked for again")
 		}
 	})
 }

@@ -14,21 +14,27 @@ import (
 func newRotate(s *cli.Shell) *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
-		Use:   "rotate gossip",
-		Short: "Replace the key that encrypts the membership, on all servers",
-		Long: `Replace the key that encrypts the membership, gossip.key, on all servers while they
-run. First every server receives the new key, then every server encrypts with it, then
-every server forgets the old key. Each step begins when all servers have done the one
-before, so no request fails.
+		Use:   "rotate gossip|secrets",
+		Short: "Replace a key that servers share, on all servers that have it",
+		Long: `Replace the key that encrypts the membership (gossip.key, on all servers) or the
+secrets of apps (secrets.key, on all brokers), while the servers run. First every server
+receives the new key, then every server encrypts with it, then every server forgets the
+old key. Each step begins when all servers have done the one before, so no request
+fails.
 
 If a server does not answer, the command waits for it. If it gives up or is
 interrupted, repeat it: it continues the rotation that has begun. If a worker will not
 come back, remove it first (bourse member remove). Brokers and proxies have to run,
-because those that are down are not known: they would be left with the old key.`,
+because those that are down are not known: they would be left with the old key.
+
+The old key of secrets stays in use until every secret was set again. After a theft,
+set new values, since whoever has the key can have read the old ones. Repeat the command
+afterwards to remove the old key.`,
 		Example: `  bourse credentials rotate gossip
-  bourse credentials rotate gossip --wait 10m   # while a host reboots`,
+  bourse credentials rotate gossip --wait 10m   # while a host reboots
+  bourse credentials rotate secrets`,
 		Args:      cli.Exactly(1),
-		ValidArgs: []cobra.Completion{string(machinesapi.KeyGossip)},
+		ValidArgs: []cobra.Completion{string(machinesapi.KeyGossip), string(machinesapi.KeySecrets)},
 		RunE: func(c *cobra.Command, args []string) error {
 			r := rotation{shell: s, key: machinesapi.SharedKey(args[0]), end: s.Now().Add(wait)}
 			return r.run(c)
@@ -61,6 +67,9 @@ func (r *rotation) run(c *cobra.Command) error {
 		switch {
 		case out.Done:
 			return r.finish()
+		case out.Blocked != "":
+			return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "the new key is in use, but the old one cannot be removed yet: %s", out.Blocked),
+				"set these secrets again (bourse secrets set), then repeat this command")
 		case len(missing) == 0:
 			again = cli.Backoff{}
 		case r.shell.Now().After(r.end):
@@ -95,7 +104,7 @@ func (r *rotation) finish() error {
 	if r.shell.JSON {
 		return nil
 	}
-	_, err := fmt.Fprintf(r.shell.Out, "the %s key was replaced\n", r.key)
+	_, err := fmt.Fprintf(r.shell.Out, "the key of %s was replaced\n", map[machinesapi.SharedKey]string{machinesapi.KeyGossip: "the membership", machinesapi.KeySecrets: "secrets"}[r.key])
 	return err
 }
 

@@ -42,13 +42,16 @@ func TestRotate(t *testing.T) {
 		want  []string
 	}{
 		{"all servers answer", []machinesapi.Rotation{add, use, remove}, nil, 0, []string{
-			"give all servers the new key    2 of 2 servers\nencrypt with the new key        2 of 2 servers\nremove the old key              2 of 2 servers\nthe gossip key was replaced\n",
+			"give all servers the new key    2 of 2 servers\nencrypt with the new key        2 of 2 servers\nremove the old key              2 of 2 servers\nthe key of the membership was replaced\n",
 		}},
 		{"one is down for a moment", []machinesapi.Rotation{{Step: machinesapi.RotationCheck, Servers: down}, add, {Step: machinesapi.RotationUse, Servers: down}, use, remove}, []string{"--wait", "1h"}, 0, []string{
 			"check that all servers answer   1 of 2 servers\ngive all servers the new key    2 of 2 servers\nencrypt with the new key        1 of 2 servers\nencrypt with the new key        2 of 2 servers\n",
 		}},
 		{"one stays down", []machinesapi.Rotation{add, {Step: machinesapi.RotationUse, Servers: down}}, []string{"--wait", "-1s"}, 7, []string{
 			"w1: the worker is down", `the step "encrypt with the new key", which 1 server has not done`, "repeat the command", "bourse member remove",
+		}},
+		{"the old key is needed", []machinesapi.Rotation{add, {Step: machinesapi.RotationUse, Servers: ok, Blocked: "3 secrets"}}, nil, 5, []string{
+			"encrypt with the new key        2 of 2 servers\n", "cannot be removed yet: 3 secrets", "bourse secrets set",
 		}},
 		{"as JSON", []machinesapi.Rotation{add, remove}, []string{"--json"}, 0, []string{`"step":"add"`, `"done":true`}},
 	} {

@@ -174,5 +174,7 @@ func (s *server) openKeys(file string) (func() *seal.Keys, error) {
 		return nil, err
 	}
 	s.watched = append(s.watched, live)
+	s.secretsKeys = live.Get
+	s.shareSecretsKeys(live)
 	return live.Get, nil
 }

@@ -5,15 +5,21 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -33,6 +39,94 @@ func (s *server) shareGossipKeys(keys *admission.Live[[][]byte]) {
 	}
 }
 
+// shareSecretsKeys does the same for a broker's keys of secrets.
+func (s *server) shareSecretsKeys(keys *admission.Live[*seal.Keys]) {
+	if s.creds == nil {
+		return
+	}
+	s.shared[machinesapi.KeySecrets] = &enroll.KeyFile{
+		Path: keys.Files()[0], Look: keys.Look, New: seal.Generate,
+		InUse: func() []string { return keys.Get().IDs() },
+		IDs: func(text []byte) ([]string, error) {
+			keys, err := seal.Read(text)
+			if err != nil {
+				return nil, err
+			}
+			return keys.IDs(), nil
+		},
+		InNeed: func() error { return s.oldKeyInNeed(keys.Get()) },
+	}
+}
+
+// inNeedWithin limits the time of a search for secrets that need the old key.
+const inNeedWithin = 5 * time.Second
+
+// oldKeyInNeed returns failed_precondition if the view has secrets that were not encrypted with the
+// first key.
+func (s *server) oldKeyInNeed(keys *seal.Keys) error {
+	ctx, cancel := context.WithTimeout(context.Background(), inNeedWithin)
+	defer cancel()
+	all, err := s.replica.Apps(ctx)
+	if err != nil {
+		return err
+	}
+	secrets, names := 0, []string{}
+	for _, app := range all {
+		list, err := s.replica.Secrets(ctx, app.ID)
+		if err != nil {
+			return err
+		}
+		old := slices.DeleteFunc(list, func(x seal.Secret) bool { return keys.Latest(app.ID, x.Sealed) })
+		if app.DeletedAt == nil && len(old) > 0 {
+			secrets, names = secrets+len(old), append(names, string(app.Name))
+		}
+	}
+	if secrets == 0 {
+		return nil
+	}
+	const most = 5
+	apps, more := len(names), ""
+	if n := len(names) - most; n > 0 {
+		names, more = names[:most], fmt.Sprintf(" and %d more", n)
+	}
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "the old key still encrypts %s of %s: %s%s",
+		cli.Count(secrets, "secret"), cli.Count(apps, "app"), strings.Join(names, ", "), more)
+}
+
+// appKeysOf returns the keys of the app of a worker's machine. A worker gets no others: a broker
+// must have placed the machine in the app, on this worker.
+func (s *server) appKeysOf(ctx context.Context, worker bourse.WorkerID, id bourse.MachineID) (bourse.AppKeys, error) {
+	m, err := s.replica.Machine(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case m == nil || m.Worker != worker || m.AppID == "" || m.SkipSecrets:
+		return nil, bourse.Errorf(bourse.CodeForbidden, "no machine %s that gets secrets was placed on worker %s", bourse.Quoted(string(id)), worker)
+	case s.secretsKeys == nil:
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "broker %s has no secrets.key", s.self.ID)
+	}
+	s.log.Info("keys of an app sent to a worker", "worker", worker, "machine", id)
+	return s.secretsKeys().OfApp(m.AppID), nil
+}
+
+// AppKeys implements machines.SecretsView. It asks the brokers in random order.
+func (v workerSecrets) AppKeys(ctx context.Context, machine bourse.MachineID) (bourse.AppKeys, error) {
+	s := v.server
+	if s.creds == nil {
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "servers have no certificates")
+	}
+	brokers := slices.DeleteFunc(s.members(), func(m bourse.Member) bool { return m.Role != bourse.RoleBroker })
+	rand.Shuffle(len(brokers), func(i, j int) { brokers[i], brokers[j] = brokers[j], brokers[i] })
+	err := bourse.Errorf(bourse.CodeUnavailable, "no broker is running")
+	for _, b := range brokers {
+		var reply enroll.AppKeysReply
+		if err = s.post(ctx, b, enroll.PathAppKeys, enroll.AppKeysRequest{Machine: machine}, &reply); err == nil {
+			return reply.Keys, bourse.AppKeys(reply.Keys).Validate()
+		}
+	}
+	return nil, err
+}
+
 // sharePaths adds the paths at which brokers replace shared keys.
 func (s *server) sharePaths(mux *http.ServeMux) {
 	if s.creds == nil {
@@ -44,13 +138,15 @@ func (s *server) sharePaths(mux *http.ServeMux) {
 	mux.Handle("POST "+enroll.PathKeys, brokersOnly(enroll.KeysHandler(s.shared)))
 	if s.self.Role == bourse.RoleBroker {
 		mux.Handle("POST "+enroll.PathRotate, brokersOnly(enroll.RotateHandler(s.rotateHere)))
+		mux.Handle("POST "+enroll.PathAppKeys, direct.Handler(s.self.ID, admission.Require(enroll.AppKeysHandler(s.appKeysOf), bourse.RoleWorker)))
 	}
 }
 
 // openRotations makes a broker able to rotate its shared keys.
 func (s *server) openRotations() {
+	holders := map[machinesapi.SharedKey]func() []enroll.Holder{machinesapi.KeyGossip: s.others, machinesapi.KeySecrets: s.otherBrokers}
 	for key, file := range s.shared {
-		s.rotations[key] = &enroll.Rotation{Self: s.self, Own: file, Holders: s.others, Send: s.sendKeys(key)}
+		s.rotations[key] = &enroll.Rotation{Self: s.self, Own: file, Holders: holders[key], Send: s.sendKeys(key)}
 	}
 }
 
@@ -71,6 +167,11 @@ func (s *server) others() []enroll.Holder {
 		}
 	}
 	return all
+}
+
+// otherBrokers returns the cluster's other brokers.
+func (s *server) otherBrokers() []enroll.Holder {
+	return slices.DeleteFunc(s.others(), func(h enroll.Holder) bool { return h.Member.Role != bourse.RoleBroker })
 }
 
 // sendKeys returns a function that gives a server the text of a key file.

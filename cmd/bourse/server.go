@@ -22,6 +22,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/enroll"
 	"github.com/bourse-dev/bourse/internal/loopback"
 	"github.com/bourse-dev/bourse/internal/metrics"
+	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/internal/trace"
 	"github.com/bourse-dev/bourse/internal/tuning"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -30,23 +31,24 @@ import (
 
 // server contains the parts that servers of all roles have.
 type server struct {
-	config    *serve.ServerConfig
-	log       *slog.Logger
-	creds     *admission.Credentials // nil if the cluster has no certificates
-	secret    loopback.Secret        // shared by the cluster's servers on this host's loopback; "" if servers need no secret
-	link      *nats.Link             // nil if the server is not on NATS
-	listener  net.Listener           // listener of the API
-	wire      *direct.Fabric         // calls to other servers
-	replica   *replica
-	groups    []*gossip.Members // memberships, one for each network; if there are two, the first one is on NATS
-	either    either            // reports changes of the groups if there are two
-	self      bourse.Member
-	watched   []admission.Watched                        // credential files, which are reloaded when they change
-	orders    http.Handler                               // handler that places orders for proxies; nil unless the server is a broker
-	tracer    *trace.Tracer                              // nil if tracing is disabled
-	shared    map[machinesapi.SharedKey]*enroll.KeyFile  // keys that brokers can replace
-	rotations map[machinesapi.SharedKey]*enroll.Rotation // a broker's rotations of these keys
-	extra     func(*serve.Ready)                         // adds a role's own fields to the ready message; may be nil
+	config      *serve.ServerConfig
+	log         *slog.Logger
+	creds       *admission.Credentials // nil if the cluster has no certificates
+	secret      loopback.Secret        // shared by the cluster's servers on this host's loopback; "" if servers need no secret
+	link        *nats.Link             // nil if the server is not on NATS
+	listener    net.Listener           // listener of the API
+	wire        *direct.Fabric         // calls to other servers
+	replica     *replica
+	groups      []*gossip.Members // memberships, one for each network; if there are two, the first one is on NATS
+	either      either            // reports changes of the groups if there are two
+	self        bourse.Member
+	watched     []admission.Watched                        // credential files, which are reloaded when they change
+	orders      http.Handler                               // handler that places orders for proxies; nil unless the server is a broker
+	tracer      *trace.Tracer                              // nil if tracing is disabled
+	shared      map[machinesapi.SharedKey]*enroll.KeyFile  // keys that brokers can replace
+	secretsKeys func() *seal.Keys                          // a broker's keys of secrets; nil if it has none
+	rotations   map[machinesapi.SharedKey]*enroll.Rotation // a broker's rotations of these keys
+	extra       func(*serve.Ready)                         // adds a role's own fields to the ready message; may be nil
 }
 
 // joinPatience limits how long a server waits for the other members before it reports

@@ -20,6 +20,9 @@ type KeyFile struct {
 	InUse func() []string                     // IDs of the keys that the server uses
 	Look  func() (bool, error)                // reads the file again if it has changed; see admission.Live
 	New   func() []byte                       // creates a key
+	// InNeed returns the error failed_precondition, with the reason, if only the old one of two keys decrypts
+	// something that is still needed. It may be nil.
+	InNeed func() error
 
 	mu sync.Mutex // locked while the file is replaced
 }
@@ -37,7 +40,8 @@ func (f *KeyFile) Report() KeyReply {
 // Set replaces the file, and returns once the server uses the new keys, which it also returns. The
 // old and the new keys must overlap: the server must know the key that will encrypt, and keep the
 // key that has encrypted so far, because other servers may not have changed their files yet.
-// Errors: invalid; failed_precondition if the keys do not overlap; conflict if the file has a later step.
+// Errors: invalid; failed_precondition if the keys do not overlap, or if a
+// removed key is still needed; conflict if the file has a later step.
 func (f *KeyFile) Set(text []byte) (KeyReply, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,6 +61,11 @@ func (f *KeyFile) Set(text []byte) (KeyReply, error) {
 		return KeyReply{}, bourse.Errorf(bourse.CodeFailedPrecondition, "it encrypts with another key: copy %s from another server", f.Path)
 	case next.number <= has.Number:
 		return KeyReply{}, bourse.Errorf(bourse.CodeConflict, "it has already done this step or a later one, with other keys")
+	}
+	if len(want) < len(has.Keys) && f.InNeed != nil {
+		if err := f.InNeed(); err != nil {
+			return KeyReply{}, err
+		}
 	}
 	if err := WriteFile(f.Path, text, 0o600); err != nil {
 		return KeyReply{}, bourse.Errorf(bourse.CodeUnavailable, "write the keys: %w", err)

@@ -15,14 +15,47 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// The paths at which servers give each other keys. Only brokers may use them.
+// The paths at which servers give each other keys. Only brokers may use the first two, and only
+// workers the last one.
 const (
-	PathKeys   = "/cluster/keys"   // POST a [KeyRequest]; get a [KeyReply]
-	PathRotate = "/cluster/rotate" // POST a [RotateRequest] to the broker that rotates keys; get a machinesapi.Rotation
+	PathKeys    = "/cluster/keys"     // POST a [KeyRequest]; get a [KeyReply]
+	PathRotate  = "/cluster/rotate"   // POST a [RotateRequest] to the broker that rotates keys; get a machinesapi.Rotation
+	PathAppKeys = "/cluster/app-keys" // POST an [AppKeysRequest] to a broker; get an [AppKeysReply]
 )
+
+// AppKeysRequest asks for the keys of the app of one of the worker's machines.
+type AppKeysRequest struct {
+	Machine bourse.MachineID `json:"machine"`
+}
+
+// AppKeysReply contains the keys as bytes, since bourse.AppKeys hides them.
+type AppKeysReply struct {
+	Keys []byte `json:"keys"`
+}
+
+// AppKeysHandler serves PathAppKeys. Only workers may have access to it. keysOf returns the keys of the
+// app of a worker's machine.
+func AppKeysHandler(keysOf func(context.Context, bourse.WorkerID, bourse.MachineID) (bourse.AppKeys, error)) http.Handler {
+	return handler(func(r *http.Request) (any, error) {
+		in, err := decode[AppKeysRequest](r)
+		if err != nil {
+			return nil, err
+		}
+		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+			return nil, bourse.Errorf(bourse.CodeUnauthorized, "show a certificate")
+		}
+		who, err := admission.IdentityOf(r.TLS.PeerCertificates[0])
+		if err != nil {
+			return nil, err
+		}
+		keys, err := keysOf(r.Context(), who.ID, in.Machine)
+		return AppKeysReply{Keys: keys}, err
+	})
+}
 
 // KeyRequest gives a server the text of a key file.
 type KeyRequest struct {
@@ -155,6 +188,9 @@ func (r *Rotation) Step(ctx context.Context, start bool) (machinesapi.Rotation, 
 		return out, nil
 	}
 	_, err = r.Own.Set(keys.next().text())
+	if bourse.CodeOf(err) == bourse.CodeFailedPrecondition {
+		out.Blocked, err = bourse.MessageOf(err), nil
+	}
 	return out, err
 }
 

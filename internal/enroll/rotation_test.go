@@ -257,6 +257,45 @@ func TestRotationWaitsForServers(t *testing.T) {
 	c.replaced(old)
 }
 
+// TestRotationWhileTheOldKeyIsNeeded has data that only the old key decrypts, first on the broker
+// that rotates the key, then on another one. Whoever has such data must keep the old key.
+func TestRotationWhileTheOldKeyIsNeeded(t *testing.T) {
+	c := newKeyCluster(t, t.TempDir(), 3)
+	old := c.servers[0].live.Get()[0]
+	needed := map[*keyServer]bool{c.servers[0]: true, c.servers[2]: true}
+	for _, s := range c.servers {
+		s.file.InNeed = func() error {
+			if needed[s] {
+				return bourse.Errorf(bourse.CodeFailedPrecondition, "data of %s", s.ID)
+			}
+			return nil
+		}
+	}
+	r := c.rotation()
+	for i := range 4 {
+		out, err := r.Step(t.Context(), i == 0)
+		if err != nil || i > 0 && (out.Step != machinesapi.RotationUse || out.Blocked != "data of s0" || out.Done) {
+			t.Errorf("step %d: %+v, %v, want it blocked", i, out, err)
+		}
+	}
+	needed[c.servers[0]] = false
+	for range 2 {
+		if _, err := r.Step(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := r.Step(t.Context(), false); err != nil || out.Done || out.Servers[2].OK || out.Servers[2].Error != "data of s2" {
+		t.Errorf("with data on s2: %+v, %v", out, err)
+	}
+	c.understood()
+	if n := len(c.servers[2].live.Get()); n != 2 {
+		t.Errorf("s2 has %d keys, want the old one as well", n)
+	}
+	needed[c.servers[2]] = false
+	c.finish(r, false)
+	c.replaced(old)
+}
+
 func TestKeyFileRefuses(t *testing.T) {
 	c := newKeyCluster(t, t.TempDir(), 1)
 	s := c.servers[0]

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -116,6 +117,20 @@ func derive(key []byte, purpose string) []byte {
 		panic(err) // the lengths are valid constants
 	}
 	return out
+}
+
+// IDs returns the ids of the keys, which reveal nothing about the keys. The first key encrypts.
+func (k *Keys) IDs() []string {
+	ids := make([]string, len(k.all))
+	for i, key := range k.all {
+		ids[i] = hex.EncodeToString(idOf(key))
+	}
+	return ids
+}
+
+// Latest reports whether a secret of an app was sealed with the first key.
+func (k *Keys) Latest(app string, sealed []byte) bool {
+	return len(sealed) > idSize && bytes.Equal(sealed[1:1+idSize], idOf(k.OfApp(app)[:keySize]))
 }
 
 // idOf returns the id of a key, which reveals nothing about the key.

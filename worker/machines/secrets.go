@@ -39,15 +39,7 @@ func (ms *Machines) secretsOf(ctx context.Context, m *bourse.Machine) (map[strin
 	if !withSecrets(m) {
 		return nil, 0, nil
 	}
-	app, err := ms.appOf(m)
-	if err != nil {
-		return nil, 0, err
-	}
-	keys, err := ms.keysOf(m)
-	if err != nil {
-		return nil, 0, err
-	}
-	values, version, err := ms.secrets.Of(ctx, app, m.Secrets, keys)
+	values, version, err := ms.openSecrets(ctx, m, m.Secrets, nil)
 	if bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // another attempt with these keys would fail, too
 		err = bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
@@ -58,6 +50,40 @@ func (ms *Machines) secretsOf(ctx context.Context, m *bourse.Machine) (map[strin
 		return nil, 0, err
 	}
 	return values, version, nil
+}
+
+// openSecrets opens the secrets of m's app, in the given version or a later one. If keys is empty,
+// it uses the recorded keys. If those are not sufficient, because the cluster's key of secrets was
+// replaced after the machine's last start, it asks a broker for the keys, and records them. Errors
+// are those of [SecretReader.Of].
+func (ms *Machines) openSecrets(ctx context.Context, m *bourse.Machine, version uint64, keys bourse.AppKeys) (map[string]string, uint64, error) {
+	app, err := ms.appOf(m)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(keys) > 0 {
+		return ms.secrets.Of(ctx, app, version, keys)
+	}
+	if keys, err = ms.keysOf(m); err != nil {
+		return nil, 0, err
+	}
+	values, latest, err := ms.secrets.Of(ctx, app, version, keys)
+	if bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		return values, latest, err
+	}
+	keys, askErr := ms.secrets.View.AppKeys(ctx, m.ID)
+	switch bourse.CodeOf(askErr) { //nolint:exhaustive // other errors do not change when the start is repeated
+	case "":
+	case bourse.CodeUnavailable, bourse.CodeTimeout:
+		return nil, 0, bourse.Errorf(bourse.CodeUnavailable, "%w; no broker has answered that: %w", err, askErr)
+	default:
+		return nil, 0, err
+	}
+	values, latest, err = ms.secrets.Of(ctx, app, version, keys)
+	if err == nil {
+		err = ms.state.Store.Update(ctx, func(tx *store.Tx) error { return keepKeys(tx, m.ID, keys) })
+	}
+	return values, latest, err
 }
 
 // appOf returns the id of m's app.
@@ -76,14 +102,7 @@ func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version
 	if !withSecrets(m) {
 		return nil
 	}
-	app, err := ms.appOf(m)
-	if err == nil && len(keys) == 0 {
-		keys, err = ms.keysOf(m)
-	}
-	if err != nil {
-		return err
-	}
-	_, _, err = ms.secrets.Of(ctx, app, max(m.Secrets, version), keys)
+	_, _, err := ms.openSecrets(ctx, m, max(m.Secrets, version), keys)
 	return err
 }
 
@@ -96,6 +115,8 @@ type SecretsView interface {
 	// AwaitSynced returns once the view has been compared with another server's view since
 	// it was opened, or when ctx ends.
 	AwaitSynced(ctx context.Context)
+	// AppKeys asks a broker for the keys of a machine's app.
+	AppKeys(ctx context.Context, machine bourse.MachineID) (bourse.AppKeys, error)
 }
 
 const howToGiveKeys = "start or update it through a broker that has secrets.key: bourse machine restart, or bourse deploy"

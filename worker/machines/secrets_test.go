@@ -56,6 +56,10 @@ func (v *view) AwaitSynced(ctx context.Context) {
 	}
 }
 
+func (v *view) AppKeys(context.Context, bourse.MachineID) (bourse.AppKeys, error) {
+	return nil, bourse.Errorf(bourse.CodeForbidden, "no keys")
+}
+
 // filled returns a view with the secret PASSWORD, sealed with keys, and the secret's
 // version.
 func filled(t *testing.T, keys *seal.Keys) (*view, uint64) {
