@@ -52,10 +52,10 @@ type SupervisorConfig struct {
 
 // Timeouts of the supervisor.
 const (
-	drainGrace   = Grace                  // for output that an escaped process holds open
-	killGrace    = 5 * time.Second        // for processes that survive SIGKILL, for example because of a failed disk
-	shutdownTerm = time.Second            // time between SIGTERM and SIGKILL during a shutdown
-	hangupGrace  = 200 * time.Millisecond // time between SIGHUP and SIGKILL when a terminal's user has left
-	firstGrace   = 10 * time.Second       // time until the daemon that started the supervisor connects
+	drainGrace   = Grace            // for output that an escaped process holds open
+	killGrace    = 5 * time.Second  // for processes that survive SIGKILL, for example because of a failed disk
+	shutdownTerm = time.Second      // time between SIGTERM and SIGKILL during a shutdown
+	hangupGrace  = 2 * time.Second  // time between SIGHUP and SIGKILL when a terminal's user has left
+	firstGrace   = 10 * time.Second // time until the daemon that started the supervisor connects
 	idleGrace    = 2 * time.Second
 )

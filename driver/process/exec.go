@@ -117,7 +117,7 @@ func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-c
 		return e, true
 	case <-t.done:
 	case <-gone:
-		if e, ok := r.hangUp(); ok {
+		if e, ok := r.hangUp(ctx, t); ok {
 			return e, false
 		}
 	case <-ctx.Done():
@@ -133,8 +133,8 @@ func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-c
 }
 
 // hangUp sends SIGHUP to a command whose terminal's user has disconnected. It returns the
-// command's end, and true, if the command ends within hangupGrace.
-func (r running) hangUp() (ended, bool) {
+// command's end, and true, if the command ends within hangupGrace and before its task.
+func (r running) hangUp(ctx context.Context, t *task) (ended, bool) {
 	if !r.terminal {
 		return ended{}, false
 	}
@@ -145,7 +145,9 @@ func (r running) hangUp() (ended, bool) {
 	select {
 	case e := <-r.end:
 		return e, true
+	case <-t.done:
+	case <-ctx.Done():
 	case <-timer.C:
-		return ended{}, false
 	}
+	return ended{}, false
 }
