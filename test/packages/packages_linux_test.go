@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -25,11 +26,12 @@ func TestDebianPackage(t *testing.T) {
 	dir := t.TempDir()
 	content := vmtest.Files{"/test/run": "testdata/run", "/etc/systemd/system/test.service": "testdata/test.service"}
 	for _, version := range []string{"0.1.0", "0.2.0"} {
-		build := exec.CommandContext(t.Context(), "../../scripts/package", dir, "deb")
+		build := exec.CommandContext(t.Context(), "../../scripts/package", dir, "deb", "cdx.json")
 		build.Env = append(os.Environ(), "ARCHS=amd64", "RELEASE=v"+version)
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build package %s: %v\n%s", version, err, out)
 		}
+		checkModules(t, filepath.Join(dir, "bourse_"+version+"_amd64.cdx.json"), version)
 		content["/test/"+version+".deb"] = filepath.Join(dir, "bourse_"+version+"_amd64.deb")
 	}
 	// An initial file system may consist of several archives, which the kernel unpacks
@@ -47,6 +49,32 @@ func TestDebianPackage(t *testing.T) {
 		t.Fatalf("%v; the machine's console:\n%s", err, console)
 	}
 	t.Logf("took %s; the machine's console:\n%s", time.Since(began).Round(time.Second), console)
+}
+
+// checkModules checks that a package's list of modules names the program with its version, and a
+// library that the program contains.
+func checkModules(t *testing.T, path, version string) {
+	t.Helper()
+	var list struct {
+		Metadata struct {
+			Component struct{ Name, Version string }
+		}
+		Components []struct{ Name, Version string }
+	}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, sqlite := list.Metadata.Component, false
+	for _, c := range list.Components {
+		sqlite = sqlite || c.Name == "modernc.org/sqlite" && c.Version != ""
+	}
+	if program.Version != "v"+version || !strings.HasPrefix(program.Name, "github.com/bourse-dev/bourse") || !sqlite {
+		t.Errorf("%s lists %+v with %d modules, and sqlite: %v", path, program, len(list.Components), sqlite)
+	}
 }
 
 func concatenate(to string, from ...string) (err error) {
