@@ -1,6 +1,7 @@
 package enroll
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"slices"
@@ -54,12 +55,14 @@ func (f *KeyFile) Set(text []byte) (KeyReply, error) {
 		return KeyReply{}, err
 	}
 	has := f.report()
+	old, _ := os.ReadFile(f.Path) // if it cannot be read, it is replaced
+	written := bytes.Equal(old, text)
 	switch {
 	case next.number == has.Number && slices.Equal(has.Keys, want):
 		return has, nil
 	case !slices.Contains(want, has.Keys[0]) || !slices.Contains(has.Keys, want[0]):
 		return KeyReply{}, bourse.Errorf(bourse.CodeFailedPrecondition, "it encrypts with another key: copy %s from another server", f.Path)
-	case next.number <= has.Number:
+	case next.number <= has.Number && !written:
 		return KeyReply{}, bourse.Errorf(bourse.CodeConflict, "it has already done this step or a later one, with other keys")
 	}
 	if len(want) < len(has.Keys) && f.InNeed != nil {
@@ -67,8 +70,10 @@ func (f *KeyFile) Set(text []byte) (KeyReply, error) {
 			return KeyReply{}, err
 		}
 	}
-	if err := WriteFile(f.Path, text, 0o600); err != nil {
-		return KeyReply{}, bourse.Errorf(bourse.CodeUnavailable, "write the keys: %w", err)
+	if !written { // another server on this host may have the same file
+		if err := WriteFile(f.Path, text, 0o600); err != nil {
+			return KeyReply{}, bourse.Errorf(bourse.CodeUnavailable, "write the keys: %w", err)
+		}
 	}
 	for range looks {
 		if _, err := f.Look(); err != nil {

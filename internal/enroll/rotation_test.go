@@ -161,6 +161,23 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestServersOfOneHost has two servers with the same file. When one of them has written it, the other
+// must use the new keys at once.
+func TestServersOfOneHost(t *testing.T) {
+	c := newKeyCluster(t, t.TempDir(), 3)
+	c.servers[1] = openKeyServer(t, c.servers[0].file.Path, c.servers[1].Member)
+	old := c.servers[0].live.Get()[0]
+	r := c.rotation()
+	for i := range 3 {
+		out, err := r.Step(t.Context(), i == 0)
+		c.understood()
+		if err != nil || slices.ContainsFunc(out.Servers, func(s machinesapi.RotationServer) bool { return !s.OK }) {
+			t.Errorf("step %d: %+v, %v", i, out, err)
+		}
+	}
+	c.replaced(old)
+}
+
 // TestRotationUnderFaults interrupts rotations at any point: servers that are down or cannot write,
 // replies that are lost, messages that arrive late, and a broker that restarts. All servers must be
 // able to decrypt each other's messages at any time, and the rotation must end once the faults end.
