@@ -100,7 +100,9 @@ func (s *server) appKeysOf(ctx context.Context, worker bourse.WorkerID, id bours
 	switch {
 	case err != nil:
 		return nil, err
-	case m == nil || m.Worker != worker || m.AppID == "" || m.SkipSecrets:
+	case m == nil:
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "machine %s is not in the view of broker %s yet", bourse.Quoted(string(id)), s.self.ID)
+	case m.Worker != worker || m.AppID == "" || m.SkipSecrets:
 		return nil, bourse.Errorf(bourse.CodeForbidden, "no machine %s that gets secrets was placed on worker %s", bourse.Quoted(string(id)), worker)
 	case s.secretsKeys == nil:
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "broker %s has no secrets.key", s.self.ID)

@@ -11,6 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/enroll"
 	"github.com/bourse-dev/bourse/internal/seal"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -27,6 +28,17 @@ func TestKeysAreForTheirServers(t *testing.T) {
 	list, _, err := api.Machines(t.Context(), "default", machinesapi.ListMachines{})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d machines, %v", len(list), err)
+	}
+	if !servertest.Within(servertest.Patience, func() bool {
+		found := 0
+		for line, err := range api.Query(t.Context(), machinesapi.ViewQuery{Statement: "SELECT id FROM machines"}) {
+			if err == nil && line.Row != nil {
+				found++
+			}
+		}
+		return found == 1
+	}) {
+		t.Fatal("the machine is not in the broker's view")
 	}
 	one, two := s.credentials("w1"), s.credentials("w2")
 	pair, err := s.ca.Issue(admission.Identity{ID: "p1", Role: bourse.RoleProxy}, nil, time.Now())
@@ -49,7 +61,7 @@ func TestKeysAreForTheirServers(t *testing.T) {
 	}{
 		{"the worker of the machine", toBroker, enroll.PathAppKeys, one, appKeys, http.StatusOK},
 		{"another worker", toBroker, enroll.PathAppKeys, two, appKeys, http.StatusForbidden},
-		{"a machine that does not exist", toBroker, enroll.PathAppKeys, one, enroll.AppKeysRequest{Machine: "0000000000000000"}, http.StatusForbidden},
+		{"a machine that does not exist", toBroker, enroll.PathAppKeys, one, enroll.AppKeysRequest{Machine: "0000000000000000"}, http.StatusServiceUnavailable},
 		{"a proxy", toBroker, enroll.PathAppKeys, proxy, appKeys, http.StatusForbidden},
 		{"a client", toBroker, enroll.PathAppKeys, nil, appKeys, http.StatusForbidden},
 		{"a worker replaces a broker's keys", toBroker, enroll.PathKeys, two, keys, http.StatusForbidden},
