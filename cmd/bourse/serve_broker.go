@@ -120,7 +120,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 			return s.serve(ctx, s.listener, s.withReplication(s.withDesk(s.tracer.Handler(flycompat.Handler(api.Handler())), desk)), toClients)
 		}},
 		withdraw(local),
-		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, http.NotFoundHandler()) }},
+		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, s.withDesk(http.NotFoundHandler(), desk)) }},
 		stage{name: "queries", run: engine.Run}, // stops before the API, so that requests that follow the view end
 		s.announce(),
 	)
