@@ -31,6 +31,14 @@ type NATSConfig struct {
 // Set reports whether NATS is configured.
 func (n *NATSConfig) Set() bool { return len(n.URLs) > 0 }
 
+// Encrypted reports whether connections to the NATS servers must use TLS.
+func (n *NATSConfig) Encrypted() bool {
+	return slices.ContainsFunc(n.URLs, func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && (u.Scheme == "tls" || u.Scheme == "wss")
+	})
+}
+
 // Local reports whether all NATS servers are on this host.
 func (n *NATSConfig) Local() bool {
 	return !slices.ContainsFunc(n.URLs, func(s string) bool {
@@ -42,8 +50,8 @@ func (n *NATSConfig) Local() bool {
 func (n *NATSConfig) bind(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&n.URLs, "nats", nil, "`URL` of NATS servers to connect the cluster through (nats://HOST:PORT, tls://…), separated by commas; this host then needs no open port")
 	flags.StringVar(&n.Prefix, "nats-prefix", "bourse", "`prefix` of all subjects, followed by the cluster's name")
-	flags.StringVar(&n.TLS.CA, "nats-ca", "", "PEM `file` with the NATS servers' CA (default: the host's CAs)")
-	flags.StringVar(&n.TLS.Cert, "nats-cert", "", "PEM `file` with a client certificate for NATS")
+	flags.StringVar(&n.TLS.CA, "nats-ca", "", "PEM `file` with the NATS servers' CA (default: the host's CAs and the cluster's CA)")
+	flags.StringVar(&n.TLS.Cert, "nats-cert", "", "PEM `file` with a client certificate for NATS (default: the server's own certificate)")
 	flags.StringVar(&n.TLS.Key, "nats-key", "", "PEM `file` with the client certificate's key")
 	flags.StringVar(&n.Creds, "nats-creds", "", "`file` with the JWT and seed of a NATS user")
 	flags.StringVar(&n.NKey, "nats-nkey", "", "`file` with the nkey seed of a NATS user")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/nats"
@@ -87,19 +88,28 @@ func (s *server) openLink(ctx context.Context) (*nats.Link, error) {
 	return link, err
 }
 
-// natsTLS sets the NATS servers' CA and this server's own certificate, if they are
-// configured. If the files change, the next connection uses the new ones.
+// natsTLS sets the CAs of the NATS servers' certificates, and the certificate that this
+// server shows them. If the files change, the next connection uses the new ones. If no
+// files are configured, a server with credentials trusts its cluster's CA in addition to
+// the host's CAs, and shows its own certificate.
 func (s *server) natsTLS(out *nats.Config) error {
-	c := &s.config.NATS
-	if c.TLS.CA != "" {
-		pool, err := admission.NewLive([]string{c.TLS.CA}, func() (*x509.CertPool, error) {
-			text, err := os.ReadFile(c.TLS.CA)
+	files, roots := s.config.NATS.TLS, x509.NewCertPool()
+	if !files.Set() && s.creds != nil && s.config.NATS.Encrypted() {
+		own := s.config.Credentials.Files
+		files = serve.NATSFiles{CA: own.CA, Cert: own.Pair, Key: own.Pair}
+		if system, err := x509.SystemCertPool(); err == nil {
+			roots = system
+		}
+	}
+	if files.CA != "" {
+		pool, err := admission.NewLive([]string{files.CA}, func() (*x509.CertPool, error) {
+			text, err := os.ReadFile(files.CA)
 			if err != nil {
 				return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %w", err)
 			}
-			pool := x509.NewCertPool()
+			pool := roots.Clone()
 			if !pool.AppendCertsFromPEM(text) {
-				return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %s contains no PEM certificate", c.TLS.CA)
+				return nil, bourse.Errorf(bourse.CodeInvalid, "--nats-ca: %s contains no PEM certificate", files.CA)
 			}
 			return pool, nil
 		}, nil)
@@ -109,9 +119,9 @@ func (s *server) natsTLS(out *nats.Config) error {
 		s.watched = append(s.watched, pool)
 		out.CA = pool.Get
 	}
-	if c.TLS.Cert != "" {
-		pair, err := admission.NewLive([]string{c.TLS.Cert, c.TLS.Key}, func() (tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(c.TLS.Cert, c.TLS.Key)
+	if files.Cert != "" {
+		pair, err := admission.NewLive([]string{files.Cert, files.Key}, func() (tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 			if err != nil {
 				return pair, bourse.Errorf(bourse.CodeInvalid, "--nats-cert: %w", err)
 			}
