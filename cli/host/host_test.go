@@ -81,18 +81,21 @@ func TestCreateCredentials(t *testing.T) {
 // init writes a configuration that serve can read. It does not set up a host that
 // already has a configuration.
 func TestWrite(t *testing.T) {
+	servers := []string{"tls://nats.example.com"}
 	for name, c := range map[string]struct {
-		nats []string
-		want string
+		to           networks
+		broker       bool // whether the broker uses NATS
+		worker, both bool // whether the worker does, and whether the broker uses both networks
 	}{
-		"direct": {nil, "address = '10.0.0.1'"},
-		"NATS":   {[]string{"tls://nats.example.com"}, "nats = ['tls://nats.example.com']"},
+		"direct": {to: networks{address: "10.0.0.1", join: []string{"10.0.0.9:7947"}}},
+		"NATS":   {to: networks{nats: servers}, broker: true, worker: true},
+		"both":   {to: networks{address: "10.0.0.1", nats: servers}, broker: true, both: true},
 	} {
 		h := newSetup(t)
 		if err := h.makeDirs(); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.write("c1", []string{"10.0.0.9:7947"}, c.nats); err != nil {
+		if err := h.write("c1", c.to); err != nil {
 			t.Fatal(err)
 		}
 		file, err := serve.ReadFile(h.config)
@@ -102,13 +105,36 @@ func TestWrite(t *testing.T) {
 		if diff := cmp.Diff([]bourse.Role{bourse.RoleBroker, bourse.RoleWorker}, file.Roles()); diff != "" {
 			t.Errorf("%s: roles (-want +got):\n%s", name, diff)
 		}
-		if text, _ := os.ReadFile(h.config); !strings.Contains(string(text), c.want) {
-			t.Errorf("%s:\n%s\nwant %s", name, text, c.want)
+		for _, s := range serversOf(t, h) {
+			want := c.worker
+			if s.Role == bourse.RoleBroker {
+				want = c.broker
+			}
+			if s.NATS.Set() != want || s.NATS.Both != (c.both && s.Role == bourse.RoleBroker) || s.Address.IsValid() != (c.to.address != "") {
+				t.Errorf("%s: the %s has address %v and NATS %+v", name, s.Role, s.Address, s.NATS)
+			}
 		}
 		if err := h.fresh(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
 			t.Errorf("%s: set up again: %v, want already exists", name, err)
 		}
 	}
+}
+
+// serversOf returns the configurations of a host's servers. The host has all credentials.
+func serversOf(t *testing.T, h *setup) []serve.Server {
+	t.Helper()
+	if _, err := h.createCredentials("c1"); err != nil {
+		t.Fatal(err)
+	}
+	file, err := serve.ReadFile(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := file.Servers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return servers
 }
 
 // If join is interrupted and repeated, it uses the same keys.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/enroll"
 	"github.com/bourse-dev/bourse/internal/seal"
@@ -25,6 +26,7 @@ import (
 func NewInit(s *cli.Shell) *cobra.Command {
 	h := setup{shell: s}
 	var cluster string
+	var servers []string
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create a cluster, with this host as its first one",
@@ -39,17 +41,19 @@ The CA's key, ca.key, is needed only to replace the issuer, which brokers use an
 which is valid for a year. You can move it to a safe place.`,
 		Example: `  bourse init
   bourse init --region gru --address 10.0.0.1
-  bourse init --role broker,proxy`,
+  bourse init --role broker,proxy
+  bourse init --nats tls://nats.example.com:4222   # for hosts behind NAT`,
 		Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return h.init(c.Context(), cluster) },
+		RunE: func(c *cobra.Command, _ []string) error { return h.init(c.Context(), cluster, servers) },
 	}
 	h.bind(c, []string{"broker", "proxy", "worker"})
 	c.Flags().StringVar(&cluster, "cluster", "", "`name` of the cluster (default: generated)")
 	c.Flags().StringVarP(&h.region, "region", "r", "local", "`region` of this host")
+	c.Flags().StringSliceVar(&servers, "nats", nil, "`URL` of NATS servers through which brokers and proxies reach hosts that accept no connections (nats://HOST:PORT, tls://…), separated by commas")
 	return c
 }
 
-func (h *setup) init(ctx context.Context, cluster string) error {
+func (h *setup) init(ctx context.Context, cluster string, servers []string) error {
 	if err := h.fresh(); err != nil {
 		return err
 	}
@@ -61,6 +65,11 @@ func (h *setup) init(ctx context.Context, cluster string) error {
 	}
 	if !slices.Contains(h.roles, string(bourse.RoleBroker)) {
 		return bourse.Errorf(bourse.CodeInvalid, "the first host of a cluster needs a broker: add it to --role")
+	}
+	for _, server := range servers {
+		if err := nats.ValidateURL(server); err != nil {
+			return cli.FlagError("--nats", err)
+		}
 	}
 	if err := h.portsFree(ctx); err != nil {
 		return err
@@ -75,7 +84,7 @@ func (h *setup) init(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.write(cluster, nil, nil); err != nil {
+	if err := h.write(cluster, networks{address: h.address, nats: servers}); err != nil {
 		return err
 	}
 	_, err = cli.UpdateContexts(h.shell.Getenv, func(all *cli.Contexts) error {
@@ -87,7 +96,7 @@ func (h *setup) init(ctx context.Context, cluster string) error {
 	}
 	h.shell.UseAPI(one)
 	h.found()
-	return h.start(ctx, func(ctx context.Context) error { return h.greet(ctx, cluster) })
+	return h.start(ctx, func(ctx context.Context) error { return h.greet(ctx, cluster, len(servers) > 0) })
 }
 
 // createCredentials creates the files that all servers of the cluster share, and the
@@ -163,8 +172,8 @@ func issue(issuer *admission.CA, who admission.Identity, address string, now tim
 // broker returns CodeUnavailable.
 const knownWithin = 30 * time.Second
 
-// greet prints what to do next.
-func (h *setup) greet(ctx context.Context, cluster string) error {
+// greet prints what to do next. onNATS reports whether the cluster uses NATS.
+func (h *setup) greet(ctx context.Context, cluster string, onNATS bool) error {
 	token, err := h.firstToken(ctx)
 	if err != nil {
 		return err
@@ -172,14 +181,18 @@ func (h *setup) greet(ctx context.Context, cluster string) error {
 	if h.shell.JSON {
 		return h.shell.PrintJSON(token)
 	}
+	behind := ""
+	if onNATS {
+		behind = "\nIf other hosts cannot connect to it, add --nats.\n"
+	}
 	_, err = fmt.Fprintf(h.shell.Out, `
 Cluster %s is ready. To add a host, type there, within an hour:
 
   bourse join %s
-
+%s
 For more hosts: bourse token join --uses 10 --ttl 24h
 To look around: bourse worker list
-`, cluster, token.Token)
+`, cluster, token.Token, behind)
 	return err
 }
 

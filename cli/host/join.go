@@ -86,13 +86,13 @@ func (h *setup) join(ctx context.Context, token string, overNATS bool) error {
 	if err := h.store(reply, keys); err != nil {
 		return err
 	}
-	nats := reply.NATS
+	to := networks{nats: reply.NATS}
 	if !overNATS && len(reply.Join) > 0 {
-		nats = nil
-	} else if len(nats) == 0 {
+		to.address, to.join = h.address, reply.Join
+	} else if len(to.nats) == 0 {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "the cluster's brokers are not connected to NATS: leave out --nats")
 	}
-	if err := h.write(reply.Cluster, reply.Join, nats); err != nil {
+	if err := h.write(reply.Cluster, to); err != nil {
 		return err
 	}
 	h.found()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -172,32 +173,57 @@ func ownAddress(ctx context.Context) (netip.Addr, error) {
 	return netip.Addr{}, bourse.Errorf(bourse.CodeInvalid, "this host has no address that other hosts can reach: use --address")
 }
 
+// networks describes how a host's servers and the other hosts reach each other.
+type networks struct {
+	address string   // IP address at which the host's servers listen; "" means that they use only NATS
+	join    []string // gossip addresses of other servers
+	nats    []string // addresses of NATS servers; may be empty if there is an address
+}
+
+// common returns the settings of all of a host's servers.
+func (n *networks) common() map[string]any {
+	if n.address == "" {
+		return map[string]any{"nats": n.nats}
+	}
+	settings := map[string]any{"address": n.address}
+	if len(n.join) > 0 {
+		settings["join"] = n.join
+	}
+	return settings
+}
+
+// server returns the settings of a server with this role. On a host with an address,
+// brokers and proxies also use NATS, because they must reach every worker. A worker uses
+// only one of the two networks.
+func (n *networks) server(role bourse.Role) map[string]any {
+	settings := map[string]any{}
+	if role == bourse.RoleProxy {
+		settings["http"] = []string{proxyHTTP}
+	}
+	if role != bourse.RoleWorker && n.address != "" && len(n.nats) > 0 {
+		settings["nats"] = n.nats
+	}
+	return settings
+}
+
 // write creates the host's configuration. It is called once everything that the
 // configuration refers to exists.
-func (h *setup) write(cluster string, join, nats []string) error {
-	common := map[string]any{"cluster": cluster, "name": h.name, "region": h.region, "data": h.data, "credentials": string(h.dir())}
-	if len(nats) > 0 {
-		common["nats"] = nats
-	} else {
-		common["address"] = h.address
-	}
-	if len(join) > 0 {
-		common["join"] = join
-	}
-	var text strings.Builder
-	text.WriteString("# The servers of this host. Settings have the names of flags: see bourse serve worker --help.\n\n")
-	lines, err := toml.Marshal(common)
+func (h *setup) write(cluster string, n networks) error {
+	settings := n.common()
+	maps.Copy(settings, map[string]any{"cluster": cluster, "name": h.name, "region": h.region, "data": h.data, "credentials": string(h.dir())})
+	text, err := toml.Marshal(settings)
 	if err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "encode the configuration: %w", err)
 	}
-	text.Write(lines)
+	text = slices.Concat([]byte("# The servers of this host. Settings have the names of flags: see bourse serve worker --help.\n\n"), text)
 	for _, role := range h.roles {
-		fmt.Fprintf(&text, "\n[%s]\n", role)
-		if role == string(bourse.RoleProxy) {
-			fmt.Fprintf(&text, "http = [%q]\n", proxyHTTP)
+		lines, err := toml.Marshal(n.server(bourse.Role(role)))
+		if err != nil {
+			return bourse.Errorf(bourse.CodeInternal, "encode the configuration of the %s: %w", role, err)
 		}
+		text = append(fmt.Appendf(text, "\n[%s]\n", role), lines...)
 	}
-	if err := enroll.WriteFile(h.config, []byte(text.String()), 0o600); err != nil {
+	if err := enroll.WriteFile(h.config, text, 0o600); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "write the configuration: %w", err)
 	}
 	return nil

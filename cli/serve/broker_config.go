@@ -31,15 +31,15 @@ func (c *BrokerConfig) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.LostAfter, "lost-after", bourse.LostAfter, "`time` that a worker may be absent before it counts as permanently lost; until then, orders that it may have filled wait for it")
 }
 
-// settle completes the config once the flags are parsed. If --gossip or --join is
-// given, a broker on NATS is also a member of the group of servers that are not on
-// NATS.
+// settle completes the config once the flags are parsed. If --address, --gossip or
+// --join is given, a broker on NATS is also a member of the group of servers that are
+// not on NATS.
 func (c *BrokerConfig) settle(flags *pflag.FlagSet) error {
 	if err := c.ServerConfig.settle(flags, bourse.RoleBroker, &c.Name); err != nil {
 		return err
 	}
 	c.viewIn(c.Data)
-	c.NATS.Both = c.NATS.Set() && (flags.Changed("gossip") || len(c.Join) > 0)
+	c.NATS.Both = c.NATS.Set() && (c.Address.IsValid() || flags.Changed("gossip") || len(c.Join) > 0)
 	return nil
 }
 

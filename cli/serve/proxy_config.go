@@ -62,14 +62,15 @@ func (c *ProxyConfig) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Hold, "hold-open", false, "keep machines running while a WebSocket or TCP connection to them is open, even if it is idle")
 }
 
-// settle completes the config once the flags are parsed. If --gossip or --join is
-// given, a proxy on NATS is also a member of the group of servers that are not on NATS.
+// settle completes the config once the flags are parsed. If --address, --gossip or
+// --join is given, a proxy on NATS is also a member of the group of servers that are not
+// on NATS.
 func (c *ProxyConfig) settle(flags *pflag.FlagSet) error {
 	if err := c.ServerConfig.settle(flags, bourse.RoleProxy, &c.Name); err != nil {
 		return err
 	}
 	c.viewIn(c.Data)
-	c.NATS.Both = c.NATS.Set() && (flags.Changed("gossip") || len(c.Join) > 0)
+	c.NATS.Both = c.NATS.Set() && (c.Address.IsValid() || flags.Changed("gossip") || len(c.Join) > 0)
 	if len(c.HTTP)+len(c.HTTPS)+len(c.TCP) == 0 {
 		c.HTTP = []WebListen{{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 8080), 0}}
 	}
