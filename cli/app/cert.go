@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,41 +22,48 @@ func newCert(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cert NAME",
 		Short: "Issue a server's certificate and key",
-		Long: `Issue a server's certificate, valid for one year, and its key. Both are written
-to NAME.pem, and signed by the CA that "bourse credentials init" created in the same
-directory. NAME must be the server's --name. A scraper's certificate, such as
-Prometheus's, only gives access to the servers' metrics.
+		Long: `Issue a server's certificate and its key, and write both to NAME.pem. NAME must be the
+server's --name. If --dir contains issuer.pem, as on the hosts of brokers from "bourse
+init", the certificate is valid for a week, and the server renews it. Otherwise, the CA
+that "bourse credentials init" created in --dir signs the certificate, for one year. A
+scraper's certificate, such as Prometheus's, only gives access to the servers' metrics.
+It requires the CA.
 
 Without --role, the certificate is for a server outside the cluster, such as NATS. It
-is valid for the names in --host, and the cluster's servers do not accept it.`,
+is valid for the names in --host for one year, requires the CA as well, and the cluster's
+servers do not accept it.`,
 		Example: `  bourse credentials cert --role broker --host api.example.com,10.0.0.1 broker-1
   bourse credentials cert --role worker gru-1
   bourse credentials cert --role proxy edge-1
   bourse credentials cert --role scraper prometheus
-  bourse credentials cert --host nats.example.com nats-1`,
+  bourse credentials cert --host nats.example.com nats-1
+  bourse credentials cert --dir /etc/bourse --role worker gru-7   # to replace an expired one`,
 		Args: cli.Exactly(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			who := admission.Identity{ID: bourse.WorkerID(args[0]), Role: bourse.Role(role)}
 			if err := check(who, hosts); err != nil {
 				return err
 			}
-			ca, err := readCA(dir)
+			signer, err := readSigner(dir, who.Role, s.Now())
 			if err != nil {
 				return err
 			}
-			what := "the certificate of " + args[0]
+			what, valid := "the certificate of "+args[0], "one year"
+			if signer.IsIssuer() {
+				valid = "a week"
+			}
 			var pair admission.Pair
 			if role == "" {
-				pair, err = ca.IssueOther(args[0], hosts, s.Now())
+				pair, err = signer.IssueOther(args[0], hosts, s.Now())
 			} else {
 				what = "the certificate of " + role + " " + args[0]
-				pair, err = ca.Issue(who, hosts, s.Now())
+				pair, err = signer.Issue(who, hosts, s.Now())
 			}
 			if err != nil {
 				return err
 			}
 			files := []file{
-				{Name: args[0] + ".pem", For: what + ", valid for one year, and its key", data: pair.PEM(), secret: true},
+				{Name: args[0] + ".pem", For: what + ", valid for " + valid + ", and its key", data: pair.PEM(), secret: true},
 			}
 			if err := create(dir, files); err != nil {
 				return err
@@ -64,7 +73,7 @@ is valid for the names in --host, and the cluster's servers do not accept it.`,
 	}
 	c.Flags().StringVar(&role, "role", "", "`role` of the server: broker, worker, proxy or scraper")
 	c.Flags().StringSliceVar(&hosts, "host", nil, "`names` and addresses that clients use, separated by commas; workers and proxies need none")
-	c.Flags().StringVar(&dir, "dir", ".", "`directory` with the CA, to which the files are written")
+	c.Flags().StringVar(&dir, "dir", ".", "`directory` with the issuer or the CA, to which the file is written")
 	cli.CompleteFixed(c, "role", string(bourse.RoleBroker), string(bourse.RoleWorker), string(bourse.RoleProxy), string(bourse.RoleScraper))
 	return c
 }
@@ -95,6 +104,24 @@ func check(who admission.Identity, hosts []string) error {
 		return bourse.Errorf(bourse.CodeInvalid, "--role %s: use broker, worker, proxy or scraper", bourse.Quoted(string(who.Role)))
 	}
 	return nil
+}
+
+// readSigner reads the issuer or the CA that signs the certificate of a server with this
+// role. Only the cluster's servers renew their certificates, so only they get one from the
+// issuer.
+func readSigner(dir string, role bourse.Role, now time.Time) (*admission.CA, error) {
+	pair, err := os.ReadFile(admission.Dir(dir).Issuer())
+	if errors.Is(err, fs.ErrNotExist) || !slices.Contains(bourse.ServerRoles(), role) {
+		return readCA(dir)
+	}
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the issuer: %w", err)
+	}
+	issuer, err := admission.ParseCA(admission.Pair{Cert: pair, Key: pair})
+	if err == nil && now.After(issuer.Expires()) {
+		err = cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "the issuer in %s has expired", dir), "bourse credentials issuer, where the CA's key is")
+	}
+	return issuer, err
 }
 
 // readCA reads the CA that "credentials init" created.

@@ -194,7 +194,7 @@ func checkAuthority(name, try string, expires, now time.Time) finding {
 // checkCertificate checks a server's certificate and key.
 func checkCertificate(s *serve.Server, now time.Time) finding {
 	name := "certificate of " + string(s.Name)
-	replace := fmt.Sprintf("replace %s: bourse credentials cert --role %s %s, where ca.key is", s.Credentials.Files.Pair, s.Role, s.Name)
+	replace := fmt.Sprintf("replace %s: bourse credentials cert --role %s %s, where issuer.pem or ca.key is", s.Credentials.Files.Pair, s.Role, s.Name)
 	creds, err := admission.Load(s.Credentials.Files)
 	if invalid, wrong := errors.AsType[x509.CertificateInvalidError](err); wrong && invalid.Reason == x509.Expired {
 		return problem(name, "set the clock if it is wrong; otherwise "+replace, "not valid at %s: only from %s to %s",

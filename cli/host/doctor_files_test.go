@@ -30,11 +30,19 @@ func newCA(t *testing.T, age time.Duration) *admission.CA {
 // certificate age ago.
 func renewed(t *testing.T, ca *admission.CA, age time.Duration) []byte {
 	t.Helper()
-	pair, err := issue(ca, admission.Identity{ID: "h1", Role: bourse.RoleWorker}, "", time.Now().Add(-age))
+	key, private, err := admission.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pair
+	request, err := enroll.NewRequest(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := ca.Sign(request, admission.Identity{ID: "h1", Role: bourse.RoleWorker}, nil, time.Now().Add(-age))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(cert, private...)
 }
 
 // issued returns a worker's certificate and key, as if a person had created them age

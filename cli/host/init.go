@@ -127,14 +127,18 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 	}
 	for _, role := range h.roles {
 		who := admission.Identity{ID: enroll.ServerName(bourse.WorkerID(h.name), bourse.Role(role)), Role: bourse.Role(role)}
-		pair, err := issue(issuer, who, h.address, now)
+		var hosts []string
+		if who.Role == bourse.RoleBroker { // clients connect to brokers by their address
+			hosts = []string{h.address}
+		}
+		pair, err := issuer.Issue(who, hosts, now)
 		if err != nil {
 			return one, err
 		}
 		files = append(files, struct {
 			path string
 			data []byte
-		}{dir.Server(who.ID), pair})
+		}{dir.Server(who.ID), pair.PEM()})
 	}
 	for _, f := range files {
 		if _, err := os.Lstat(f.path); err == nil {
@@ -148,24 +152,6 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 		}
 	}
 	return one, nil
-}
-
-// issue creates a server's key and certificate. The issuer signs the certificate.
-func issue(issuer *admission.CA, who admission.Identity, address string, now time.Time) ([]byte, error) {
-	key, private, err := admission.NewKey()
-	if err != nil {
-		return nil, err
-	}
-	request, err := enroll.NewRequest(key)
-	if err != nil {
-		return nil, err
-	}
-	var hosts []string
-	if who.Role == bourse.RoleBroker { // clients connect to brokers by their address
-		hosts = []string{address}
-	}
-	cert, err := issuer.Sign(request, who, hosts, now)
-	return slices.Concat(cert, private), err
 }
 
 // knownWithin is how long a new broker may take to know its cluster. Until then, the

@@ -103,9 +103,10 @@ func ParseCA(p Pair) (*CA, error) {
 // not need.
 func (c *CA) Pair() Pair { return c.pair }
 
-// Issue creates a server's certificate, which is valid for a year. For a broker, hosts are
-// the names and addresses by which clients without certificates reach it. For a worker,
-// hosts may contain the [TagName] of its tag.
+// Issue creates a key and a certificate for a server. The certificate is valid for a year or,
+// if an issuer signs it, for [RenewedLife]. For a broker, hosts are the names and addresses by
+// which clients without certificates reach it. For a worker, hosts may contain the [TagName]
+// of its tag.
 func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	if err := who.Validate(); err != nil {
 		return Pair{}, err
@@ -114,8 +115,14 @@ func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
+	if c.IsIssuer() {
+		template.NotAfter = earlier(now.Add(RenewedLife), c.cert.NotAfter)
+	}
 	return create(template, c)
 }
+
+// IsIssuer reports whether c is an issuer, and not a cluster's CA.
+func (c *CA) IsIssuer() bool { return c.cert.MaxPathLenZero }
 
 // Sign creates a certificate, valid for [RenewedLife], for a server that has created its own key.
 // request is a certificate request in DER, from which only the key is used. Errors: invalid.
@@ -220,7 +227,7 @@ func (c *CA) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, 
 		return nil, bourse.Errorf(bourse.CodeInvalid, "make the certificate of %s: %w", template.Subject.CommonName, err)
 	}
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if c.cert.MaxPathLenZero {
+	if c.IsIssuer() {
 		cert = append(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw})...)
 	}
 	return cert, nil

@@ -61,6 +61,10 @@ func TestIssuer(t *testing.T) {
 		t.Errorf("author %s %s, %v", role, id, err)
 	}
 
+	pair := must(issuer.Issue(who, nil, time.Now()))(t)
+	if creds, err := admission.NewCredentials(ca.Pair().Cert, pair); err != nil || !creds.RenewalDue(time.Now().Add(admission.RenewedLife*3/4)) {
+		t.Errorf("a certificate whose key the issuer created: %v, want one that its server renews", err)
+	}
 	late := issuer.Expires().Add(-time.Hour)
 	if cert, err = issuer.Sign(request, who, nil, late); err != nil {
 		t.Fatal(err)
