@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -25,6 +24,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/view/gossip"
 )
@@ -82,7 +82,9 @@ func (c *cluster) check(ctx context.Context) []finding {
 	found = slices.Concat(found, own, join)
 	others, onNATS := c.others(slices.Concat(running, joined))
 	replies := c.askOthers(ctx, others)
-	found = append(found, c.checkMembers(replies, running)...)
+	if len(others) > 0 || onNATS == 0 {
+		found = append(found, c.checkMembers(replies, running)...)
+	}
 	if onNATS > 0 {
 		found = append(found, ok("members", "%s connected through NATS: not checked", cli.Count(onNATS, "member")))
 	}
@@ -289,14 +291,16 @@ func (c *cluster) others(answers []answer) (others []bourse.Member, onNATS int) 
 	for _, a := range answers {
 		byID[a.ID] = a.Member
 		for _, m := range a.Members {
-			byID[m.ID] = m
+			if _, known := byID[m.ID]; !known || !nats.IsAddress(m.Address) { // brokers and proxies may use both networks
+				byID[m.ID] = m
+			}
 		}
 	}
 	for _, s := range c.own {
 		delete(byID, s.Name)
 	}
 	for _, id := range slices.Sorted(maps.Keys(byID)) {
-		if _, err := netip.ParseAddrPort(byID[id].Address); err != nil {
+		if nats.IsAddress(byID[id].Address) {
 			onNATS++
 			continue
 		}

@@ -218,6 +218,19 @@ func TestCheckNATS(t *testing.T) {
 	}
 }
 
+// Members that are only on NATS cannot be asked. Members on both networks must be asked,
+// whichever of their addresses the other servers list.
+func TestOthers(t *testing.T) {
+	const onNATS, direct = "[fd6e:6174:7300::1]:1", "10.0.0.1:4280"
+	h := thisHost(t, newCA(t, 0), "127.0.0.1:1")
+	b1 := bourse.Member{ID: "b1", Role: bourse.RoleBroker, Address: direct}
+	lists := []bourse.Member{{ID: "b1", Role: bourse.RoleBroker, Address: onNATS}, {ID: "h1", Address: "10.0.0.9:4281"}, {ID: "w2", Address: onNATS}}
+	others, n := h.others([]answer{{Member: b1, Membership: gossip.Membership{Members: lists}}})
+	if len(others) != 1 || others[0].ID != b1.ID || others[0].Address != direct || n != 1 {
+		t.Errorf("%+v and %d on NATS, want %+v and w2", others, n, b1)
+	}
+}
+
 // identify returns an error if the server at the address belongs to another cluster.
 func TestIdentify(t *testing.T) {
 	ca := newCA(t, 0)
