@@ -2,12 +2,15 @@ package test
 
 import (
 	"bytes"
-	"crypto/rand"
+	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +25,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/enroll"
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
@@ -31,6 +35,9 @@ type bareHost struct {
 	t    *testing.T
 	name string
 	dir  string // directory of the host's files
+
+	program string   // path of the host's program; "" means servertest.Program
+	serving *servers // the host's servers, if serve has started them
 }
 
 func (l *lan) bare(name string) *bareHost {
@@ -49,7 +56,7 @@ func (l *lan) bare(name string) *bareHost {
 
 // command returns a command as a user would run it on the host.
 func (h *bareHost) command(words ...string) *exec.Cmd {
-	c := exec.Command(servertest.Program, words...)
+	c := exec.Command(cmp.Or(h.program, servertest.Program), words...)
 	c.Env = append(os.Environ(), "HOME="+h.dir)
 	return c
 }
@@ -184,6 +191,13 @@ func (h *bareHost) examine() error {
 // a day.
 func (h *bareHost) nearlyExpired(first *bareHost) {
 	h.t.Helper()
+	h.certify(first, bourse.RoleWorker, time.Now().Add(24*time.Hour-admission.RenewedLife))
+}
+
+// certify replaces the certificate of one of the host's servers with one that the
+// first host's issuer signed at the given time.
+func (h *bareHost) certify(first *bareHost, role bourse.Role, at time.Time) {
+	h.t.Helper()
 	pair, err := os.ReadFile(first.file("etc", "issuer.pem"))
 	if err != nil {
 		h.t.Fatal(err)
@@ -196,24 +210,33 @@ func (h *bareHost) nearlyExpired(first *bareHost) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	request, err := enroll.NewRequest(key)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	who := admission.Identity{ID: bourse.WorkerID(h.name), Role: bourse.RoleWorker}
-	cert, err := issuer.Sign(request, who, nil, time.Now().Add(24*time.Hour-admission.RenewedLife))
+	var hosts []string
+	if role == bourse.RoleBroker {
+		hosts = []string{h.addr.String()}
+	}
+	who := admission.Identity{ID: enroll.ServerName(bourse.WorkerID(h.name), role), Role: role}
+	cert, err := issuer.Sign(request, who, hosts, at)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if err := os.WriteFile(h.file("etc", h.name+".pem"), append(cert, private...), 0o600); err != nil {
+	if err := enroll.WriteFile(h.pair(role), append(cert, private...), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// certificate returns the certificate of the host's worker.
-func (h *bareHost) certificate() *x509.Certificate {
+// pair returns the path of the certificate and key of one of the host's servers.
+func (h *bareHost) pair(role bourse.Role) string {
+	return h.file("etc", string(enroll.ServerName(bourse.WorkerID(h.name), role))+".pem")
+}
+
+// certificate returns the certificate of one of the host's servers.
+func (h *bareHost) certificate(role bourse.Role) *x509.Certificate {
 	h.t.Helper()
-	text, err := os.ReadFile(h.file("etc", h.name+".pem"))
+	text, err := os.ReadFile(h.pair(role))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -223,4 +246,55 @@ func (h *bareHost) certificate() *x509.Certificate {
 		h.t.Fatal(err)
 	}
 	return cert
+}
+
+// renewed returns an error unless the certificate of one of the host's servers was
+// renewed within the last hour.
+func (h *bareHost) renewed(role bourse.Role) error {
+	if left := time.Until(h.certificate(role).NotAfter); left < admission.RenewedLife-time.Hour {
+		return fmt.Errorf("the certificate of the %s on %s expires in %s", role, h.name, left)
+	}
+	return nil
+}
+
+// allow permits machines with the image host, and gives the worker a label with the
+// host's name. If ephemeral is true, the worker destroys its machines when it stops. The
+// last server in the host's configuration must be the worker.
+func (h *bareHost) allow(ephemeral bool) {
+	h.t.Helper()
+	path := h.file("etc", "bourse.toml")
+	config, err := os.ReadFile(path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	config = fmt.Appendf(config, "allow-host = true\nephemeral = %t\nlabel = [\"host=%s\"]\n", ephemeral, h.name)
+	if err := os.WriteFile(path, config, 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// client returns an HTTP client on the host.
+func (h *bareHost) client() *http.Client {
+	transport := &http.Transport{DialContext: h.dial}
+	h.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+}
+
+// page requests an app's page from the proxy at an address, and returns its text.
+func (h *bareHost) page(client *http.Client, proxy netip.Addr, app string) (string, error) {
+	req, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, "http://"+proxy.String()+"/", nil)
+	if err != nil {
+		return "", err
+	}
+	req.Host = app + ".localhost"
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
+	}
+	return string(text), err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/netip"
 	"os"
 	"regexp"
@@ -99,14 +98,7 @@ func TestJoin(t *testing.T) {
 	// The configuration of the host that joined last is changed to allow the image
 	// host.
 	joined.stop()
-	config, err := os.ReadFile(refused.file("etc", "bourse.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config = append(config, "allow-host = true\nephemeral = true\n"...)
-	if err := os.WriteFile(refused.file("etc", "bourse.toml"), config, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	refused.allow(true)
 	refused.nearlyExpired(first)
 	serve := []string{"serve", "--config", refused.file("etc", "bourse.toml")}
 	serving := refused.start(`"role":"worker"`, serve...)
@@ -118,32 +110,14 @@ func TestJoin(t *testing.T) {
 			"exec python3 -m http.server $PORT")
 		return err
 	})
-	client := &http.Client{Transport: &http.Transport{DialContext: first.dial}}
+	client := first.client()
 	eventually(t, patience, "the app answers through the proxy", func() error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+first.addr.String()+"/", nil)
-		if err != nil {
-			return err
-		}
-		req.Host = "web.localhost"
-		resp, err := client.Do(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err == nil && resp.StatusCode != http.StatusOK {
-			err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
-		}
+		_, err := first.page(client, first.addr, "web")
 		return err
 	})
 
 	// In the meantime, the worker must have renewed its certificate.
-	eventually(t, patience, "the certificate is renewed", func() error {
-		if left := time.Until(refused.certificate().NotAfter); left < admission.RenewedLife-time.Hour {
-			return fmt.Errorf("it expires in %s", left)
-		}
-		return nil
-	})
+	eventually(t, patience, "the certificate is renewed", func() error { return refused.renewed(bourse.RoleWorker) })
 
 	// Once the worker is removed, its certificate must be refused, even after a
 	// restart.
