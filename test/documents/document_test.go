@@ -84,6 +84,10 @@ var notRun = map[string]string{
 	"bourse releases":                                                                          typedByDeploy,
 	"bourse scale show":                                                                        typedByDeploy,
 
+	"bourse init --region gru --nats tls://nats.example.com:4222":      "TestJoinOverNATS types it, with files and addresses of its own",
+	"bourse join bourse-join-eyJhIjpbIjEwLjAuMC4xOjQyODAiXSwi… --nats": "TestJoinOverNATS uses the tokens that it has created",
+	"cd /etc/bourse": "TestRenewalUnderLoad types these commands, with files and addresses of its own",
+
 	"make check test":                                     "this test is part of it",
 	"bourse worker drain gru-1 --plan":                    "fleet.txtar and TestDrainUnderLoad drain workers",
 	"docker build -t registry.example.com:5000/hello:1 .": "the hosts have no docker: the test pushes this image itself",
