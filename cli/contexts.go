@@ -19,6 +19,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/loopback"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 // DevContext is the context of the cluster that "bourse dev" runs on this host. It is
@@ -152,26 +153,12 @@ func (c *Contexts) save() error {
 		text, err = toml.Marshal(c)
 	}
 	if err == nil {
-		err = writePrivate(path, text)
+		err = wholefile.Write(path, text, 0o600)
 	}
 	if err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "store the contexts: %w", err)
 	}
 	return nil
-}
-
-// writePrivate atomically replaces a file with one that only this user can read.
-func writePrivate(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // created with mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // has no effect if the file was renamed
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // Names returns the sorted names of all contexts, including [DevContext].

@@ -27,6 +27,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/enroll"
 	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 // bareHost is a host on which nothing is installed except the program.
@@ -223,7 +224,7 @@ func (h *bareHost) certify(first *bareHost, role bourse.Role, at time.Time) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if err := enroll.WriteFile(h.pair(role), append(cert, private...), 0o600); err != nil {
+	if err := wholefile.Write(h.pair(role), append(cert, private...), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
 }

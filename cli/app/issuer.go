@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/internal/admission"
-	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 func newIssuer(s *cli.Shell) *cobra.Command {
@@ -32,7 +32,7 @@ has signed remain valid, and brokers use the new file without a restart.`,
 				return err
 			}
 			path := filepath.Clean(admission.Dir(dir).Issuer())
-			if err := enroll.WriteFile(path, issuer.Pair().PEM(), 0o600); err != nil {
+			if err := wholefile.Write(path, issuer.Pair().PEM(), 0o600); err != nil {
 				return bourse.Errorf(bourse.CodeInvalid, "write the issuer: %w", err)
 			}
 			return show(s, []file{{Name: path, For: "every broker that admits hosts; valid for one year"}})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/deploy/config"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -114,7 +114,7 @@ func saveConfig(ctx context.Context, s *cli.Shell, name string, object []byte, c
 			return err
 		}
 	}
-	if err := writeFile(name, text.Bytes()); err != nil {
+	if err := wholefile.Write(name, text.Bytes(), 0o644); err != nil {
 		return err
 	}
 	out := validated{File: name}
@@ -133,18 +133,4 @@ func saveConfig(ctx context.Context, s *cli.Shell, name string, object []byte, c
 	}
 	_, err = fmt.Fprintf(s.Out, "%s  written\n", cli.Clean(name))
 	return err
-}
-
-// writeFile writes a file atomically.
-func writeFile(name string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".bourse-*.toml")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }

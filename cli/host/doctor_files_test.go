@@ -12,6 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 const day = 24 * time.Hour
@@ -64,7 +65,7 @@ func workerIn(t *testing.T, ca *admission.CA, pair []byte) (serve.Server, admiss
 		t.Fatal(err)
 	}
 	for path, data := range map[string][]byte{dir.CA(): ca.Pair().Cert, dir.Server("h1"): pair} {
-		if err := enroll.WriteFile(path, data, 0o600); err != nil {
+		if err := wholefile.Write(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +116,7 @@ func TestCheckAuthorities(t *testing.T) {
 	if got := checkIssuer(dir, time.Now()); got != nil {
 		t.Errorf("no issuer: %+v", got)
 	}
-	if err := enroll.WriteFile(dir.Issuer(), issuer.Pair().PEM(), 0o600); err != nil {
+	if err := wholefile.Write(dir.Issuer(), issuer.Pair().PEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/internal/admission"
-	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 func newSetup(t *testing.T) *setup {
@@ -148,7 +148,7 @@ func TestPendingKey(t *testing.T) {
 	if err != nil || !first.Equal(again) {
 		t.Errorf("another key: %v", err)
 	}
-	if err := enroll.WriteFile(path, append([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), text...), 0o600); err != nil {
+	if err := wholefile.Write(path, append([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), text...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if again, _, err = pendingKey(path); err != nil || !first.Equal(again) {

@@ -19,6 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/enroll"
 	"github.com/bourse-dev/bourse/internal/seal"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -147,7 +148,7 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 		}
 	}
 	for _, f := range files {
-		if err := enroll.WriteFile(f.path, f.data, 0o600); err != nil {
+		if err := wholefile.Write(f.path, f.data, 0o600); err != nil {
 			return one, bourse.Errorf(bourse.CodeInvalid, "write the credentials: %w", err)
 		}
 	}

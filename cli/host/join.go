@@ -17,6 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 // NewJoin returns the "join" command.
@@ -122,7 +123,7 @@ func pendingKey(path string) (*ecdsa.PrivateKey, []byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		key, private, err := admission.NewKey()
 		if err == nil {
-			if err = enroll.WriteFile(path, private, 0o600); err != nil {
+			if err = wholefile.Write(path, private, 0o600); err != nil {
 				err = bourse.Errorf(bourse.CodeInvalid, "store the key: %w", err)
 			}
 		}
@@ -158,7 +159,7 @@ func (h *setup) store(reply *enroll.Reply, keys map[bourse.Role][]byte) error {
 		if len(data) == 0 {
 			continue
 		}
-		if err := enroll.WriteFile(path, data, 0o600); err != nil {
+		if err := wholefile.Write(path, data, 0o600); err != nil {
 			return bourse.Errorf(bourse.CodeInvalid, "write the credentials: %w", err)
 		}
 	}

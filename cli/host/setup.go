@@ -26,7 +26,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/internal/admission"
-	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 // setup contains the settings that "bourse init" and "bourse join" share.
@@ -223,7 +223,7 @@ func (h *setup) write(cluster string, n networks) error {
 		}
 		text = append(fmt.Appendf(text, "\n[%s]\n", role), lines...)
 	}
-	if err := enroll.WriteFile(h.config, text, 0o600); err != nil {
+	if err := wholefile.Write(h.config, text, 0o600); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "write the configuration: %w", err)
 	}
 	return nil
@@ -286,7 +286,7 @@ func (h *setup) startService(ctx context.Context) error {
 		if err != nil {
 			return bourse.Errorf(bourse.CodeInternal, "find this program: %w", err)
 		}
-		if err := enroll.WriteFile(unitPath, []byte(unitOf(exe, h.config)), 0o644); err != nil {
+		if err := wholefile.Write(unitPath, []byte(unitOf(exe, h.config)), 0o644); err != nil {
 			return bourse.Errorf(bourse.CodeInvalid, "write the service: %w", err)
 		}
 		if err := systemctl(ctx, "daemon-reload"); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 // openDesk opens the part of a broker that admits hosts and renews certificates. It returns
@@ -172,7 +173,7 @@ func (s *server) renew(ctx context.Context, now time.Time) error {
 			continue
 		}
 		files := s.config.Credentials.Files
-		if err := enroll.WriteFile(files.Pair, renewal.PEM, 0o600); err != nil {
+		if err := wholefile.Write(files.Pair, renewal.PEM, 0o600); err != nil {
 			return fmt.Errorf("store the certificate: %w", err)
 		}
 		s.log.Info("certificate renewed", "broker", b.ID)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 // wrapper is the name of the script that containerd's shim runs instead of runc.
@@ -41,17 +42,7 @@ func Wrapper(dir string, command []string) (string, error) {
 	if have, err := os.ReadFile(path); err == nil && string(have) == string(text) {
 		return path, nil
 	}
-	temporary, err := os.CreateTemp(dir, wrapper+".*") // a shim may be reading the old file
-	if err != nil {
-		return "", err
-	}
-	_, err = temporary.Write(text)
-	err = errors.Join(err, temporary.Chmod(0o700), temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(temporary.Name())
+	if err := wholefile.Write(path, text, 0o700); err != nil { // a shim may be reading the old file
 		return "", fmt.Errorf("write %s: %w", path, err)
 	}
 	return path, nil

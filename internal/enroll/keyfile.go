@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -71,7 +72,7 @@ func (f *KeyFile) Set(text []byte) (KeyReply, error) {
 		}
 	}
 	if !written { // another server on this host may have the same file
-		if err := WriteFile(f.Path, text, 0o600); err != nil {
+		if err := wholefile.Write(f.Path, text, 0o600); err != nil {
 			return KeyReply{}, bourse.Errorf(bourse.CodeUnavailable, "write the keys: %w", err)
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 // Terms are the limits of an invitation.
@@ -224,7 +224,7 @@ func (l *Ledger) change(do func(map[string]*Issued) error) error {
 	list := slices.SortedFunc(maps.Values(next), func(a, b *Issued) int { return a.Made.Compare(b.Made) })
 	data, err := json.MarshalIndent(list, "", "  ")
 	if err == nil {
-		err = WriteFile(l.path, append(data, '\n'), 0o600)
+		err = wholefile.Write(l.path, append(data, '\n'), 0o600)
 	}
 	if err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "store the join tokens: %w", err)
@@ -236,26 +236,4 @@ func (l *Ledger) change(do func(map[string]*Issued) error) error {
 func digest(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]
-}
-
-// WriteFile writes a file atomically: readers see either the old or the new content.
-// The new content is on disk when WriteFile returns.
-func WriteFile(path string, data []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // this fails once the file has been renamed
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

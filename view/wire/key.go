@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 // Key implements Keys in a cluster without certificates. Each site creates its own key. The birth
@@ -61,11 +62,7 @@ func LoadKey(path string, role bourse.Role) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	next := path + ".new" // renamed to path at the end, so that the replacement is atomic
-	if err := os.WriteFile(next, []byte(hex.EncodeToString(k.Key.Seed())+"\n"), 0o600); err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "store the view's key: %w", err)
-	}
-	if err := os.Rename(next, path); err != nil {
+	if err := wholefile.Write(path, []byte(hex.EncodeToString(k.Key.Seed())+"\n"), 0o600); err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "store the view's key: %w", err)
 	}
 	return k, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 	"github.com/bourse-dev/bourse/store"
 	"github.com/bourse-dev/bourse/volume"
 )
@@ -178,34 +179,13 @@ func (g *grants) secret(dir string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(key) != grantKeySize {
 		key = make([]byte, grantKeySize)
 		_, _ = rand.Read(key) // crypto/rand never fails
-		err = writeDurably(path, key)
+		err = wholefile.Write(path, key, 0o600)
 	}
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "the key of grants: %w", err)
 	}
 	g.key = key
 	return key, nil
-}
-
-// writeDurably writes a file atomically and durably.
-func writeDurably(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // created with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Grant returns a grant that allows another worker to read an app's volume or snapshot

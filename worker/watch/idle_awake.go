@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
 // EnvAwake is the environment variable that contains the path of a machine's socket.
@@ -61,9 +62,7 @@ func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(key) < sha256.Size {
 		key = make([]byte, sha256.Size)
 		_, _ = rand.Read(key) // crypto/rand never fails
-		if err = os.WriteFile(name+".new", key, 0o600); err == nil {
-			err = os.Rename(name+".new", name)
-		}
+		err = wholefile.Write(name, key, 0o600)
 	}
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInternal, "read or create the key of the sockets' paths: %w", err)

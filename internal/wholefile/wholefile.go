@@ -1,0 +1,32 @@
+// Package wholefile replaces small files as a whole.
+package wholefile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Write creates or replaces a file atomically: readers see either the old or the new content, also
+// after a crash of the host. The new content is on the disk when Write returns. If Write returns an
+// error, the old file is unchanged, except that the new name may not be on the disk yet.
+func Write(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // this fails once the file has been renamed
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
