@@ -1,3 +1,4 @@
 // Package host implements "bourse init", which sets up the first host of a cluster,
-// "bourse join", which adds another host, and "bourse doctor", which checks a host.
+// "bourse join", which adds another host, "bourse doctor", which checks a host, and
+// "bourse backup" and "bourse restore", with which a lost host is set up again.
 package host

@@ -75,7 +75,7 @@ func commands(s *cli.Shell) []cli.Group {
 			machine.NewOrder(s), machine.NewQuote(s), machine.NewReservation(s), cluster.NewRegion(s), cluster.NewWorker(s), cluster.NewProxy(s), sql.New(s), cluster.NewView(s), app.NewTokens(s),
 		}},
 		{Title: "Clusters:", Commands: []*cobra.Command{
-			hostcli.NewInit(s), hostcli.NewJoin(s), hostcli.NewDoctor(s), cluster.NewMember(s), login.New(s), login.NewLogout(s), login.NewContext(s),
+			hostcli.NewInit(s), hostcli.NewJoin(s), hostcli.NewDoctor(s), hostcli.NewBackup(s), hostcli.NewRestore(s), cluster.NewMember(s), login.New(s), login.NewLogout(s), login.NewContext(s),
 		}},
 		{Title: "Servers:", Commands: []*cobra.Command{serve.NewDev(s, sweepHost), serve.New(s, roles), app.NewCredentials(s), serve.NewSupervise(s, superviseTasks)}},
 	}

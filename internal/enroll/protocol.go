@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/admission"
@@ -121,4 +122,15 @@ func hostsOf(cert *x509.Certificate, who admission.Identity) []string {
 		hosts = append(hosts, ip.String())
 	}
 	return hosts
+}
+
+// Reissue creates a new key for a server, and a certificate with the names and addresses of its old certificate. It
+// returns the certificate followed by the key, in PEM.
+func Reissue(issuer *admission.CA, old *x509.Certificate, now time.Time) ([]byte, error) {
+	who, err := admission.IdentityOf(old)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := issuer.Issue(who, hostsOf(old, who), now)
+	return pair.PEM(), err
 }
