@@ -58,8 +58,7 @@ are renamed, with a timestamp. The worker must not be running.
 Lost records cannot be restored. An order whose record is lost may be filled again
 if its client repeats it. If records of the log are lost, other records may be out
 of date: a machine that was destroyed recently may reappear. If machines are running
-without a record, the worker lists them and starts only with --forget-machines. If
-you have an intact copy of the directory, restore it instead.`,
+without a record, the worker lists them and starts only with --forget-machines.`,
 		Example: `  bourse worker store recover --data /var/lib/bourse`,
 		Args:    cli.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
