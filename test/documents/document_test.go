@@ -10,7 +10,7 @@ import (
 )
 
 // documents lists the documents to run, relative to the root of the repository.
-var documents = []string{"README.md", "docs/operations.md", "docs/pull.md", "docs/deploy.md"}
+var documents = []string{"README.md", "docs/operations.md", "docs/pull.md", "docs/deploy.md", "docs/recovery.md"}
 
 // block is a fenced block of a document.
 type block struct {
@@ -21,6 +21,8 @@ type block struct {
 	path   string // path of the file, if verb is file
 	text   string
 	inFile string // name of the document
+
+	section string // heading above the block
 }
 
 var directive = regexp.MustCompile(`^<!-- (run|file|shows)(?:: (.*))? -->$`)
@@ -33,13 +35,17 @@ func read(t *testing.T, name string) []block {
 		t.Fatal(err)
 	}
 	var out []block
+	section := ""
 	lines := strings.Split(string(text), "\n")
 	for i := 0; i < len(lines); i++ {
+		if heading, ok := strings.CutPrefix(lines[i], "## "); ok {
+			section = heading
+		}
 		info, fence := strings.CutPrefix(lines[i], "```")
 		if !fence {
 			continue
 		}
-		b := block{line: i + 1, info: info, inFile: name}
+		b := block{line: i + 1, info: info, inFile: name, section: section}
 		if m := directive.FindStringSubmatch(lines[max(0, i-1)]); m != nil {
 			b.verb, b.hosts = m[1], strings.Fields(m[2])
 			if b.verb == "file" {

@@ -62,6 +62,7 @@ var (
 	serves     = regexp.MustCompile(`(?m)^\{"id":.*\n|^Bourse is up.*\n`)
 	ids        = map[string]*regexp.Regexp{
 		"ORDER": regexp.MustCompile(`\b01[0-9A-HJKMNP-TV-Z]{24}\b`), "MACHINE": regexp.MustCompile(`\b[0-9a-f]{14}\b`),
+		"TOKEN": regexp.MustCompile(`\bbourse-join-\S+`),
 	}
 )
 

@@ -76,7 +76,7 @@ func copyFile(from, to string) error {
 
 // systemctl starts and stops the programs of unit files.
 func systemctl(args []string) error {
-	unit := args[len(args)-1]
+	unit := strings.TrimSuffix(args[len(args)-1], ".service")
 	switch verb := args[0]; verb {
 	case "daemon-reload":
 		return nil
@@ -204,7 +204,9 @@ func stopUnit(unit string) error {
 	if err != nil {
 		return err
 	}
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+	if err := syscall.Kill(pid, syscall.SIGTERM); errors.Is(err, syscall.ESRCH) {
+		return nil // it has crashed
+	} else if err != nil {
 		return err
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
