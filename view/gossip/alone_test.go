@@ -1,9 +1,11 @@
 package gossip_test
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +100,30 @@ func TestNotInAClusterWarningBacksOff(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if log.Lines(line) <= n {
 			t.Errorf("no warning from a server that has lost its cluster:\n%s", log)
+		}
+	})
+}
+
+// TestFindIsCalledAgainSoon checks that a server joins soon after Find returns its first
+// member. Find returns none, for example, while NATS is not running.
+func TestFindIsCalledAgainSoon(t *testing.T) {
+	t.Parallel()
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net := gossiptest.NewMemory(1)
+		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
+		var up atomic.Bool
+		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Timing: gossip.Timing{Rejoin: time.Hour}, Find: func(context.Context) []string {
+			if !up.Load() {
+				return nil
+			}
+			return []string{first.Addr()}
+		}})
+		time.Sleep(time.Minute)
+		up.Store(true)
+		began := time.Now()
+		untilCount(t, []running{first, second}, 2)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it joined after %s, want at most 10 s", took)
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Delays between rounds of calls while this server is alone.
+// Delays between rounds of calls while this server is alone and is looking for others.
 const (
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 5 * time.Second
@@ -40,7 +40,7 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 		case alone.due(now) && ctx.Err() == nil:
 			m.logAlone(why, alone.pause)
 		}
-		if len(why) > 0 && m.isAlone() {
+		if (len(why) > 0 || m.config.Find != nil) && m.isAlone() { // Find fails without a reason, for example before NATS runs
 			wait = backoff
 			backoff = min(2*backoff, maxBackoff)
 		}
