@@ -24,39 +24,25 @@ import (
 // the configuration is invalid, servers may be empty.
 func readConfig(path string) (found []finding, servers []serve.Server) {
 	const name = "configuration"
-	file, err := serve.ReadFile(path)
+	list, err := serve.CheckFile(path)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return []finding{ok(name, "%s does not exist: this host is part of no cluster, or was set up without bourse init and join", path)}, nil
 	}
-	servers = []serve.Server{}
-	if err != nil {
+	servers = append([]serve.Server{}, list...)
+	if list == nil && errors.Is(err, fs.ErrPermission) {
 		return []finding{failed(name, "correct "+path, err)}, servers
 	}
-	list, err := file.Servers()
-	servers = append(servers, list...)
-	for line := range strings.Lines(messageOf(err)) {
-		if f := problem(name, "correct "+path+", then restart the servers", "%s", strings.TrimSpace(line)); !slices.Contains(found, f) {
-			found = append(found, f)
+	if err != nil {
+		for line := range strings.Lines(cli.MessageOf(err)) {
+			found = append(found, problem(name, "correct "+path+", then reload it: systemctl reload bourse", "%s", strings.TrimSpace(line)))
 		}
+		return found, servers
 	}
-	switch {
-	case len(servers) == 0:
-		found = append(found, problem(name, "add a table [worker], [broker] or [proxy]", "%s has no servers", path))
-	case err == nil:
-		var roles []string
-		for _, s := range servers {
-			roles = append(roles, string(s.Role))
-		}
-		found = append(found, ok(name, "%s: %s", path, strings.Join(roles, ", ")))
+	var roles []string
+	for _, s := range servers {
+		roles = append(roles, string(s.Role))
 	}
-	return found, servers
-}
-
-func messageOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	return cli.MessageOf(err)
+	return []finding{ok(name, "%s: %s", path, strings.Join(roles, ", "))}, servers
 }
 
 // checkPorts checks whether this host, which is not part of a cluster, could run each

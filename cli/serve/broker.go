@@ -16,10 +16,7 @@ claims the best one, and replies. You can run any number of brokers.`,
 		Example: `  bourse serve broker --listen 127.0.0.1:4280 --join 10.0.0.1:7946`,
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := config.settle(c.Flags()); err != nil {
-				return err
-			}
-			if err := config.Validate(); err != nil {
+			if err := cli.JoinProblems(complete(&config, c.Flags())); err != nil {
 				return err
 			}
 			ctx, stop := s.Lifetime(c.Context(), config.LifeLine)

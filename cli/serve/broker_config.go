@@ -34,30 +34,33 @@ func (c *BrokerConfig) bind(flags *pflag.FlagSet) {
 // settle completes the config once the flags are parsed. If --address, --gossip or
 // --join is given, a broker on NATS is also a member of the group of servers that are
 // not on NATS.
-func (c *BrokerConfig) settle(flags *pflag.FlagSet) error {
-	if err := c.ServerConfig.settle(flags, bourse.RoleBroker, &c.Name); err != nil {
-		return err
-	}
+func (c *BrokerConfig) settle(flags *pflag.FlagSet) []error {
+	problems := c.ServerConfig.settle(flags, bourse.RoleBroker, &c.Name)
 	c.viewIn(c.Data)
 	c.NATS.Both = c.NATS.Set() && (c.Address.IsValid() || flags.Changed("gossip") || len(c.Join) > 0)
-	return nil
+	return problems
 }
 
-// Validate returns all problems of the config as one invalid error.
-func (c *BrokerConfig) Validate() error {
+func (c *BrokerConfig) problems() []error {
 	var has []admission.Safeguard
 	if c.Credentials.Tokens != "" {
 		has = append(has, admission.Tokens)
 	}
-	problems := c.problems([]admission.Safeguard{admission.TLS, admission.Tokens}, has)
+	problems := c.serverProblems([]admission.Safeguard{admission.TLS, admission.Tokens}, has)
 	if c.Orders < 0 {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--orders %d: use 1 or more", c.Orders))
+		problems = append(problems, invalid("orders", "--orders %d: use 1 or more", c.Orders))
 	}
 	if c.LostAfter < 0 || c.LostAfter > bourse.MaxLostAfter {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--lost-after %s: use at most %s", c.LostAfter, bourse.MaxLostAfter))
+		problems = append(problems, invalid("lost-after", "--lost-after %s: use at most %s", c.LostAfter, bourse.MaxLostAfter))
 	}
 	if c.Name != "" {
-		problems = append(problems, cli.FlagError("--name", c.Name.Validate()))
+		problems = append(problems, flagError("name", c.Name.Validate()))
 	}
-	return cli.JoinProblems(problems)
+	return problems
+}
+
+func (c *BrokerConfig) settings() any {
+	s := *c
+	s.ServerConfig = c.ServerConfig.settings()
+	return s
 }

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/bourse-dev/bourse"
 )
 
@@ -26,15 +24,8 @@ func TestLostAfterIsBounded(t *testing.T) {
 		{[]string{"--lost-after", "-1s"}, -time.Second, false},
 	} {
 		var c BrokerConfig
-		flags := pflag.NewFlagSet("broker", pflag.ContinueOnError)
-		c.bind(flags)
-		if err := flags.Parse(x.args); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.settle(flags); err != nil {
-			t.Fatal(err)
-		}
-		err := c.Validate()
+		settle(t, &c, x.args...)
+		err := problemsOf(&c)
 		if bad := err != nil && strings.Contains(err.Error(), "--lost-after"); c.LostAfter != x.want || bad == x.good {
 			t.Errorf("%v: %s, %v; want %s, good: %t", x.args, c.LostAfter, err, x.want, x.good)
 		}

@@ -36,6 +36,9 @@ type ServerConfig struct {
 	Log         LogConfig        //
 	LifeLine    bool             // whether to stop when standard input is closed, because the parent process has then exited
 	rejected    map[string]error // errors of flags that could not be parsed, by flag
+	file        *File            // the settings in File; nil if there are none, or if they could not be read
+	given       map[string]bool  // flags on the command line
+	named       int              // number of addresses in Join that were configured; the others are this host's other servers
 }
 
 // DefaultCluster is the default name of a cluster.
@@ -60,15 +63,32 @@ var (
 // Ports returns the default ports of a server's API and of its membership.
 func Ports(role bourse.Role) (api, gossip uint16) { return apiPorts[role], gossipPorts[role] }
 
+func (c *ServerConfig) shared() *ServerConfig { return c }
+
+// settings returns a copy of the settings alone.
+func (c *ServerConfig) settings() ServerConfig {
+	s := *c
+	s.Join, s.file, s.given = c.Join[:c.named], nil, nil
+	return s
+}
+
 // settle completes the config of a server once the flags are parsed. The missing
 // settings come from the configuration file, from --address, and from the credentials
-// directory. Errors: those of the file.
-func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bourse.WorkerID) error {
-	if c.File != "" {
-		if err := c.read(flags, role); err != nil {
-			return err
+// directory. It returns the problems of the file.
+func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bourse.WorkerID) []error {
+	c.given = map[string]bool{}
+	flags.Visit(func(flag *pflag.Flag) { c.given[flag.Name] = true })
+	if c.File != "" && c.file == nil {
+		var err error
+		if c.file, err = ReadFile(c.File); err != nil {
+			return []error{err}
 		}
 	}
+	var problems []error
+	if c.file != nil {
+		problems = c.file.apply(flags, c, role)
+	}
+	c.named = len(c.Join)
 	if c.Address.IsValid() {
 		if !flags.Changed("listen") {
 			c.Listen = netip.AddrPortFrom(c.Address, apiPorts[role])
@@ -77,24 +97,15 @@ func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bour
 			c.Gossip = netip.AddrPortFrom(c.Address, gossipPorts[role])
 		}
 	}
-	c.Credentials.find(*name, role)
-	return nil
-}
-
-// read applies the settings in the file. It also makes this server join the host's
-// other servers, which belong to the same cluster.
-func (c *ServerConfig) read(flags *pflag.FlagSet, role bourse.Role) error {
-	file, err := ReadFile(c.File)
-	if err != nil {
-		return err
-	}
-	err = file.apply(flags, c.rejected, role)
-	for _, other := range file.Roles() {
-		if other != role && c.Address.IsValid() {
-			c.Join = append(c.Join, netip.AddrPortFrom(c.Address, gossipPorts[other]).String())
+	if c.file != nil && c.Address.IsValid() { // this server joins the host's other servers
+		for _, other := range c.file.Roles() {
+			if other != role {
+				c.Join = append(c.Join, netip.AddrPortFrom(c.Address, gossipPorts[other]).String())
+			}
 		}
 	}
-	return err
+	c.Credentials.find(*name, role)
+	return problems
 }
 
 // clusterName matches valid cluster names.
@@ -144,30 +155,32 @@ func parseLevel(s string) (level slog.Level, err error) {
 	return level, nil
 }
 
-// problems returns all problems of the config. api lists the safeguards that the API
+// serverProblems returns all problems of the config. api lists the safeguards that the API
 // needs if other hosts can connect to it, and has lists those that are configured.
-func (c *ServerConfig) problems(api, has []admission.Safeguard) []error {
+func (c *ServerConfig) serverProblems(api, has []admission.Safeguard) []error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(c.rejected)) {
-		problems = append(problems, c.rejected[name])
+		problems = append(problems, about(c.rejected[name], name))
 	}
 	for _, j := range c.Join {
 		if _, _, err := net.SplitHostPort(j); err != nil {
-			problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--join %s: use HOST:PORT", bourse.Quoted(j)))
+			problems = append(problems, invalid("join", "--join %s: use HOST:PORT", bourse.Quoted(j)))
 		}
 	}
 	if !clusterName.MatchString(c.Cluster) {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--cluster %s: use 1 to 64 letters, digits, dots, dashes and underscores, with a letter or digit at both ends", bourse.Quoted(c.Cluster)))
+		problems = append(problems, invalid("cluster", "--cluster %s: use 1 to 64 letters, digits, dots, dashes and underscores, with a letter or digit at both ends", bourse.Quoted(c.Cluster)))
 	}
 	if c.Region != "" {
-		problems = append(problems, cli.FlagError("--region", c.Region.Validate()))
+		problems = append(problems, flagError("region", c.Region.Validate()))
 	}
 	for _, name := range c.Names {
-		problems = append(problems, cli.FlagError("--server-name", admission.CheckName(name)))
+		problems = append(problems, flagError("server-name", admission.CheckName(name)))
 	}
-	problems = append(problems, c.Credentials.problems...)
+	for _, err := range c.Credentials.problems {
+		problems = append(problems, about(err, "credentials"))
+	}
 	if c.Log.Format != "text" && c.Log.Format != "json" {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--log-format %s: use text or json", bourse.Quoted(c.Log.Format)))
+		problems = append(problems, invalid("log-format", "--log-format %s: use text or json", bourse.Quoted(c.Log.Format)))
 	}
 	if c.Credentials.TLS() {
 		has = append(has, admission.TLS)
@@ -176,12 +189,15 @@ func (c *ServerConfig) problems(api, has []admission.Safeguard) []error {
 		has = append(has, admission.GossipKey)
 	}
 	problems = append(problems, c.NATS.problems(c.Insecure, c.Credentials.TLS())...)
-	for _, l := range []admission.Listen{
-		{What: "the API", Addr: c.Listen, Needs: api, Has: has},
-		{What: "the membership", Addr: c.Gossip, Needs: []admission.Safeguard{admission.GossipKey}, Has: has},
+	for _, l := range []struct {
+		flag string
+		admission.Listen
+	}{
+		{"listen", admission.Listen{What: "the API", Addr: c.Listen, Needs: api, Has: has}},
+		{"gossip", admission.Listen{What: "the membership", Addr: c.Gossip, Needs: []admission.Safeguard{admission.GossipKey}, Has: has}},
 	} {
 		if l.Addr.IsValid() { // an address that could not be parsed has already been reported
-			problems = append(problems, admission.CheckListen(l, c.Insecure))
+			problems = append(problems, about(admission.CheckListen(l.Listen, c.Insecure), l.flag, "address"))
 		}
 	}
 	return problems

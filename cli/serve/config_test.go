@@ -13,17 +13,26 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-func workerConfig(t *testing.T, args ...string) WorkerConfig {
+// settle parses flags into a config and completes it.
+func settle(t testing.TB, c roleConfig, args ...string) {
 	t.Helper()
-	var c WorkerConfig
-	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.bind(flags)
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.settle(flags); err != nil {
+	if err := cli.JoinProblems(c.settle(flags)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// problemsOf returns all problems of a completed config as one error.
+func problemsOf(c roleConfig) error { return cli.JoinProblems(c.problems()) }
+
+func workerConfig(t *testing.T, args ...string) WorkerConfig {
+	t.Helper()
+	var c WorkerConfig
+	settle(t, &c, args...)
 	return c
 }
 
@@ -31,7 +40,7 @@ func TestWorkerConfig(t *testing.T) {
 	c := workerConfig(t, "--data", "/d", "--name", "gru-1", "--region", "gru", "--cpus", "3.5", "--memory", "8GiB", "--disk", "100g",
 		"--gpus", "l40s=2", "--resource", "slots=10", "--resource", "seats=3", "--label", "arch=arm64", "--overcommit", "shared=8",
 		"--ports", "21000-21999", "--join", "10.0.0.1:7946,10.0.0.2:7946", "--ephemeral", "--no-limits")
-	if err := c.Validate(); err != nil {
+	if err := problemsOf(&c); err != nil {
 		t.Fatalf("a full configuration: %v", err)
 	}
 	want := Capacity{
@@ -51,7 +60,7 @@ func TestWorkerConfigReportsAllProblems(t *testing.T) {
 	c := workerConfig(t, "--listen", "nowhere", "--gossip", "10.0.0.1:7946", "--region", "EU!", "--name", "a/b", "--cpus", "NaN", "--memory", "-1",
 		"--gpus", "x", "--resource", "slots=-1", "--label", "zone", "--overcommit", "shared=0", "--ports", "9-1", "--join", "nohost",
 		"--credentials", "/nowhere", "--log-level", "loud", "--log-format", "xml")
-	err := c.Validate()
+	err := problemsOf(&c)
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Fatalf("got %v, want invalid", err)
 	}
@@ -70,15 +79,8 @@ func TestWorkerConfigReportsAllProblems(t *testing.T) {
 func TestViewPath(t *testing.T) {
 	for want, args := range map[string][]string{"/d/view.db": {"--data", "/d"}, "/v/fleet.db": {"--data", "/d", "--view", "/v/fleet.db"}, "": {}} {
 		var c BrokerConfig
-		flags := pflag.NewFlagSet("broker", pflag.ContinueOnError)
-		c.bind(flags)
-		if err := flags.Parse(args); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.settle(flags); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Validate(); err != nil || c.View != want || c.Cluster != DefaultCluster {
+		settle(t, &c, args...)
+		if err := problemsOf(&c); err != nil || c.View != want || c.Cluster != DefaultCluster {
 			t.Errorf("broker %v: %v, view %q of cluster %q, want %q of %s", args, err, c.View, c.Cluster, want, DefaultCluster)
 		}
 		w := workerConfig(t, append(args, "--region", "gru", "--name", "gru-1")...)
@@ -87,7 +89,7 @@ func TestViewPath(t *testing.T) {
 		}
 	}
 	c := workerConfig(t, "--data", "/d", "--name", "a", "--region", "gru", "--cluster", "a b")
-	if err := c.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--cluster") {
+	if err := problemsOf(&c); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--cluster") {
 		t.Errorf("cluster name with a blank: %v, want invalid", err)
 	}
 }
@@ -97,18 +99,18 @@ func TestViewPath(t *testing.T) {
 func TestOpenAddressesRequireCredentials(t *testing.T) {
 	open := []string{"--data", "/d", "--name", "a", "--region", "gru", "--listen", "0.0.0.0:4290"}
 	c := workerConfig(t, open...)
-	if err := c.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--insecure") {
+	if err := problemsOf(&c); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--insecure") {
 		t.Errorf("open without TLS: %v, want invalid and a mention of --insecure", err)
 	}
 	if c.AllowHost {
 		t.Error("a worker that is accessible to others allows image host without --allow-host")
 	}
 	c = workerConfig(t, append(open, "--insecure", "--allow-host")...)
-	if err := c.Validate(); err != nil || !c.AllowHost {
+	if err := problemsOf(&c); err != nil || !c.AllowHost {
 		t.Errorf("with --insecure --allow-host: %v, allow host %v; want no error and true", err, c.AllowHost)
 	}
 	c = workerConfig(t, append(open, "--credentials", credentialsDir(t, "ca.pem", "a.pem", "gossip.key"))...)
-	if err := c.Validate(); err != nil {
+	if err := problemsOf(&c); err != nil {
 		t.Errorf("with TLS: %v, want no error", err)
 	}
 }
@@ -140,13 +142,13 @@ func TestCredentials(t *testing.T) {
 		"nothing":              {nil, "without TLS"},
 	} {
 		config := workerConfig(t, append(open, "--credentials", credentialsDir(t, c.files...))...)
-		if err := config.Validate(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := problemsOf(&config); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 	for name, dir := range map[string]string{"no directory": "/nowhere/at/all", "a file": filepath.Join(credentialsDir(t, "f"), "f")} {
 		config := workerConfig(t, append(open, "--credentials", dir)...)
-		if err := config.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--credentials "+dir) {
+		if err := problemsOf(&config); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--credentials "+dir) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -3,11 +3,13 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -21,6 +23,9 @@ import (
 // DefaultFile is the usual path of the configuration of a host's servers.
 const DefaultFile = "/etc/bourse/bourse.toml"
 
+// maxFile is the maximum size of a configuration in bytes.
+const maxFile = 1 << 20
+
 // File is the configuration of a host's servers: a TOML file with a table for each
 // server. The settings have the same names as the flags. A setting above the tables
 // applies to every server that has such a flag.
@@ -28,7 +33,14 @@ type File struct {
 	path   string
 	text   []byte
 	common []setting
-	tables map[bourse.Role][]setting
+	tables map[bourse.Role]*table
+	wrong  []error // problems that concern no server's settings
+}
+
+// table contains the settings of one server.
+type table struct {
+	at       int // offset in the file
+	settings []setting
 }
 
 // setting is one flag in a file, with its values.
@@ -38,23 +50,56 @@ type setting struct {
 	at     int // offset in the file
 }
 
-// ReadFile reads a configuration. Errors: not_found; invalid, with the position in the file.
+// CheckFile returns the servers in the configuration at path, as Servers does. If the file
+// does not exist, it returns CodeNotFound.
+func CheckFile(path string) ([]Server, error) {
+	f, err := ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return f.Servers()
+}
+
+// ReadFile reads a configuration. Errors: not_found; invalid if the file cannot be read
+// or is not TOML, or if other users could have changed it.
 func ReadFile(path string) (*File, error) {
-	info, err := os.Stat(path)
+	text, err := readTrusted(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, bourse.Errorf(bourse.CodeNotFound, "there is no configuration %s", path)
-	}
-	f := &File{path: path, tables: map[bourse.Role][]setting{}}
-	if err == nil {
-		f.text, err = os.ReadFile(path)
 	}
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read the configuration: %w", err)
 	}
-	if info.Mode().Perm()&0o022 != 0 { // the settings name programs that run as the servers' user
-		return nil, bourse.Errorf(bourse.CodeInvalid, "%s can be written by other users: chmod 644 it", path)
+	return parseFile(path, text)
+}
+
+// readTrusted reads a file that only this process's user and root can change. Settings
+// name programs and files that servers use, so whoever can change the file controls the
+// servers.
+func readTrusted(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO must not block
+	if err != nil {
+		return nil, err
 	}
-	return f, f.parse()
+	defer f.Close()
+	info, err := f.Stat() // of the open file, because the path may change
+	if err != nil {
+		return nil, err
+	}
+	owner, known := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	case info.Mode().Perm()&0o022 != 0:
+		return nil, fmt.Errorf("%s can be written by other users: chmod 644 it", path)
+	case known && owner.Uid != 0 && int64(owner.Uid) != int64(os.Geteuid()):
+		return nil, fmt.Errorf("%s belongs to another user, who can change it: chown it", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s is larger than 1 MiB", path)
+	}
+	return text, err
 }
 
 // Roles returns the roles of the host's servers. Brokers come first, because other servers
@@ -69,38 +114,47 @@ func (f *File) Roles() []bourse.Role {
 // Server is the configuration of one of a host's servers.
 type Server struct {
 	*ServerConfig
-	Role bourse.Role
-	Name bourse.WorkerID
-	Data string
-	Host *HostConfig // nil unless the server is a worker
+	Role   bourse.Role
+	Name   bourse.WorkerID
+	Data   string
+	Host   *HostConfig // nil unless the server is a worker
+	config roleConfig
 }
 
 // Servers returns the configurations of the host's servers. A configuration with errors
 // contains the settings that could be read. Errors: invalid, with everything that
-// prevents a server from starting.
+// prevents a server from starting; most problems begin with their position in the file.
 func (f *File) Servers() ([]Server, error) {
 	var servers []Server
-	var problems []error
+	problems := slices.Clone(f.wrong)
 	for _, role := range f.Roles() {
-		config := map[bourse.Role]interface {
-			bind(flags *pflag.FlagSet)
-			settle(flags *pflag.FlagSet) error
-			Validate() error
-			server() Server
-		}{bourse.RoleBroker: &BrokerConfig{}, bourse.RoleWorker: &WorkerConfig{}, bourse.RoleProxy: &ProxyConfig{}}[role]
+		config := newConfig(role)
 		flags := pflag.NewFlagSet(string(role), pflag.ContinueOnError)
 		config.bind(flags)
-		err := flags.Set("config", f.path)
-		if err == nil {
-			err = config.settle(flags)
-		}
-		if err == nil {
-			err = config.Validate()
-		}
-		problems = append(problems, err)
-		servers = append(servers, config.server())
+		shared := config.shared()
+		shared.File, shared.file = f.path, f
+		problems = append(problems, complete(config, flags)...)
+		server := config.server()
+		server.config = config
+		servers = append(servers, server)
 	}
-	return servers, cli.JoinProblems(problems)
+	if len(servers) == 0 && len(problems) == 0 {
+		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "%s has no servers: add a table [worker], [broker] or [proxy]", f.path))
+	}
+	return servers, cli.JoinProblems(distinct(problems))
+}
+
+// distinct removes repeated problems. Each server reports those of the settings that it
+// shares with others.
+func distinct(problems []error) []error {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(problems, func(err error) bool {
+		if err == nil || seen[err.Error()] {
+			return true
+		}
+		seen[err.Error()] = true
+		return false
+	})
 }
 
 func (c *BrokerConfig) server() Server {
@@ -115,20 +169,26 @@ func (c *ProxyConfig) server() Server {
 	return Server{ServerConfig: &c.ServerConfig, Role: bourse.RoleProxy, Name: c.Name, Data: c.Data}
 }
 
-// parse reads the settings from the text. Invalid TOML and duplicate names are found by
-// the library's decoder.
-func (f *File) parse() error {
-	err := toml.Unmarshal(f.text, new(map[string]any))
+// parseFile returns the configuration in a text. Invalid TOML and duplicate names are
+// found by the library's decoder.
+func parseFile(path string, text []byte) (*File, error) {
+	f := &File{path: path, text: text, tables: map[bourse.Role]*table{}}
+	err := toml.Unmarshal(text, new(map[string]any))
 	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := wrong.Position()
-		return bourse.Errorf(bourse.CodeInvalid, "%s:%d:%d: %s", f.path, line, column, strings.TrimPrefix(wrong.Error(), "toml: "))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%s:%d:%d: %s", path, line, column, strings.TrimPrefix(wrong.Error(), "toml: "))
 	}
 	if err != nil {
-		return bourse.Errorf(bourse.CodeInvalid, "%s: %w", f.path, err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "%s: %w", path, err)
 	}
+	return f, f.parse()
+}
+
+// parse reads the settings from the text, which is valid TOML.
+func (f *File) parse() error {
 	var p unstable.Parser
 	p.Reset(f.text)
-	into := bourse.Role("")
+	into := &f.common
 	for p.NextExpression() {
 		e := p.Expression()
 		keys := slices.Collect(nodes(e.Key()))
@@ -138,21 +198,20 @@ func (f *File) parse() error {
 		at, name := int(keys[0].Raw.Offset), string(keys[0].Data)
 		switch {
 		case e.Kind == unstable.Table && len(keys) == 1 && slices.Contains(bourse.ServerRoles(), bourse.Role(name)):
-			into = bourse.Role(name)
-			f.tables[into] = nil
+			t := &table{at: at}
+			f.tables[bourse.Role(name)], into = t, &t.settings
 		case e.Kind == unstable.KeyValue && len(keys) == 1:
 			values, ok := texts(e.Value())
 			if !ok {
-				return f.problem(at, "%s: use a text, a number, true, false, or a list of them", name)
+				f.wrong = append(f.wrong, f.problem(at, "%s: use a text, a number, true, false, or a list of them", name))
+				continue
 			}
-			s := setting{name, values, at}
-			if into == "" {
-				f.common = append(f.common, s)
-			} else {
-				f.tables[into] = append(f.tables[into], s)
-			}
+			*into = append(*into, setting{name, values, at})
 		default:
-			return f.problem(at, "%s is not a table: use [worker], [broker] and [proxy]", bourse.Quoted(name))
+			f.wrong = append(f.wrong, f.problem(at, "%s is not a table: use [worker], [broker] and [proxy]", bourse.Quoted(name)))
+			if e.Kind != unstable.KeyValue {
+				into = new([]setting) // the settings of an unknown table are ignored
+			}
 		}
 	}
 	return p.Error()
@@ -197,32 +256,56 @@ func (f *File) problem(at int, format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "%s:%d:%d: %s", f.path, line, column, fmt.Sprintf(format, args...))
 }
 
-// apply sets a server's flags, except those given on the command line. rejected
-// contains the errors of flags whose values could not be parsed.
-func (f *File) apply(flags *pflag.FlagSet, rejected map[string]error, role bourse.Role) error {
-	given := map[string]bool{}
-	flags.Visit(func(flag *pflag.Flag) { given[flag.Name] = true })
-	var problems []error
+// locate adds the position of a setting that has caused a problem. If the file does not
+// contain that setting, it is the position of the server's table. A problem of a flag on
+// the command line remains unchanged.
+func (f *File) locate(err error, role bourse.Role, given map[string]bool) error {
+	t := f.tables[role]
+	if t == nil {
+		return err
+	}
+	at := t.at
+	if p, ok := errors.AsType[*flagProblem](err); ok {
+		for _, name := range p.flags {
+			if given[name] {
+				return err
+			}
+		}
+		for _, s := range slices.Concat(f.common, t.settings) { // the table's settings take precedence
+			if slices.Contains(p.flags, s.name) {
+				at = s.at
+			}
+		}
+	}
+	return f.problem(at, "%v", err)
+}
+
+// apply sets a server's flags, except those given on the command line. It returns the
+// problems of the file.
+func (f *File) apply(flags *pflag.FlagSet, c *ServerConfig, role bourse.Role) []error {
+	problems := slices.Clone(f.wrong)
 	inTable := map[string]bool{}
-	for _, s := range f.tables[role] {
-		inTable[s.name] = true
-		if !settable(flags, s.name) {
-			problems = append(problems, f.problem(s.at, "%s is not a setting of a %s: bourse serve %s --help lists them", s.name, role, role))
-		} else if !given[s.name] {
-			problems = append(problems, f.set(flags, rejected, &s))
+	if t := f.tables[role]; t != nil {
+		for _, s := range t.settings {
+			inTable[s.name] = true
+			if !settable(flags, s.name) {
+				problems = append(problems, f.problem(s.at, "%s is not a setting of a %s: bourse serve %s --help lists them", s.name, role, role))
+			} else if !c.given[s.name] {
+				problems = append(problems, f.set(flags, c.rejected, &s))
+			}
 		}
 	}
 	for _, s := range f.common {
 		switch {
 		case !anySettable(s.name):
 			problems = append(problems, f.problem(s.at, "%s is not a setting of any server", s.name))
-		case !settable(flags, s.name) || given[s.name] || inTable[s.name]:
+		case !settable(flags, s.name) || c.given[s.name] || inTable[s.name]:
 		default:
 			s.values = own(s.name, s.values, role)
-			problems = append(problems, f.set(flags, rejected, &s))
+			problems = append(problems, f.set(flags, c.rejected, &s))
 		}
 	}
-	return errors.Join(problems...)
+	return slices.DeleteFunc(problems, func(err error) bool { return err == nil })
 }
 
 func (f *File) set(flags *pflag.FlagSet, rejected map[string]error, s *setting) error {
@@ -263,11 +346,5 @@ func settable(flags *pflag.FlagSet, name string) bool {
 // anySettable reports whether any kind of server has this flag, and it may be set in a
 // configuration file.
 func anySettable(name string) bool {
-	for _, bind := range []func(*pflag.FlagSet){new(WorkerConfig).bind, new(BrokerConfig).bind, new(ProxyConfig).bind} {
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		if bind(flags); settable(flags, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(bourse.ServerRoles(), func(role bourse.Role) bool { return settable(flagsOf(role), name) })
 }

@@ -3,13 +3,17 @@ package serve
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
 )
 
 func file(t testing.TB, text string) string {
@@ -45,7 +49,7 @@ log-level = "debug"
 [broker]
 `)
 	c := workerConfig(t, "--config", path, "--memory", "4GiB")
-	if err := c.Validate(); err != nil {
+	if err := problemsOf(&c); err != nil {
 		t.Fatal(err)
 	}
 	switch {
@@ -62,14 +66,7 @@ log-level = "debug"
 	}
 
 	var b BrokerConfig
-	flags := pflag.NewFlagSet("broker", pflag.ContinueOnError)
-	b.bind(flags)
-	if err := flags.Parse([]string{"--config", path}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.settle(flags); err != nil {
-		t.Fatal(err)
-	}
+	settle(t, &b, "--config", path)
 	if b.Name != "gru-1-broker" || b.Data != "/var/lib/bourse/broker" || b.Listen.Port() != 4280 || b.Log.Level.String() != "WARN" {
 		t.Errorf("the broker's settings: %+v", b)
 	}
@@ -99,9 +96,61 @@ func TestFileWithMistakes(t *testing.T) {
 		if err := flags.Parse([]string{"--config", file(t, text)}); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.settle(flags); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), want) {
+		if err := cli.JoinProblems(c.settle(flags)); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v\nwant %q", text, err, want)
 		}
+	}
+}
+
+// Every problem of a file is reported, once, with its position. The position is that of
+// the setting, or that of the table if a setting is missing.
+func TestServersReportAllProblems(t *testing.T) {
+	path := file(t, `cluster = "a b"
+regon = "gru"
+idle-after = "1ns"
+address = "10.0.0.1"
+
+[workers]
+memory = "1GiB"
+
+[worker]
+standby-after = "1ns"
+memory = "lots"
+
+[broker]
+orders = -1
+cluster = "c1"
+`)
+	servers, err := CheckFile(path)
+	if bourse.CodeOf(err) != bourse.CodeInvalid || len(servers) != 2 {
+		t.Fatalf("%d servers, %v; want 2 and invalid", len(servers), err)
+	}
+	var got []string
+	for line := range strings.Lines(cli.MessageOf(err)) {
+		at, text, _ := strings.Cut(strings.TrimPrefix(line, path), " ")
+		got = append(got, at+" "+strings.Fields(text)[0])
+	}
+	slices.Sort(got)
+	want := []string{
+		":11:1: --memory:", ":14:1: --orders", ":1:1: --cluster", ":2:1: regon", ":3:1: --idle-after", ":4:1: the", ":4:1: the", ":4:1: the", ":4:1: the", // the API and the membership of both
+		":6:2: \"workers\"", ":9:2: --data", ":9:2: --name", ":9:2: --region", ":10:1: --standby-after",
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A flag on the command line is not a problem of the file.
+func TestProblemOfFlagHasNoPosition(t *testing.T) {
+	var c BrokerConfig
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.bind(flags)
+	if err := flags.Parse([]string{"--config", file(t, "[broker]\norders = 1\n"), "--orders", "-1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cli.JoinProblems(complete(&c, flags)); err == nil || !strings.HasPrefix(err.Error(), "--orders -1") {
+		t.Errorf("got %v, want a problem of --orders", err)
 	}
 }
 
@@ -148,9 +197,31 @@ func TestFileOfOthers(t *testing.T) {
 	if _, err := ReadFile(path); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "can be written by other users") {
 		t.Errorf("a file that everyone can write: %v", err)
 	}
+	for name, path := range map[string]string{"directory": t.TempDir(), "FIFO": fifo(t), "too large": file(t, strings.Repeat("#", maxFile+1))} {
+		if _, err := ReadFile(path); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Errorf("%s: %v, want invalid", name, err)
+		}
+	}
+	if os.Geteuid() == 0 {
+		other := file(t, "[worker]\n")
+		if err := os.Chown(other, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadFile(other); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "another user") {
+			t.Errorf("another user's file: %v", err)
+		}
+	}
 	if _, err := ReadFile(path + ".none"); bourse.CodeOf(err) != bourse.CodeNotFound {
 		t.Errorf("no file: %v", err)
 	}
+}
+
+func fifo(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func FuzzFile(f *testing.F) {
@@ -172,7 +243,7 @@ func FuzzFile(f *testing.F) {
 			var config WorkerConfig
 			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 			config.bind(flags)
-			_ = c.apply(flags, config.rejected, role)
+			_ = c.apply(flags, &config.ServerConfig, role)
 		}
 	})
 }

@@ -63,21 +63,22 @@ func (n *NATSConfig) problems(insecure, guarded bool) []error {
 	var out []error
 	if !n.Set() {
 		if n.Creds != "" || n.NKey != "" || n.TLS.Set() {
-			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats-creds, --nats-nkey, --nats-ca, --nats-cert and --nats-key require --nats"))
+			out = append(out, about(bourse.Errorf(bourse.CodeInvalid, "--nats-creds, --nats-nkey, --nats-ca, --nats-cert and --nats-key require --nats"),
+				"nats-creds", "nats-nkey", "nats-ca", "nats-cert", "nats-key"))
 		}
 		return out
 	}
 	if (n.TLS.Cert == "") != (n.TLS.Key == "") {
-		out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats-cert and --nats-key must be used together"))
+		out = append(out, about(bourse.Errorf(bourse.CodeInvalid, "--nats-cert and --nats-key must be used together"), "nats-cert", "nats-key"))
 	}
 	for _, s := range n.URLs {
 		u, err := url.Parse(s)
 		if err != nil || u.Hostname() == "" {
-			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s: use nats://HOST:PORT", bourse.Quoted(s)))
+			out = append(out, invalid("nats", "--nats %s: use nats://HOST:PORT", bourse.Quoted(s)))
 			continue
 		}
 		if !insecure && !guarded && !onLoopback(u.Hostname()) {
-			out = append(out, bourse.Errorf(bourse.CodeInvalid, "--nats %s is not on this host, and any user of its account could command every worker: "+
+			out = append(out, invalid("nats", "--nats %s is not on this host, and any user of its account could command every worker: "+
 				"use certificates of the cluster (--credentials), or --insecure on a network and an account that you trust", u.Redacted()))
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
@@ -65,10 +64,8 @@ func (c *ProxyConfig) bind(flags *pflag.FlagSet) {
 // settle completes the config once the flags are parsed. If --address, --gossip or
 // --join is given, a proxy on NATS is also a member of the group of servers that are not
 // on NATS.
-func (c *ProxyConfig) settle(flags *pflag.FlagSet) error {
-	if err := c.ServerConfig.settle(flags, bourse.RoleProxy, &c.Name); err != nil {
-		return err
-	}
+func (c *ProxyConfig) settle(flags *pflag.FlagSet) []error {
+	problems := c.ServerConfig.settle(flags, bourse.RoleProxy, &c.Name)
 	c.viewIn(c.Data)
 	c.NATS.Both = c.NATS.Set() && (c.Address.IsValid() || flags.Changed("gossip") || len(c.Join) > 0)
 	if len(c.HTTP)+len(c.HTTPS)+len(c.TCP) == 0 {
@@ -77,32 +74,37 @@ func (c *ProxyConfig) settle(flags *pflag.FlagSet) error {
 	if !slices.Contains(c.Domains, "localhost") {
 		c.Domains = append(c.Domains, "localhost")
 	}
-	return nil
+	return problems
 }
 
-// Validate returns all problems of the config as one invalid error.
-func (c *ProxyConfig) Validate() error {
-	problems := c.problems([]admission.Safeguard{admission.TLS}, nil)
+func (c *ProxyConfig) problems() []error {
+	problems := c.serverProblems([]admission.Safeguard{admission.TLS}, nil)
 	if c.Name != "" {
-		problems = append(problems, cli.FlagError("--name", c.Name.Validate()))
+		problems = append(problems, flagError("name", c.Name.Validate()))
 	}
 	for _, d := range c.Domains {
-		problems = append(problems, cli.FlagError("--domain", admission.CheckName(d)))
+		problems = append(problems, flagError("domain", admission.CheckName(d)))
 	}
 	if c.Certs.Email != "" && (c.Data == "" || len(c.HTTP) == 0) {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--acme requires --data, where certificates are stored, and --http, which the CA contacts"))
+		problems = append(problems, invalid("acme", "--acme requires --data, where certificates are stored, and --http, which the CA contacts"))
 	}
 	if u, err := url.Parse(c.Certs.CA); c.Certs.CA != "" && (err != nil || u.Scheme != "https" || u.Host == "" || c.Certs.Email == "") {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--acme-ca %s: use https://HOST/PATH, together with --acme", bourse.Quoted(c.Certs.CA)))
+		problems = append(problems, invalid("acme-ca", "--acme-ca %s: use https://HOST/PATH, together with --acme", bourse.Quoted(c.Certs.CA)))
 	}
 	if len(c.HTTPS) > 0 && c.Certs == (CertsConfig{CA: c.Certs.CA}) {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--https requires certificates: --certificates DIR, --acme EMAIL or --self-signed"))
+		problems = append(problems, invalid("https", "--https requires certificates: --certificates DIR, --acme EMAIL or --self-signed"))
 	}
 	if c.Most < 0 {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--connections %d: use 1 or more", c.Most))
+		problems = append(problems, invalid("connections", "--connections %d: use 1 or more", c.Most))
 	}
 	if c.Drain < 0 || c.Drain > time.Hour {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--drain %s: use at most 1h", c.Drain))
+		problems = append(problems, invalid("drain", "--drain %s: use at most 1h", c.Drain))
 	}
-	return cli.JoinProblems(problems)
+	return problems
+}
+
+func (c *ProxyConfig) settings() any {
+	s := *c
+	s.ServerConfig = c.ServerConfig.settings()
+	return s
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/spf13/pflag"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -15,14 +14,7 @@ import (
 func proxyConfig(t *testing.T, args ...string) *ProxyConfig {
 	t.Helper()
 	var c ProxyConfig
-	flags := pflag.NewFlagSet("proxy", pflag.ContinueOnError)
-	c.bind(flags)
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.settle(flags); err != nil {
-		t.Fatal(err)
-	}
+	settle(t, &c, args...)
 	return &c
 }
 
@@ -32,7 +24,7 @@ func TestProxyConfig(t *testing.T) {
 		"--http", ":80", "--http", "127.0.0.1:8081=8081", "--http", ":8082=any", "--https", "[::]:443", "--tcp", ":5432=db:5433", "--domain", "example.com,example.org",
 		"--host", "Shop.example.com=web", "--proxy-protocol-from", "10.0.0.1,10.1.2.3/16", "--trust-forwarded-from", "fd00::/8",
 		"--acme", "ops@example.com", "--data", "/var/lib/proxy")
-	if err := c.Validate(); err != nil {
+	if err := problemsOf(c); err != nil {
 		t.Fatal(err)
 	}
 	at := netip.MustParseAddrPort
@@ -48,7 +40,7 @@ func TestProxyConfig(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	usual := proxyConfig(t)
-	if err := usual.Validate(); err != nil || len(usual.HTTP) != 1 || usual.HTTP[0] != (WebListen{at("127.0.0.1:8080"), 0}) {
+	if err := problemsOf(usual); err != nil || len(usual.HTTP) != 1 || usual.HTTP[0] != (WebListen{at("127.0.0.1:8080"), 0}) {
 		t.Errorf("without flags: %v (%v), want HTTP at 127.0.0.1:8080", usual.HTTP, err)
 	}
 }
@@ -77,13 +69,13 @@ func TestProxyConfigProblems(t *testing.T) {
 		{"--drain 2h", "--drain 2h"},
 		{"--listen 10.0.0.1:4281", "the API would be open to other hosts"},
 	} {
-		err := proxyConfig(t, strings.Fields(c.args)...).Validate()
+		err := problemsOf(proxyConfig(t, strings.Fields(c.args)...))
 		if bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(bourse.MessageOf(err), c.want) {
 			t.Errorf("%s: %v, want %q", c.args, err, c.want)
 		}
 	}
 	// Validate reports all problems at once.
-	err := proxyConfig(t, "--http", "nowhere", "--tcp", "x", "--drain", "2h").Validate()
+	err := problemsOf(proxyConfig(t, "--http", "nowhere", "--tcp", "x", "--drain", "2h"))
 	for _, want := range []string{"--http", "--tcp", "--drain"} {
 		if !strings.Contains(bourse.MessageOf(err), want) {
 			t.Errorf("%v lacks %s", err, want)

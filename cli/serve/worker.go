@@ -21,10 +21,7 @@ immediately, which is also safe.`,
     --join 10.0.0.1:7946 --memory 8GiB --resource slots=10`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := config.settle(c.Flags()); err != nil {
-				return err
-			}
-			if err := config.Validate(); err != nil {
+			if err := cli.JoinProblems(complete(&config, c.Flags())); err != nil {
 				return err
 			}
 			ctx, stop := s.Lifetime(c.Context(), config.LifeLine)

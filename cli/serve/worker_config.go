@@ -81,43 +81,46 @@ func (c *Capacity) addOvercommit(s string) error {
 
 // settle completes the config once the flags are parsed. A worker that is only
 // accessible from this host allows the image host by default.
-func (c *WorkerConfig) settle(flags *pflag.FlagSet) error {
-	if err := c.ServerConfig.settle(flags, bourse.RoleWorker, &c.Name); err != nil {
-		return err
-	}
+func (c *WorkerConfig) settle(flags *pflag.FlagSet) []error {
+	problems := c.ServerConfig.settle(flags, bourse.RoleWorker, &c.Name)
 	c.viewIn(c.Data)
 	if !flags.Changed("allow-host") {
 		c.AllowHost = c.Listen.Addr().IsLoopback() && c.NATS.Local()
 	}
-	return nil
+	return problems
 }
 
-// Validate returns all problems of the config as one invalid error.
-func (c *WorkerConfig) Validate() error {
-	problems := c.problems([]admission.Safeguard{admission.TLS}, nil)
+func (c *WorkerConfig) problems() []error {
+	problems := c.serverProblems([]admission.Safeguard{admission.TLS}, nil)
 	problems = append(problems, c.Pull.problems(&c.ServerConfig)...)
 	if c.Data == "" {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--data is required: the directory in which the worker stores its machines"))
+		problems = append(problems, invalid("data", "--data is required: the directory in which the worker stores its machines"))
 	}
 	if c.Region == "" {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--region is required: the worker's region"))
+		problems = append(problems, invalid("region", "--region is required: the worker's region"))
 	}
 	if c.Name == "" {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--name is required: the worker's id"))
+		problems = append(problems, invalid("name", "--name is required: the worker's id"))
 	} else {
-		problems = append(problems, cli.FlagError("--name", c.Name.Validate()))
+		problems = append(problems, flagError("name", c.Name.Validate()))
 	}
 	if c.Capacity.CPUs > bourse.MaxCPUs*1000 {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--cpus: at most %d", bourse.MaxCPUs))
+		problems = append(problems, invalid("cpus", "--cpus: at most %d", bourse.MaxCPUs))
 	}
 	if c.Standby < time.Second || c.Standby > bourse.LostAfter {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--standby-after %s: use 1s to %s", c.Standby, bourse.LostAfter))
+		problems = append(problems, invalid("standby-after", "--standby-after %s: use 1s to %s", c.Standby, bourse.LostAfter))
 	}
 	if c.IdleAfter < minIdleAfter || c.IdleAfter > maxIdleAfter {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--idle-after %s: use %s to %s", c.IdleAfter, minIdleAfter, maxIdleAfter))
+		problems = append(problems, invalid("idle-after", "--idle-after %s: use %s to %s", c.IdleAfter, minIdleAfter, maxIdleAfter))
 	}
 	for name := range c.Capacity.Labels {
-		problems = append(problems, cli.FlagError("--label", bourse.ValidateRequirementName(name)))
+		problems = append(problems, flagError("label", bourse.ValidateRequirementName(name)))
 	}
-	return cli.JoinProblems(problems)
+	return problems
+}
+
+func (c *WorkerConfig) settings() any {
+	s := *c
+	s.ServerConfig = c.ServerConfig.settings()
+	return s
 }

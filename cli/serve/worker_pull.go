@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/internal/admission"
 )
@@ -40,7 +39,7 @@ func (c *PullConfig) problems(server *ServerConfig) []error {
 	}
 	var problems []error
 	if c.Lost < minLost {
-		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--pull-lost %s: use %s or more", c.Lost, minLost))
+		problems = append(problems, invalid("pull-lost", "--pull-lost %s: use %s or more", c.Lost, minLost))
 	}
 	var has []admission.Safeguard
 	if server.Credentials.TLS() {
@@ -50,9 +49,9 @@ func (c *PullConfig) problems(server *ServerConfig) []error {
 		has = append(has, admission.Tokens)
 	}
 	if c.Listen.IsValid() { // an address that could not be parsed has already been reported
-		problems = append(problems, admission.CheckListen(admission.Listen{
+		problems = append(problems, about(admission.CheckListen(admission.Listen{
 			What: "the gateway", Addr: c.Listen, Needs: []admission.Safeguard{admission.TLS, admission.Tokens}, Has: has,
-		}, server.Insecure))
+		}, server.Insecure), "pull-listen", "pull"))
 	}
 	return problems
 }

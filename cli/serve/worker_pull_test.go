@@ -33,7 +33,7 @@ func TestPullConfig(t *testing.T) {
 		"negative time":        {with(base, "--pull", "--pull-lost", "-1m"), "--pull-lost"},
 	} {
 		config := workerConfig(t, c.args...)
-		err := config.Validate()
+		err := problemsOf(&config)
 		if (err == nil) != (c.want == "") || err != nil && (bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}

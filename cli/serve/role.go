@@ -1,0 +1,85 @@
+package serve
+
+import (
+	"reflect"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+)
+
+// roleConfig is the configuration of one kind of server.
+type roleConfig interface {
+	bind(flags *pflag.FlagSet)           // binds the flags to the config
+	settle(flags *pflag.FlagSet) []error // completes the config once the flags are parsed; returns problems of the file
+	problems() []error                   // returns all problems of the completed config
+	server() Server
+	shared() *ServerConfig
+	settings() any // returns a copy without anything that depends on the host's other servers
+}
+
+// newConfig returns an empty config of a server with this role.
+func newConfig(role bourse.Role) roleConfig {
+	switch role {
+	case bourse.RoleBroker:
+		return &BrokerConfig{}
+	case bourse.RoleWorker:
+		return &WorkerConfig{}
+	default:
+		return &ProxyConfig{}
+	}
+}
+
+// flagsOf returns the flags of a server with this role, in the order of their definition.
+func flagsOf(role bourse.Role) *pflag.FlagSet {
+	flags := pflag.NewFlagSet(string(role), pflag.ContinueOnError)
+	flags.SortFlags = false
+	newConfig(role).bind(flags)
+	return flags
+}
+
+// complete completes a config once the flags are parsed, and returns all of its problems.
+// Those of settings in the configuration file begin with their position.
+func complete(c roleConfig, flags *pflag.FlagSet) []error {
+	problems := c.settle(flags)
+	file := c.shared().file
+	if file == nil && len(problems) > 0 {
+		return problems // the configuration file cannot be read
+	}
+	for _, err := range c.problems() {
+		if err != nil && file != nil {
+			err = file.locate(err, c.server().Role, c.shared().given)
+		}
+		problems = append(problems, err)
+	}
+	return problems
+}
+
+// sameSettings reports whether two servers of a host have the same settings.
+func sameSettings(a, b roleConfig) bool { return reflect.DeepEqual(a.settings(), b.settings()) }
+
+// flagProblem is a problem of one or more flags.
+type flagProblem struct {
+	error
+	flags []string // the first one that the configuration file contains determines the problem's position
+}
+
+// Unwrap returns the problem without the flags.
+func (p *flagProblem) Unwrap() error { return p.error }
+
+// about names the flags that have caused a problem. It returns nil if err is nil.
+func about(err error, flags ...string) error {
+	if err == nil {
+		return nil
+	}
+	return &flagProblem{err, flags}
+}
+
+// flagError returns a problem of one flag, or nil if err is nil.
+func flagError(flag string, err error) error { return about(cli.FlagError("--"+flag, err), flag) }
+
+// invalid returns a problem of a flag. The message must name the flag.
+func invalid(flag, format string, args ...any) error {
+	return about(bourse.Errorf(bourse.CodeInvalid, format, args...), flag)
+}
