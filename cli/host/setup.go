@@ -247,13 +247,9 @@ func (h *setup) start(ctx context.Context, ready func(context.Context) error) er
 		}
 		return ready(ctx)
 	}
-	file, err := serve.ReadFile(h.config)
-	if err != nil {
-		return err
-	}
 	ctx, stop := h.shell.Lifetime(ctx, false)
 	defer stop()
-	return serve.RunHost(ctx, h.shell, file, func(serve.Ready) error { return nil }, func() error { return ready(ctx) })
+	return serve.RunHost(ctx, h.shell, h.config, func(serve.Ready) error { return nil }, func() error { return ready(ctx) })
 }
 
 // systemd reports whether systemd is the host's init system.

@@ -29,6 +29,7 @@ const (
 type child struct {
 	name      string
 	args      func() []string  // returns the arguments for the next start
+	config    func() []byte    // returns the configuration file's text for the next start; nil if the server does not use it
 	announced func(Ready)      // called each time the server becomes ready
 	failed    func(error) bool // reports whether to give up after a process exited before it was ready
 	patience  time.Duration    // how long the process may take to exit before it is killed
@@ -36,10 +37,20 @@ type child struct {
 	shell  *cli.Shell
 	served atomic.Bool   // whether the current or latest process became ready
 	quit   chan struct{} // closed by the owner to stop the process
+	again  chan struct{} // receives a value when the process must be restarted, because its settings have changed
 }
 
 func (c *child) init(s *cli.Shell) {
-	c.shell, c.quit, c.patience = s, make(chan struct{}), stopPatience
+	c.shell, c.quit, c.again, c.patience = s, make(chan struct{}), make(chan struct{}, 1), stopPatience
+}
+
+// restart makes run restart the process. It does not wait. Several calls before the
+// process starts again have the effect of one.
+func (c *child) restart() {
+	select {
+	case c.again <- struct{}{}:
+	default:
+	}
 }
 
 // run keeps the process running until quit is closed. If a process exits before it is
@@ -52,6 +63,10 @@ func (c *child) run() error {
 		if isClosed(c.quit) {
 			return nil
 		}
+		if errors.Is(err, errChanged) {
+			backoff = backoffFirst
+			continue
+		}
 		if c.served.Load() { // it did start, so it failed for another reason
 			backoff = backoffFirst
 		} else if c.failed(err) {
@@ -61,16 +76,25 @@ func (c *child) run() error {
 		select {
 		case <-c.quit:
 			return nil
+		case <-c.again:
+			backoff = backoffFirst
 		case <-time.After(backoff):
+			backoff = min(2*backoff, backoffLimit)
 		}
-		backoff = min(2*backoff, backoffLimit)
 	}
 }
 
 // errEndedEarly is the error of a process that has exited with status 0 without being ready.
 var errEndedEarly = errors.New("it exited before it was ready")
 
-// once runs the process until it exits or quit is closed.
+// errChanged is the result of a process that was stopped because its settings have changed.
+var errChanged = errors.New("its settings have changed")
+
+// configFD is the file descriptor from which a server reads the text of its configuration
+// file. It is the first one after the standard ones.
+const configFD = 3
+
+// once runs the process until it exits or must stop.
 func (c *child) once() error {
 	cmd, err := selfCommand(c.args()...)
 	if err != nil {
@@ -88,19 +112,53 @@ func (c *child) once() error {
 	cmd.Stdout = &readyLine{of: c}
 	output := &namedLines{name: c.name, to: c.shell.Err, quit: c.quit}
 	cmd.Stderr = output
-	if err := cmd.Start(); err != nil {
+	sent, err := c.start(cmd)
+	if err != nil {
 		return err
 	}
+	defer func() { <-sent }()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err := <-ended:
 		output.flush()
 		return err
+	case <-c.again:
+		c.end(cmd.Process, ended, output)
+		return errChanged
 	case <-c.quit:
 		c.end(cmd.Process, ended, output)
 		return nil
 	}
+}
+
+// start starts the process, which receives the configuration through a pipe. Settings may
+// contain passwords, so they must not appear on the command line. sent is closed once the
+// process has read the configuration or has exited.
+func (c *child) start(cmd *exec.Cmd) (sent <-chan struct{}, err error) {
+	done := make(chan struct{})
+	if c.config == nil {
+		close(done)
+		return done, cmd.Start()
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("create a pipe: %w", err)
+	}
+	cmd.ExtraFiles = []*os.File{r} // configFD
+	text := c.config()
+	err = cmd.Start()
+	_ = r.Close() // the process has its own copy
+	if err != nil {
+		_ = w.Close()
+		return nil, err
+	}
+	go func() {
+		defer close(done)
+		_, _ = w.Write(text) // fails if the process has exited, which is reported anyway
+		_ = w.Close()
+	}()
+	return done, nil
 }
 
 // readyLine receives a process's standard output, whose first line reports that the process
@@ -135,7 +193,7 @@ func (c *child) end(p *os.Process, ended <-chan error, said *namedLines) {
 	select {
 	case err := <-ended:
 		if err != nil {
-			c.shell.Note(fmt.Sprintf("%s failed while stopping (%v); its last output:", c.name, err))
+			c.shell.Note(fmt.Sprintf("%s failed while stopping (%v)", c.name, err))
 			said.tell()
 		}
 		return

@@ -16,6 +16,9 @@ import (
 const exitsAtOnce = "BOURSE_TEST_EXIT"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(runsServer) != "" && len(os.Args) > 1 && os.Args[1] == "serve" {
+		os.Exit(serverMain())
+	}
 	if os.Getenv(exitsAtOnce) != "" {
 		if os.Getenv(notifySocket) != "" {
 			os.Exit(1)

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -35,6 +36,7 @@ type ServerConfig struct {
 	ReadyFile   string           // file that is written once the server is ready and removed when it stops; "" means none
 	Log         LogConfig        //
 	LifeLine    bool             // whether to stop when standard input is closed, because the parent process has then exited
+	fromParent  bool             // whether to read the text of File from configFD instead; the parent process has checked it
 	rejected    map[string]error // errors of flags that could not be parsed, by flag
 	file        *File            // the settings in File; nil if there are none, or if they could not be read
 	given       map[string]bool  // flags on the command line
@@ -80,7 +82,7 @@ func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bour
 	flags.Visit(func(flag *pflag.Flag) { c.given[flag.Name] = true })
 	if c.File != "" && c.file == nil {
 		var err error
-		if c.file, err = ReadFile(c.File); err != nil {
+		if c.file, err = c.readFile(); err != nil {
 			return []error{err}
 		}
 	}
@@ -106,6 +108,20 @@ func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bour
 	}
 	c.Credentials.find(*name, role)
 	return problems
+}
+
+// readFile reads the configuration file.
+func (c *ServerConfig) readFile() (*File, error) {
+	if !c.fromParent {
+		return ReadFile(c.File)
+	}
+	pipe := os.NewFile(configFD, c.File)
+	defer pipe.Close() // machines must not inherit it
+	text, err := io.ReadAll(pipe)
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the configuration: %w", err)
+	}
+	return parseFile(c.File, text)
 }
 
 // clusterName matches valid cluster names.
@@ -144,6 +160,8 @@ func (c *ServerConfig) bind(flags *pflag.FlagSet, listen string) binder {
 	flags.StringVar(&c.ReadyFile, "ready-file", "", "`file` to write {id, role, region, api, gossip, pid} to as JSON once the server is ready")
 	bindParsed(b, &c.Log.Level, "log-level", "info", "log `level`: debug, info, warn or error", parseLevel)
 	flags.StringVar(&c.Log.Format, "log-format", "text", "log `format`: text or json")
+	flags.BoolVar(&c.fromParent, "config-from-parent", false, "read the text of --config from the parent process")
+	_ = flags.MarkHidden("config-from-parent") // fails for an unknown flag only
 	bindLifeLine(flags, &c.LifeLine)
 	return b
 }

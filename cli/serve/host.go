@@ -4,7 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,81 +43,225 @@ write this file.
   memory = "8GiB"
   label = ["zone=b"]
 
+SIGHUP reads the file again, and restarts only the servers whose settings have
+changed. If the file is invalid, all servers keep running with their settings.
+
 With the name of a server as a word, run only that server, in this process.`
 	c.Example = `  bourse serve
   bourse serve worker --config /etc/bourse/bourse.toml`
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		file, err := ReadFile(path)
-		if bourse.CodeOf(err) == bourse.CodeNotFound {
-			return cli.Hint(err, "bourse init, on the first host of a cluster", "bourse join TOKEN, on every other one", "bourse dev, to try Bourse on this host")
-		}
-		if err != nil {
-			return err
-		}
 		ctx, stop := s.Lifetime(c.Context(), lifeLine)
 		defer stop()
-		return RunHost(ctx, s, file, func(r Ready) error {
+		err := RunHost(ctx, s, path, func(r Ready) error {
 			line, err := json.Marshal(r)
 			if err == nil {
 				_, _ = fmt.Fprintf(s.Out, "%s\n", line) // the reader may have closed the pipe
 			}
 			return err
 		}, notifySystemd)
+		return withoutFile(err)
 	}
 	c.Flags().StringVar(&path, "config", DefaultFile, "`file` with the settings of this host's servers")
 	bindLifeLine(c.Flags(), &lifeLine)
 	return c
 }
 
-// RunHost runs the servers in a configuration until ctx is done. When a
-// server is ready for the first time, RunHost calls each. Once every server has been
-// ready, it calls all. Errors: those of a server that cannot be started with this
-// configuration, and those of each and all.
-func RunHost(ctx context.Context, s *cli.Shell, file *File, each func(Ready) error, all func() error) error {
-	roles := file.Roles()
-	if len(roles) == 0 {
-		return bourse.Errorf(bourse.CodeInvalid, "%s has no servers: add a table [worker], [broker] or [proxy]", file.path)
-	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	var mu sync.Mutex // guards ready
-	ready := map[bourse.Role]bool{}
-	var running sync.WaitGroup
-	children := make([]*child, len(roles))
-	for i, role := range roles {
-		c := &child{name: string(role), args: func() []string { return []string{"serve", string(role), "--config", file.path, "--life-line"} }}
-		c.init(s)
-		c.patience = hostPatience
-		c.failed = func(err error) bool { return codeOfExit(err) == bourse.CodeInvalid }
-		c.announced = func(r Ready) {
-			mu.Lock()
-			defer mu.Unlock()
-			if ready[role] {
-				return
-			}
-			ready[role] = true
-			err := each(r)
-			if err == nil && len(ready) == len(roles) {
-				err = all()
-			}
-			if err != nil {
-				fail(err)
-			}
-		}
-		children[i] = c
-		running.Go(func() {
-			if err := c.run(); err != nil {
-				fail(cli.Hint(bourse.Errorf(bourse.CodeInvalid, "the %s cannot be started: %w", role, err), "see its output above"))
-			}
-		})
-	}
-	<-ctx.Done()
-	for _, c := range children {
-		close(c.quit)
-	}
-	running.Wait()
-	if err := context.Cause(ctx); err != context.Canceled { //nolint:errorlint // the end that was asked for
+// withoutFile adds hints to the error of a host without a configuration.
+func withoutFile(err error) error {
+	if bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err
 	}
-	return nil
+	return cli.Hint(err, "bourse init, on the first host of a cluster", "bourse join TOKEN, on every other one", "bourse dev, to try Bourse on this host")
+}
+
+// RunHost runs the servers in the configuration at path until ctx is done. It calls each
+// whenever a server becomes ready, and all once every server has been ready.
+//
+// SIGHUP makes RunHost read the file again. It then restarts the servers whose settings
+// have changed, starts those that are new, and stops those that are missing. If the file
+// is invalid, nothing changes.
+//
+// Errors: not_found if there is no file; invalid; those of a server that could not be
+// started before all were ready, and those of each and all.
+func RunHost(ctx context.Context, s *cli.Shell, path string, each func(Ready) error, all func() error) error {
+	// One signal is stored while a reload is in progress. The next reload reads the latest
+	// file, so further signals need not be stored.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	return runHost(ctx, s, path, hangups, each, all)
+}
+
+func runHost(ctx context.Context, s *cli.Shell, path string, hangups <-chan os.Signal, each func(Ready) error, all func() error) error {
+	running, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	h := &host{shell: s, path: path, each: each, all: all, fail: fail, servers: map[bourse.Role]*hosted{}}
+	if _, err := h.load(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-hangups:
+			h.reload()
+		case <-running.Done():
+			err := context.Cause(running)
+			if ctx.Err() != nil { // the caller requested it
+				err = nil
+			}
+			h.stop()
+			return err
+		}
+	}
+}
+
+// host runs the servers in a configuration.
+type host struct {
+	shell   *cli.Shell
+	path    string
+	each    func(Ready) error
+	all     func() error
+	fail    context.CancelCauseFunc // ends the host
+	running sync.WaitGroup
+
+	mu       sync.Mutex // guards the following fields, and calls of each
+	file     *File      // the latest valid configuration
+	servers  map[bourse.Role]*hosted
+	complete bool // whether every server has been ready
+}
+
+// hosted is one of a host's servers.
+type hosted struct {
+	child
+	settings roleConfig
+	ready    bool // whether it has ever been ready
+}
+
+// reload reads the configuration again. If it is invalid, nothing changes.
+func (h *host) reload() {
+	changes, err := h.load()
+	if err != nil {
+		h.shell.Note("the configuration was not reloaded, and the servers keep their settings:\n" + cli.MessageOf(err))
+		return
+	}
+	if changes == nil {
+		changes = []string{"no settings have changed"}
+	}
+	h.shell.Note("configuration reloaded: " + strings.Join(changes, ", "))
+	if err := h.finishStart(); err != nil {
+		h.fail(err)
+	}
+}
+
+// load reads the configuration, and starts, restarts and stops servers accordingly. It
+// does not wait for them.
+func (h *host) load() (changes []string, err error) {
+	file, err := ReadFile(h.path)
+	if err != nil {
+		return nil, err
+	}
+	servers, err := file.Servers()
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.file = file
+	for _, role := range bourse.ServerRoles() {
+		if old := h.servers[role]; old != nil && !slices.Contains(file.Roles(), role) {
+			changes = append(changes, "stopping the "+string(role))
+			close(old.quit)
+			delete(h.servers, role)
+		}
+	}
+	for _, s := range servers {
+		switch old := h.servers[s.Role]; {
+		case old == nil:
+			changes = append(changes, "starting the "+string(s.Role))
+			h.start(s)
+		case !sameSettings(old.settings, s.config):
+			changes = append(changes, "restarting the "+string(s.Role))
+			old.settings = s.config
+			old.restart()
+		}
+	}
+	return changes, nil
+}
+
+// start starts a server and keeps it running. Every server receives the text of the
+// configuration that was checked, because the file may have changed since, and may be
+// incomplete while it is being edited.
+func (h *host) start(s Server) {
+	c := &hosted{settings: s.config}
+	h.servers[s.Role] = c
+	c.name = string(s.Role)
+	c.init(h.shell)
+	c.patience = hostPatience
+	c.args = func() []string {
+		return []string{"serve", c.name, "--config", h.path, "--config-from-parent", "--life-line"}
+	}
+	c.config = func() []byte {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		select {
+		case <-c.again: // the process starts with the latest configuration anyway
+		default:
+		}
+		return h.file.text
+	}
+	c.failed = func(err error) bool { return codeOfExit(err) == bourse.CodeInvalid && !h.hasStarted() }
+	c.announced = func(r Ready) {
+		if err := h.announce(c, r); err != nil {
+			h.fail(err)
+		}
+	}
+	h.running.Go(func() {
+		if err := c.run(); err != nil {
+			h.fail(cli.Hint(bourse.Errorf(bourse.CodeInvalid, "the %s cannot be started: %w", c.name, err), "see its output above"))
+		}
+	})
+}
+
+// hasStarted reports whether every server has been ready. From then on, a server that
+// cannot start does not end the others.
+func (h *host) hasStarted() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.complete
+}
+
+// announce reports that a server is ready.
+func (h *host) announce(c *hosted, r Ready) error {
+	h.mu.Lock()
+	c.ready = true
+	err := h.each(r)
+	h.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return h.finishStart()
+}
+
+// finishStart calls all when every server has been ready for the first time.
+func (h *host) finishStart() error {
+	h.mu.Lock()
+	first := !h.complete
+	for _, c := range h.servers {
+		first = first && c.ready
+	}
+	h.complete = h.complete || first
+	h.mu.Unlock()
+	if !first {
+		return nil
+	}
+	return h.all()
+}
+
+// stop stops all servers.
+func (h *host) stop() {
+	h.mu.Lock()
+	for _, c := range h.servers {
+		close(c.quit)
+	}
+	h.mu.Unlock()
+	h.running.Wait()
 }

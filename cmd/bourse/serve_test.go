@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -51,7 +52,7 @@ func launch(t *testing.T, args ...string) *served {
 		t.Fatal(err)
 	}
 	args = append([]string{"serve"}, args...)
-	if !slices.Contains(args, "--cluster") { // servers of earlier tests may have used the same port
+	if !slices.Contains(args, "--cluster") && args[1] != "--config" { // servers of earlier tests may have used the same port
 		args = append(args, "--cluster", servertest.Cluster(t))
 	}
 	s := &served{cmd: exec.Command("bourse", args...)}
@@ -206,6 +207,75 @@ func TestServerSurvivesHangup(t *testing.T) {
 	s := startServer(t, "broker", "--listen", "127.0.0.1:0")
 	send(t, s.cmd.Process.Pid, syscall.SIGHUP)
 	s.end(t, syscall.SIGTERM) // status 0 shows that SIGHUP did not end it
+}
+
+// TestReload checks that SIGHUP restarts the server whose settings have changed, and that
+// its machines and the host's other server keep running.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	cluster, data, path := servertest.Cluster(t), dataDir(t), filepath.Join(t.TempDir(), "bourse.toml")
+	broker := startServer(t, "broker", "--listen", "127.0.0.1:0", "--cluster", cluster)
+	configure := func(idle string) {
+		text := fmt.Sprintf(`cluster = %q
+join = [%q]
+name = "gru-1"
+region = "gru"
+data = %q
+log-level = "warn"
+[worker]
+cpus = 2
+memory = "1GiB"
+disk = "1GiB"
+idle-after = %q
+[proxy]
+http = ["127.0.0.1:0"]
+`, cluster, broker.Gossip, data, idle)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("1m")
+	host := launch(t, "--config", path)
+	lines := bufio.NewReader(host.stdout)
+	next := func() (r serve.Ready) {
+		t.Helper()
+		line, err := lines.ReadBytes('\n')
+		if err == nil {
+			err = json.Unmarshal(line, &r)
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, host.wait())
+		}
+		return r
+	}
+	before := map[bourse.Role]serve.Ready{}
+	for range 2 {
+		r := next()
+		before[r.Role] = r
+	}
+	d := &devCluster{devState: devState{API: "http://" + broker.API}}
+	await(t, "the broker knows the worker", func() bool {
+		out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "worker", "list").Output()
+		return err == nil && strings.Contains(string(out), " ok ")
+	})
+	id, pid := d.machine(t, "gru")
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // in case the test fails
+
+	configure("2m")
+	send(t, host.cmd.Process.Pid, syscall.SIGHUP)
+	after := next()
+	if after.Role != bourse.RoleWorker || after.PID == before[bourse.RoleWorker].PID {
+		t.Errorf("%s %s has restarted, want another process of the worker", after.Role, after.ID)
+	}
+	if !alive(pid) || !alive(before[bourse.RoleProxy].PID) || alive(before[bourse.RoleWorker].PID) {
+		t.Errorf("alive: machine %v, proxy %v, old worker %v", alive(pid), alive(before[bourse.RoleProxy].PID), alive(before[bourse.RoleWorker].PID))
+	}
+	await(t, "its worker reports the machine again", func() bool {
+		out, err := exec.CommandContext(t.Context(), "bourse", "--api", d.API, "machine", "status", id).Output()
+		return err == nil && strings.Contains(string(out), "pid      "+itoa(pid)) && !strings.Contains(string(out), "unreachable")
+	})
+	d.run(t, "machine", "destroy", "--yes", "--force", id)
+	host.end(t, syscall.SIGTERM)
 }
 
 // TestSystemdIsNotified checks that systemd is notified once the server is ready, as a
