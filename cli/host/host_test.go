@@ -254,7 +254,7 @@ func TestFirstToken(t *testing.T) {
 // paths of the program and the configuration.
 func TestUnitOf(t *testing.T) {
 	text := unitOf("/opt/bourse", "/srv/bourse.toml")
-	for _, line := range []string{"ExecStart=/opt/bourse serve --config /srv/bourse.toml", "ConditionPathExists=/srv/bourse.toml"} {
+	for _, line := range []string{"ExecStart=/opt/bourse serve --config /srv/bourse.toml", "ExecReload=/opt/bourse serve --config /srv/bourse.toml --check", "ConditionPathExists=/srv/bourse.toml"} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("the unit lacks %s:\n%s", line, text)
 		}

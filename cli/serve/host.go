@@ -25,7 +25,7 @@ const hostPatience = 30 * time.Second
 // newHost turns c into the command that runs a host's servers.
 func newHost(s *cli.Shell, c *cobra.Command) *cobra.Command {
 	var path string
-	var lifeLine bool
+	var check, lifeLine bool
 	c.Short = "Run this host's servers, or one server"
 	c.Long = `Run the servers that the configuration of this host contains, each in a process of
 its own, and restart those that end. Machines keep running when their worker ends.
@@ -44,12 +44,17 @@ write this file.
   label = ["zone=b"]
 
 SIGHUP reads the file again, and restarts only the servers whose settings have
-changed. If the file is invalid, all servers keep running with their settings.
+changed. If the file is invalid, all servers keep running with their settings. To
+check a file without running anything, use --check.
 
 With the name of a server as a word, run only that server, in this process.`
 	c.Example = `  bourse serve
+  bourse serve --check
   bourse serve worker --config /etc/bourse/bourse.toml`
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if check {
+			return printCheck(s, path)
+		}
 		ctx, stop := s.Lifetime(c.Context(), lifeLine)
 		defer stop()
 		err := RunHost(ctx, s, path, func(r Ready) error {
@@ -62,6 +67,7 @@ With the name of a server as a word, run only that server, in this process.`
 		return withoutFile(err)
 	}
 	c.Flags().StringVar(&path, "config", DefaultFile, "`file` with the settings of this host's servers")
+	c.Flags().BoolVar(&check, "check", false, "check the file, print every problem with its line and column, and exit with status 2 if there is one")
 	bindLifeLine(c.Flags(), &lifeLine)
 	return c
 }
@@ -72,6 +78,26 @@ func withoutFile(err error) error {
 		return err
 	}
 	return cli.Hint(err, "bourse init, on the first host of a cluster", "bourse join TOKEN, on every other one", "bourse dev, to try Bourse on this host")
+}
+
+// printCheck checks the configuration at path, and prints which servers it contains.
+func printCheck(s *cli.Shell, path string) error {
+	servers, err := CheckFile(path)
+	if err != nil {
+		return withoutFile(err)
+	}
+	var roles []string
+	for _, server := range servers {
+		roles = append(roles, string(server.Role))
+	}
+	if s.JSON {
+		return s.PrintJSON(struct {
+			File    string   `json:"file"`
+			Servers []string `json:"servers"`
+		}{path, roles})
+	}
+	_, err = fmt.Fprintf(s.Out, "%s is valid: %s\n", path, strings.Join(roles, ", "))
+	return err
 }
 
 // RunHost runs the servers in the configuration at path until ctx is done. It calls each

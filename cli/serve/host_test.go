@@ -18,6 +18,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/cli/clitest"
 )
 
 // runsServer is an environment variable that makes this program behave like the program
@@ -253,6 +254,21 @@ func TestHostThatCannotStart(t *testing.T) {
 		if bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("%q: %v, want invalid", text, err)
 		}
+	}
+}
+
+// --check prints every problem. It runs nothing.
+func TestCheck(t *testing.T) {
+	line := clitest.Of(func(s *cli.Shell) *cobra.Command { return New(s, Roles{}) })
+	valid, wrong := file(t, "[broker]\n"), file(t, "[broker]\norders = -1\nregoin = 1\n")
+	if got := line.Run(t, "serve", "--check", "--config", valid); got.Code != 0 || !strings.Contains(got.Out, "broker") {
+		t.Errorf("a valid file: %+v", got)
+	}
+	if got := line.Run(t, "serve", "--check", "--config", wrong); got.Code != 2 || !strings.Contains(got.Err, ":2:1: ") || !strings.Contains(got.Err, ":3:1: ") {
+		t.Errorf("a file with two problems: %+v", got)
+	}
+	if got := line.Run(t, "serve", "--check", "--config", valid+".none"); got.Code != 3 {
+		t.Errorf("no file: %+v", got)
 	}
 }
 
