@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
@@ -22,7 +21,7 @@ type BrokerConfig struct {
 
 // bind binds the flags to the config.
 func (c *BrokerConfig) bind(flags *pflag.FlagSet) {
-	c.ServerConfig.bind(flags, cli.DefaultAPI)
+	c.ServerConfig.bind(flags, bourse.RoleBroker)
 	flags.StringVarP((*string)(&c.Region), "region", "r", "", "`region` of this broker, reported to clients as the nearest one")
 	flags.StringVar(&c.Data, "data", "", "`directory` for the broker's copy of the view, so that it need not be fetched again after a restart (default: a temporary directory)")
 	flags.StringVarP((*string)(&c.Name), "name", "n", "", "`name` in the membership (default: generated)")
@@ -31,13 +30,10 @@ func (c *BrokerConfig) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.LostAfter, "lost-after", bourse.LostAfter, "`time` that a worker may be absent before it counts as permanently lost; until then, orders that it may have filled wait for it")
 }
 
-// settle completes the config once the flags are parsed. If --address, --gossip or
-// --join is given, a broker on NATS is also a member of the group of servers that are
-// not on NATS.
+// settle completes the config once the flags are parsed.
 func (c *BrokerConfig) settle(flags *pflag.FlagSet) []error {
 	problems := c.ServerConfig.settle(flags, bourse.RoleBroker, &c.Name)
 	c.viewIn(c.Data)
-	c.NATS.Both = c.NATS.Set() && (c.Address.IsValid() || flags.Changed("gossip") || len(c.Join) > 0)
 	return problems
 }
 

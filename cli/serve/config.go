@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -91,14 +92,8 @@ func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bour
 		problems = c.file.apply(flags, c, role)
 	}
 	c.named = len(c.Join)
-	if c.Address.IsValid() {
-		if !flags.Changed("listen") {
-			c.Listen = netip.AddrPortFrom(c.Address, apiPorts[role])
-		}
-		if !flags.Changed("gossip") {
-			c.Gossip = netip.AddrPortFrom(c.Address, gossipPorts[role])
-		}
-	}
+	onGossip := c.Gossip.IsValid()
+	c.listenByDefault(role)
 	if c.file != nil && c.Address.IsValid() { // this server joins the host's other servers
 		for _, other := range c.file.Roles() {
 			if other != role {
@@ -106,8 +101,37 @@ func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bour
 			}
 		}
 	}
+	// If --address, --gossip or --join is given, a broker or proxy on NATS is also a member of
+	// the group of servers that are not on NATS.
+	c.NATS.Both = role != bourse.RoleWorker && c.NATS.Set() && (c.Address.IsValid() || onGossip || len(c.Join) > 0)
 	c.Credentials.find(*name, role)
 	return problems
+}
+
+// listenByDefault sets the addresses that were not given.
+func (c *ServerConfig) listenByDefault(role bourse.Role) {
+	api, gossip := netip.MustParseAddrPort(loopbackAPI(role)), netip.MustParseAddrPort(loopbackGossip)
+	if c.Address.IsValid() {
+		api, gossip = netip.AddrPortFrom(c.Address, apiPorts[role]), netip.AddrPortFrom(c.Address, gossipPorts[role])
+	}
+	if !c.Listen.IsValid() {
+		c.Listen = api
+	}
+	if !c.Gossip.IsValid() {
+		c.Gossip = gossip
+	}
+}
+
+// loopbackGossip is the membership address of a server without --address.
+const loopbackGossip = "127.0.0.1:0"
+
+// loopbackAPI returns the API address of a server without --address. Commands look for a
+// broker at this address.
+func loopbackAPI(role bourse.Role) string {
+	if role == bourse.RoleBroker {
+		return cli.DefaultAPI
+	}
+	return "127.0.0.1:0"
 }
 
 // readFile reads the configuration file.
@@ -142,15 +166,16 @@ func (l LogConfig) Logger(w *os.File) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// bind binds the flags that all servers share. listen is the default of --listen.
-func (c *ServerConfig) bind(flags *pflag.FlagSet, listen string) binder {
+// bind binds the flags that all servers share.
+func (c *ServerConfig) bind(flags *pflag.FlagSet, role bourse.Role) binder {
+	api, gossip := Ports(role)
 	b := binder{flags, map[string]error{}}
 	c.rejected = b.rejected
 	flags.StringVar(&c.File, "config", "", "`file` with settings for those that are not given as flags, such as "+DefaultFile)
 	bindParsed(b, &c.Address, "address", "", "`IP` address of this host for the other servers of the cluster: the default of --listen and --gossip, with the usual ports of this server's role", netip.ParseAddr)
 	flags.StringVar(&c.Credentials.Dir, "credentials", "", "`directory` with the files that bourse init, bourse join or bourse credentials have created: ca.pem, NAME.pem, gossip.key and, for brokers, tokens, secrets.key and issuer.pem")
-	bindParsed(b, &c.Listen, "listen", listen, "API address, `IP:PORT`; port 0 means any free port", cli.ParseListen)
-	bindParsed(b, &c.Gossip, "gossip", "127.0.0.1:0", "membership address, `IP:PORT`, for TCP and UDP", cli.ParseListen)
+	bindParsed(b, &c.Listen, "listen", "", fmt.Sprintf("API address, `IP:PORT`; port 0 means any free port (default: port %d of --address, otherwise %s)", api, loopbackAPI(role)), cli.ParseListen)
+	bindParsed(b, &c.Gossip, "gossip", "", fmt.Sprintf("membership address, `IP:PORT`, for TCP and UDP (default: port %d of --address, otherwise %s)", gossip, loopbackGossip), cli.ParseListen)
 	flags.StringVar(&c.Cluster, "cluster", DefaultCluster, "`name` of the cluster; servers of other clusters are ignored")
 	flags.StringVar(&c.View, "view", "", "`file` for the view, this server's copy of the whole cluster, which may be deleted at any time (default: "+viewFile+" in --data)")
 	flags.StringSliceVar(&c.Join, "join", nil, "gossip addresses of other servers, `HOST:PORT`, separated by commas")

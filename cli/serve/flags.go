@@ -1,8 +1,11 @@
 package serve
 
 import (
+	"strconv"
+
 	"github.com/spf13/pflag"
 
+	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 )
 
@@ -34,6 +37,20 @@ func bindParsed[T any](b binder, to *T, name, value, usage string, parse func(st
 		set(value)
 	}
 	b.Var(&parsed{value, "string", set}, name, usage)
+}
+
+// bindOptional binds a flag that is true, false, or nil if its text is empty.
+func bindOptional(b binder, to **bool, name, usage string) {
+	bindParsed(b, to, name, "", usage, func(text string) (*bool, error) {
+		on, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "%s: use true or false", bourse.Quoted(text))
+		}
+		return &on, nil
+	})
+	flag := b.Lookup(name)
+	flag.NoOptDefVal = "true"
+	flag.Value.(*parsed).kind = "bool" //nolint:forcetypeassert // bindParsed has just created it
 }
 
 // bindAll binds a repeatable flag to the value that parse returns for all its texts.

@@ -40,8 +40,7 @@ type CertsConfig struct {
 
 // bind binds the flags to the config.
 func (c *ProxyConfig) bind(flags *pflag.FlagSet) {
-	b := c.ServerConfig.bind(flags, "127.0.0.1:0")
-	flags.Lookup("listen").Usage = "address for the cluster's other servers, `IP:PORT`; port 0 means any free port"
+	b := c.ServerConfig.bind(flags, bourse.RoleProxy)
 	flags.StringVarP((*string)(&c.Region), "region", "r", "", "`region` of this proxy, whose machines are preferred")
 	flags.StringVar(&c.Data, "data", "", "`directory` for the proxy's copy of the view, so that it need not be fetched again after a restart, and for ACME certificates (default: a temporary directory)")
 	flags.StringVarP((*string)(&c.Name), "name", "n", "", "`name` in the membership (default: generated)")
@@ -61,13 +60,10 @@ func (c *ProxyConfig) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Hold, "hold-open", false, "keep machines running while a WebSocket or TCP connection to them is open, even if it is idle")
 }
 
-// settle completes the config once the flags are parsed. If --address, --gossip or
-// --join is given, a proxy on NATS is also a member of the group of servers that are not
-// on NATS.
+// settle completes the config once the flags are parsed.
 func (c *ProxyConfig) settle(flags *pflag.FlagSet) []error {
 	problems := c.ServerConfig.settle(flags, bourse.RoleProxy, &c.Name)
 	c.viewIn(c.Data)
-	c.NATS.Both = c.NATS.Set() && (c.Address.IsValid() || flags.Changed("gossip") || len(c.Join) > 0)
 	if len(c.HTTP)+len(c.HTTPS)+len(c.TCP) == 0 {
 		c.HTTP = []WebListen{{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 8080), 0}}
 	}

@@ -25,6 +25,7 @@ type WorkerConfig struct {
 	Ephemeral bool          // whether to destroy all machines and end all processes when the daemon stops
 	Standby   time.Duration // how long another worker may be silent before its standbys here start
 	IdleAfter time.Duration // idle time after which a machine is stopped if its config requests it
+	allowHost *bool         // nil means the default, which AllowHost contains
 }
 
 // Bounds of --idle-after. The minimum is about the time that a machine takes to start.
@@ -47,7 +48,7 @@ type Capacity struct {
 
 // bind binds the flags to the config.
 func (c *WorkerConfig) bind(flags *pflag.FlagSet) {
-	b := c.ServerConfig.bind(flags, "127.0.0.1:0")
+	b := c.ServerConfig.bind(flags, bourse.RoleWorker)
 	c.Host.bind(b)
 	c.Pull.bind(b)
 	flags.StringVarP((*string)(&c.Region), "region", "r", "", "`region` of this worker, such as gru (required)")
@@ -61,7 +62,7 @@ func (c *WorkerConfig) bind(flags *pflag.FlagSet) {
 	bindAll(b, &c.Capacity.Labels, "label", "label that orders may require, `NAME=VALUE` such as zone=b; may be repeated", cli.ParsePairs)
 	bindEach(b, "overcommit", "overcommit factor of a resource, `NAME=F`; shared=8 offers 8 shared CPUs per core; may be repeated", c.Capacity.addOvercommit)
 	bindParsed(b, &c.Ports, "ports", "", "`range` of the ports that are assigned to machines as $PORT (default: 20000-29999)", cli.ParsePorts)
-	flags.BoolVar(&c.AllowHost, "allow-host", false, "accept orders with image host, which run commands directly on this host (default: true if the worker is only accessible on loopback)")
+	bindOptional(b, &c.allowHost, "allow-host", "accept orders with image host, which run commands directly on this host (default: true if the worker is only accessible on loopback)")
 	flags.BoolVar(&c.Forget, "forget-machines", false, "remove machines and volumes on this host that are missing from the data directory; without this flag, the worker refuses to start if there are any")
 	flags.BoolVar(&c.NoLimits, "no-limits", false, "do not enforce the limits of machines with image host, and show this in the worker's labels")
 	flags.DurationVar(&c.Standby, "standby-after", 10*time.Second, "`time` that another worker may be silent before this worker starts the standbys of its machines")
@@ -84,8 +85,8 @@ func (c *Capacity) addOvercommit(s string) error {
 func (c *WorkerConfig) settle(flags *pflag.FlagSet) []error {
 	problems := c.ServerConfig.settle(flags, bourse.RoleWorker, &c.Name)
 	c.viewIn(c.Data)
-	if !flags.Changed("allow-host") {
-		c.AllowHost = c.Listen.Addr().IsLoopback() && c.NATS.Local()
+	if c.AllowHost = c.Listen.Addr().IsLoopback() && c.NATS.Local(); c.allowHost != nil {
+		c.AllowHost = *c.allowHost
 	}
 	return problems
 }
@@ -121,6 +122,6 @@ func (c *WorkerConfig) problems() []error {
 
 func (c *WorkerConfig) settings() any {
 	s := *c
-	s.ServerConfig = c.ServerConfig.settings()
+	s.ServerConfig, s.allowHost = c.ServerConfig.settings(), nil
 	return s
 }
