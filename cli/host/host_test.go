@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func newSetup(t *testing.T) *setup {
 	return &setup{
 		shell:  &cli.Shell{Env: cli.Env{Now: time.Now, Getenv: func(string) string { return "" }}},
 		config: filepath.Join(dir, "etc", "bourse.toml"), data: filepath.Join(dir, "data"),
-		name: "h1", region: "gru", address: "10.0.0.1", roles: []string{"broker", "worker"},
+		name: "h1", region: "gru", address: "10.0.0.1", roles: []string{"broker", "proxy", "worker"},
 	}
 }
 
@@ -84,8 +85,8 @@ func TestWrite(t *testing.T) {
 	servers := []string{"tls://nats.example.com"}
 	for name, c := range map[string]struct {
 		to           networks
-		broker       bool // whether the broker uses NATS
-		worker, both bool // whether the worker does, and whether the broker uses both networks
+		broker       bool // whether the broker and the proxy use NATS
+		worker, both bool // whether the worker does, and whether the others use both networks
 	}{
 		"direct": {to: networks{address: "10.0.0.1", join: []string{"10.0.0.9:7947"}}},
 		"NATS":   {to: networks{nats: servers}, broker: true, worker: true},
@@ -95,6 +96,9 @@ func TestWrite(t *testing.T) {
 		if err := h.makeDirs(); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := h.createCredentials("c1"); err != nil {
+			t.Fatal(err)
+		}
 		if err := h.write("c1", c.to); err != nil {
 			t.Fatal(err)
 		}
@@ -102,16 +106,28 @@ func TestWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]bourse.Role{bourse.RoleBroker, bourse.RoleWorker}, file.Roles()); diff != "" {
+		if diff := cmp.Diff([]bourse.Role{bourse.RoleBroker, bourse.RoleWorker, bourse.RoleProxy}, file.Roles()); diff != "" {
 			t.Errorf("%s: roles (-want +got):\n%s", name, diff)
 		}
 		for _, s := range serversOf(t, h) {
 			want := c.worker
-			if s.Role == bourse.RoleBroker {
+			if s.Role != bourse.RoleWorker {
 				want = c.broker
 			}
-			if s.NATS.Set() != want || s.NATS.Both != (c.both && s.Role == bourse.RoleBroker) || s.Address.IsValid() != (c.to.address != "") {
+			if s.NATS.Set() != want || s.NATS.Both != (c.both && s.Role != bourse.RoleWorker) || s.Address.IsValid() != (c.to.address != "") {
 				t.Errorf("%s: the %s has address %v and NATS %+v", name, s.Role, s.Address, s.NATS)
+			}
+		}
+		for _, comments := range []string{"#", ""} { // the defaults in comments must be valid, too
+			text, err := os.ReadFile(h.config)
+			if err == nil {
+				err = os.WriteFile(h.config, regexp.MustCompile(`(?m)^#([a-z])`).ReplaceAll(text, []byte(comments+"$1")), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if servers, err := serve.CheckFile(h.config); err != nil || len(servers) != len(h.roles) {
+				t.Errorf("%s: %d servers, %v; want %d", name, len(servers), err, len(h.roles))
 			}
 		}
 		if err := h.fresh(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
@@ -120,12 +136,9 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// serversOf returns the configurations of a host's servers. The host has all credentials.
+// serversOf returns the configurations of a host's servers. The host must have all credentials.
 func serversOf(t *testing.T, h *setup) []serve.Server {
 	t.Helper()
-	if _, err := h.createCredentials("c1"); err != nil {
-		t.Fatal(err)
-	}
 	file, err := serve.ReadFile(h.config)
 	if err != nil {
 		t.Fatal(err)

@@ -215,13 +215,15 @@ func (h *setup) write(cluster string, n networks) error {
 	if err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "encode the configuration: %w", err)
 	}
-	text = slices.Concat([]byte("# The servers of this host. Settings have the names of flags: see bourse serve worker --help.\n\n"), text)
+	text = slices.Concat([]byte(serve.FileHeader+"\n"), text, []byte(serve.UsualSettings("")))
 	for _, role := range h.roles {
-		lines, err := toml.Marshal(n.server(bourse.Role(role)))
+		own := n.server(bourse.Role(role))
+		lines, err := toml.Marshal(own)
 		if err != nil {
 			return bourse.Errorf(bourse.CodeInternal, "encode the configuration of the %s: %w", role, err)
 		}
 		text = append(fmt.Appendf(text, "\n[%s]\n", role), lines...)
+		text = append(text, serve.UsualSettings(bourse.Role(role), slices.Collect(maps.Keys(own))...)...)
 	}
 	if err := wholefile.Write(h.config, text, 0o600); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "write the configuration: %w", err)

@@ -26,6 +26,7 @@ const hostPatience = 30 * time.Second
 func newHost(s *cli.Shell, c *cobra.Command) *cobra.Command {
 	var path string
 	var check, lifeLine bool
+	var defaults []string
 	c.Short = "Run this host's servers, or one server"
 	c.Long = `Run the servers that the configuration of this host contains, each in a process of
 its own, and restart those that end. Machines keep running when their worker ends.
@@ -45,13 +46,18 @@ write this file.
 
 SIGHUP reads the file again, and restarts only the servers whose settings have
 changed. If the file is invalid, all servers keep running with their settings. To
-check a file without running anything, use --check.
+check a file without running anything, use --check. To see all settings with their
+defaults, use --print-defaults.
 
 With the name of a server as a word, run only that server, in this process.`
 	c.Example = `  bourse serve
   bourse serve --check
+  bourse serve --print-defaults worker,proxy > bourse.toml
   bourse serve worker --config /etc/bourse/bourse.toml`
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if len(defaults) > 0 {
+			return printDefaults(s.Out, defaults)
+		}
 		if check {
 			return printCheck(s, path)
 		}
@@ -68,6 +74,8 @@ With the name of a server as a word, run only that server, in this process.`
 	}
 	c.Flags().StringVar(&path, "config", DefaultFile, "`file` with the settings of this host's servers")
 	c.Flags().BoolVar(&check, "check", false, "check the file, print every problem with its line and column, and exit with status 2 if there is one")
+	c.Flags().StringSliceVar(&defaults, "print-defaults", nil, "print a configuration file with all settings of these `servers`, as comments with their defaults: worker, broker and proxy, separated by commas")
+	cli.CompleteFixed(c, "print-defaults", "worker", "broker", "proxy")
 	bindLifeLine(c.Flags(), &lifeLine)
 	return c
 }
