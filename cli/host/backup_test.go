@@ -184,7 +184,7 @@ func TestBackupManifest(t *testing.T) {
 	if diff := cmp.Diff(&printed, stored); diff != "" {
 		t.Errorf("manifest (-printed +stored):\n%s", diff)
 	}
-	if stored.Host != "h1" || stored.Cluster != "c1" || len(stored.Servers) != 2 || len(stored.Files) != 11 {
+	if stored.Host != "h1" || stored.Cluster != "c1" || len(stored.Servers) != 3 || len(stored.Files) != 12 {
 		t.Errorf("manifest %+v", stored)
 	}
 	got = clitest.Of(NewBackup).Run(t, "backup", "-", "--config", h.config)

@@ -20,12 +20,11 @@ func (t NATSFiles) Set() bool { return t != NATSFiles{} }
 // NATSConfig configures the NATS servers through which a server can be reached. If URLs is
 // empty, the server can be reached only at the addresses that it listens on.
 type NATSConfig struct {
-	URLs   []string  // addresses of the servers of one NATS cluster
-	Prefix string    // first part of all subjects
-	TLS    NATSFiles // CA to trust, and optionally a certificate of this server
-	Creds  string    // file that contains a user's JWT and seed
-	NKey   string    // file that contains a user's seed
-	Both   bool      // also a member of the group of servers that are not on NATS; never set for workers
+	URLs  []string  // addresses of the servers of one NATS cluster
+	TLS   NATSFiles // CA to trust, and optionally a certificate of this server
+	Creds string    // file that contains a user's JWT and seed
+	NKey  string    // file that contains a user's seed
+	Both  bool      // also a member of the group of servers that are not on NATS; never set for workers
 }
 
 // Set reports whether NATS is configured.
@@ -49,7 +48,6 @@ func (n *NATSConfig) Local() bool {
 
 func (n *NATSConfig) bind(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&n.URLs, "nats", nil, "`URL` of NATS servers to connect the cluster through (nats://HOST:PORT, tls://…), separated by commas; this host then needs no open port")
-	flags.StringVar(&n.Prefix, "nats-prefix", "bourse", "`prefix` of all subjects, followed by the cluster's name")
 	flags.StringVar(&n.TLS.CA, "nats-ca", "", "PEM `file` with the NATS servers' CA (default: the host's CAs and the cluster's CA)")
 	flags.StringVar(&n.TLS.Cert, "nats-cert", "", "PEM `file` with a client certificate for NATS (default: the server's own certificate)")
 	flags.StringVar(&n.TLS.Key, "nats-key", "", "PEM `file` with the client certificate's key")

@@ -72,7 +72,7 @@ func (s *server) closeNetworks() {
 func (s *server) openLink(ctx context.Context) (*nats.Link, error) {
 	c := &s.config.NATS
 	out := nats.Config{
-		URLs: c.URLs, Prefix: c.Prefix, Cluster: s.config.Cluster, Name: string(s.self.Role) + " " + string(s.self.ID),
+		URLs: c.URLs, Cluster: s.config.Cluster, Name: string(s.self.Role) + " " + string(s.self.ID),
 		Creds: c.Creds, NKey: c.NKey, Log: s.log,
 	}
 	if c.Local() && c.Creds == "" && c.NKey == "" && s.secret != "" { // for example the NATS server of "bourse dev"
