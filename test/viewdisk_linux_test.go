@@ -22,7 +22,7 @@ func TestViewDiskFull(t *testing.T) {
 		t.Skipf("no small disk here: %v", err)
 	}
 	c := newFiles(t, "bourse-disk", func(join string) *server {
-		s := newServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--view", filepath.Join(disk, "view.db"), "--join", join)
+		s := newServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--data", disk, "--join", join)
 		s.Launch = small.launch
 		return s
 	})

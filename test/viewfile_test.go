@@ -23,15 +23,18 @@ type files struct {
 	harmed   *machinesapi.Client // client of the broker whose lists are checked while a copy is damaged
 	healthy  *machinesapi.Client
 	worker   *server
+	ofWorker string // path of the worker's copy
 	promised []machinesapi.Machine
 }
 
 // newFiles starts the cluster. one returns the broker whose copy may be damaged.
-func newFiles(t *testing.T, mark string, one func(join string) *server, worker ...string) *files {
+func newFiles(t *testing.T, mark string, one func(join string) *server) *files {
 	t.Helper()
 	two := startServer(t, "b2", "serve", "broker", "--listen", "127.0.0.1:0")
 	c := &files{t: t, mark: mark + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
-	c.worker, _ = newWorker(t, "w1", "gru", append(worker, "--join", two.Addr)...)
+	var data string
+	c.worker, data = newWorker(t, "w1", "gru", "--join", two.Addr)
+	c.ofWorker = filepath.Join(data, "view.db")
 	harmed := one(two.Addr)
 	startAll(t, harmed, c.worker)
 	c.harmed, c.healthy = client(t, harmed), client(t, two)
@@ -46,19 +49,19 @@ func newFiles(t *testing.T, mark string, one func(join string) *server, worker .
 // be filled and lists answered. Afterwards all copies must be identical again.
 func TestViewFile(t *testing.T) {
 	t.Parallel()
-	ofWorker, data := filepath.Join(t.TempDir(), "worker.db"), t.TempDir()
+	data := t.TempDir()
 	c := newFiles(t, "bourse-file", func(join string) *server {
 		return newServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--data", data, "--join", join)
-	}, "--view", ofWorker)
+	})
 	ofBroker := filepath.Join(data, "view.db")
 	c.replaced(ofBroker, "deleted", os.Remove)
 	c.replaced(ofBroker, "deleted with its log", removeAll)
 	c.replaced(ofBroker, "overwritten", func(path string) error { return overwrite(path, 0) })
 	c.replaced(ofBroker, "overwritten but for its head", func(path string) error { return overwrite(path, 100) })
-	c.replaced(ofWorker, "deleted", os.Remove)
+	c.replaced(c.ofWorker, "deleted", os.Remove)
 	// A worker rarely reads what it has written, so it may notice the damage only after a
 	// restart.
-	c.replaced(ofWorker, "overwritten", func(path string) error {
+	c.replaced(c.ofWorker, "overwritten", func(path string) error {
 		c.orders()
 		if err := overwrite(path, 0); err != nil {
 			return err

@@ -50,9 +50,9 @@ const DefaultCluster = "bourse"
 // viewFile is the name of the view's file in a server's data directory.
 const viewFile = "view.db"
 
-// viewIn sets the default path of the view in the data directory.
+// viewIn sets the path of the view in the data directory, if there is one.
 func (c *ServerConfig) viewIn(data string) {
-	if c.View == "" && data != "" {
+	if data != "" {
 		c.View = filepath.Join(data, viewFile)
 	}
 }
@@ -177,7 +177,6 @@ func (c *ServerConfig) bind(flags *pflag.FlagSet, role bourse.Role) binder {
 	bindParsed(b, &c.Listen, "listen", "", fmt.Sprintf("API address, `IP:PORT`; port 0 means any free port (default: port %d of --address, otherwise %s)", api, loopbackAPI(role)), cli.ParseListen)
 	bindParsed(b, &c.Gossip, "gossip", "", fmt.Sprintf("membership address, `IP:PORT`, for TCP and UDP (default: port %d of --address, otherwise %s)", gossip, loopbackGossip), cli.ParseListen)
 	flags.StringVar(&c.Cluster, "cluster", DefaultCluster, "`name` of the cluster; servers of other clusters are ignored")
-	flags.StringVar(&c.View, "view", "", "`file` for the view, this server's copy of the whole cluster, which may be deleted at any time (default: "+viewFile+" in --data)")
 	flags.StringSliceVar(&c.Join, "join", nil, "gossip addresses of other servers, `HOST:PORT`, separated by commas")
 	c.NATS.bind(flags)
 	flags.StringSliceVar(&c.Names, "server-name", nil, "DNS `names` that clients use for this server, in addition to those in its certificate, separated by commas; requests for other names are answered with status 421")

@@ -74,10 +74,10 @@ func TestWorkerConfigReportsAllProblems(t *testing.T) {
 	}
 }
 
-// TestViewPath checks that the view is in the data directory by default. A broker
+// TestViewPath checks that the view is in the data directory. A broker
 // without a data directory has no path for its view.
 func TestViewPath(t *testing.T) {
-	for want, args := range map[string][]string{"/d/view.db": {"--data", "/d"}, "/v/fleet.db": {"--data", "/d", "--view", "/v/fleet.db"}, "": {}} {
+	for want, args := range map[string][]string{"/d/view.db": {"--data", "/d"}, "": {}} {
 		var c BrokerConfig
 		settle(t, &c, args...)
 		if err := problemsOf(&c); err != nil || c.View != want || c.Cluster != DefaultCluster {

@@ -67,7 +67,7 @@ data = "/var/lib/bourse"
 
 // ownSettings lists the settings that every kind of server has, but that must differ
 // between the servers of a host.
-var ownSettings = []string{"listen", "gossip", "view", "ready-file"}
+var ownSettings = []string{"listen", "gossip", "ready-file"}
 
 // inAll reports whether a setting belongs above the tables: every kind of server has it,
 // and the servers of a host may share its value.
