@@ -49,8 +49,7 @@ func bareCluster(t *testing.T, program, mark string) []*bareHost {
 	for _, proxy := range hosts[:2] {
 		client := proxy.client()
 		eventually(t, patience, "the app answers through the proxy of "+proxy.name, func() error {
-			_, err := proxy.page(client, proxy.addr, "web")
-			return err
+			return proxy.page(client, proxy.addr, "web")
 		})
 	}
 	return hosts

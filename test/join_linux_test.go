@@ -112,8 +112,7 @@ func TestJoin(t *testing.T) {
 	})
 	client := first.client()
 	eventually(t, patience, "the app answers through the proxy", func() error {
-		_, err := first.page(client, first.addr, "web")
-		return err
+		return first.page(client, first.addr, "web")
 	})
 
 	// In the meantime, the worker must have renewed its certificate.

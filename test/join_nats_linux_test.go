@@ -60,8 +60,7 @@ func TestJoinOverNATS(t *testing.T) {
 		t.Logf("%s ran its first machine %s after it began to join, including a restart to permit the image host", name, time.Since(began))
 		client := first.client()
 		eventually(t, patience, "the app on "+name+" answers through the proxy", func() error {
-			_, err := first.page(client, first.addr, "web-"+name)
-			return err
+			return first.page(client, first.addr, "web-"+name)
 		})
 		eventually(t, patience, "the certificate of "+name+" is renewed", func() error { return h.renewed(bourse.RoleWorker) })
 	}

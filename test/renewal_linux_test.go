@@ -49,8 +49,7 @@ func TestRenewalUnderLoad(t *testing.T) {
 	var turn atomic.Int64
 	client := hosts[2].client()
 	get := func() error {
-		_, err := hosts[2].page(client, hosts[turn.Add(1)%2].addr, "web")
-		return err
+		return hosts[2].page(client, hosts[turn.Add(1)%2].addr, "web")
 	}
 	for range 2 {
 		eventually(t, patience, "the app answers through a proxy", get)

@@ -17,7 +17,7 @@ func TestRotateKeys(t *testing.T) {
 	hosts := bareCluster(t, servertest.Program, markOf(t))
 	first, third := hosts[0], hosts[2]
 	defer first.cleanUp()
-	eventually(t, patience, "all are members", first.members(6))
+	eventually(t, patience, "all are members", first.members)
 	third.serving.stop()
 	eventually(t, patience, "the host is known to be down", func() error {
 		out, err := first.run("member", "list")
@@ -35,12 +35,11 @@ func TestRotateKeys(t *testing.T) {
 	}
 	third.serve()
 	third.ready()
-	eventually(t, patience, "all are members again", first.members(6))
+	eventually(t, patience, "all are members again", first.members)
 
 	client := first.client()
 	requests := startLoad(t, func() error {
-		_, err := first.page(client, hosts[1].addr, "web")
-		return err
+		return first.page(client, hosts[1].addr, "web")
 	})
 	began := time.Now()
 	out, err := first.run("credentials", "rotate", "gossip")
@@ -61,11 +60,11 @@ func TestRotateKeys(t *testing.T) {
 			t.Errorf("%s has another key", h.name)
 		}
 	}
-	if err := first.members(6)(); err != nil {
+	if err := first.members(); err != nil {
 		t.Error(err)
 	}
 	third.restart() // its servers know only the new key now
-	eventually(t, patience, "all are members with the new key", first.members(6))
+	eventually(t, patience, "all are members with the new key", first.members)
 	rotateSecrets(first)
 	requests.finish(t)
 }
@@ -80,15 +79,13 @@ func (h *bareHost) key() string {
 	return string(text)
 }
 
-// members returns a function that checks that the cluster has n members, which all run.
-func (h *bareHost) members(n int) func() error {
-	return func() error {
-		out, err := h.run("member", "list")
-		if err == nil && strings.Count(out, " ok ") != n {
-			err = fmt.Errorf("want %d members:\n%s", n, out)
-		}
-		return err
+// members returns an error unless all six members of a cluster of bareCluster run.
+func (h *bareHost) members() error {
+	out, err := h.run("member", "list")
+	if err == nil && strings.Count(out, " ok ") != 6 {
+		err = fmt.Errorf("not all members run:\n%s", out)
 	}
+	return err
 }
 
 // rotateSecrets replaces the key of secrets. The old key encrypts an app's secret, so the rotation

@@ -35,10 +35,10 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	client := hosts[2].client()
 	requests := startLoad(t, func() error {
 		n := turn.Add(1)
-		_, err := hosts[2].page(client, hosts[n%2].addr, "web")
+		err := hosts[2].page(client, hosts[n%2].addr, "web")
 		if _, unanswered := errors.AsType[*url.Error](err); unanswered {
 			again.Add(1)
-			_, err = hosts[2].page(client, hosts[(n+1)%2].addr, "web")
+			err = hosts[2].page(client, hosts[(n+1)%2].addr, "web")
 		}
 		return err
 	})

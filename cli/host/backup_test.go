@@ -528,7 +528,7 @@ func TestBackupToAFailingDisk(t *testing.T) {
 	if err := wholefile.Write(path, []byte("older"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err = writeNew(path, filepath.Join(dir, "temp2"), func(w io.Writer) error { return nil })
+	err = writeNew(path, filepath.Join(dir, "temp2"), func(io.Writer) error { return nil })
 	if text, _ := os.ReadFile(path); bourse.CodeOf(err) != bourse.CodeAlreadyExists || string(text) != "older" {
 		t.Errorf("over a file that was created in the meantime: %v, %q", err, text)
 	}

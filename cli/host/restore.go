@@ -406,7 +406,7 @@ func (r *restore) logIn() error {
 	}
 	listen, err := netip.ParseAddrPort(r.manifest.Servers[at].Listen)
 	if err != nil {
-		return nil //nolint:nilerr // the broker has no fixed address
+		return nil // the broker has no fixed address
 	}
 	for line := range strings.Lines(string(r.small[configPrefix+filepath.Base(r.dir().Tokens())])) {
 		words := strings.Fields(line)

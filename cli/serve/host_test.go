@@ -79,12 +79,12 @@ func (h *testHost) noted() string {
 	return h.notes.String()
 }
 
-// startHost runs the servers of a configuration. They are stopped at the end of the test.
-func startHost(t *testing.T, text string) *testHost {
+// startHost runs the servers of twoServers. They are stopped at the end of the test.
+func startHost(t *testing.T) *testHost {
 	t.Helper()
 	t.Setenv(runsServer, "1")
 	h := &testHost{
-		t: t, path: file(t, text), hangups: make(chan os.Signal), printed: make(chan struct{}, 1), ready: make(chan Ready, 100), started: make(chan struct{}), ended: make(chan error, 1),
+		t: t, path: file(t, twoServers), hangups: make(chan os.Signal), printed: make(chan struct{}, 1), ready: make(chan Ready, 100), started: make(chan struct{}), ended: make(chan error, 1),
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	h.stop = stop
@@ -162,7 +162,7 @@ const (
 )
 
 func TestReloadRestartsChangedServers(t *testing.T) {
-	h := startHost(t, twoServers)
+	h := startHost(t)
 	first := h.next(bourse.RoleWorker, bourse.RoleProxy)
 	<-h.started
 
@@ -191,7 +191,7 @@ func TestReloadRestartsChangedServers(t *testing.T) {
 
 // A file that cannot be used changes nothing, even if a server ends afterwards.
 func TestReloadOfInvalidFile(t *testing.T) {
-	h := startHost(t, twoServers)
+	h := startHost(t)
 	servers := h.next(bourse.RoleWorker, bourse.RoleProxy)
 	<-h.started
 	for name, c := range map[string]struct {
@@ -228,7 +228,7 @@ func TestReloadOfInvalidFile(t *testing.T) {
 // A server that cannot start with its new settings does not end the others. It starts
 // once its settings are corrected.
 func TestReloadWithSettingsThatFail(t *testing.T) {
-	h := startHost(t, twoServers)
+	h := startHost(t)
 	servers := h.next(bourse.RoleWorker, bourse.RoleProxy)
 	<-h.started
 	h.reload(hostCommon + "[worker]\n[proxy]\nregion = 'refused'\n")
@@ -274,7 +274,7 @@ func TestCheck(t *testing.T) {
 
 // The last of several signals in a row takes effect.
 func TestReloadTwice(t *testing.T) {
-	h := startHost(t, twoServers)
+	h := startHost(t)
 	h.next(bourse.RoleWorker, bourse.RoleProxy)
 	<-h.started
 	for i := range 10 {

@@ -94,6 +94,8 @@ var notRun = map[string]string{
 	"bourse join bourse-join-eyJhIjpbIjEwLjAuMC4xOjQyODAiXSwi… --nats": "TestJoinOverNATS uses the tokens that it has created",
 	"cd /etc/bourse": "TestRenewalUnderLoad types these commands, with files and addresses of its own",
 
+	"bourse credentials rotate gossip": "TestRotateKeys types it",
+
 	"make check test":                                     "this test is part of it",
 	"bourse worker drain gru-1 --plan":                    "fleet.txtar and TestDrainUnderLoad drain workers",
 	"docker build -t registry.example.com:5000/hello:1 .": "the hosts have no docker: the test pushes this image itself",

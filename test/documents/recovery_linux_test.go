@@ -70,6 +70,7 @@ func TestRecovery(t *testing.T) {
 	p.allowHost(second)
 	p.lists("gru-2 .*ok ")
 	p.soon(first, "bourse machine run host -a web --region gru --name survivor -- sleep 1000")
+	p.soon(first, "bourse view health | grep '^4 members agree'") // gru-2 has the app later
 
 	p.crash(first)
 	first.must("rm -rf /var/lib/bourse /etc/bourse ~/.config")

@@ -72,7 +72,7 @@ func (ms *Machines) openSecrets(ctx context.Context, m *bourse.Machine, version 
 		return values, latest, err
 	}
 	keys, askErr := ms.secrets.View.AppKeys(ctx, m.ID)
-	switch bourse.CodeOf(askErr) { //nolint:exhaustive // other errors do not change when the start is repeated
+	switch bourse.CodeOf(askErr) {
 	case "":
 	case bourse.CodeUnavailable, bourse.CodeTimeout:
 		return nil, 0, bourse.Errorf(bourse.CodeUnavailable, "%w; no broker has answered that: %w", err, askErr)
