@@ -49,7 +49,7 @@ func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Desk, error) {
 		return nil, err
 	}
 	return &enroll.Desk{
-		Issuer: issuer.Get, CA: ca.Get, Ledger: ledger, Region: c.Region, Taken: s.taken, Log: s.log, Now: time.Now,
+		Issuer: issuer.Get, CA: ca.Get, Ledger: ledger, Region: c.Region, Taken: s.taken, Refused: s.creds.Refused, Log: s.log, Now: time.Now,
 		Common: func(roles []bourse.Role) (enroll.Reply, error) { return s.common(c, roles) },
 	}, nil
 }

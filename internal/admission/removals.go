@@ -40,6 +40,15 @@ func (c *Credentials) SetRemoved(at map[bourse.WorkerID]time.Time) int {
 	return len(refused)
 }
 
+// Refused reports whether others would refuse a certificate that is issued to a server now, because
+// the server was removed less than a second ago. Certificates are dated in whole seconds.
+func (c *Credentials) Refused(id bourse.WorkerID, now time.Time) bool {
+	c.removals.mu.Lock()
+	defer c.removals.mu.Unlock()
+	at, removed := c.removals.at[id]
+	return removed && !now.Truncate(time.Second).After(at)
+}
+
 // check returns an error if a certificate was issued to a server before that server was
 // removed. The caller must hold the lock. Errors: forbidden.
 func (r *removals) check(cert *x509.Certificate) error {

@@ -56,6 +56,24 @@ func TestRemovedServersAreRefused(t *testing.T) {
 	}
 }
 
+// TestRefused checks that Refused says in advance what other servers do with a new certificate.
+func TestRefused(t *testing.T) {
+	now := time.Now().Truncate(time.Second).Add(300 * time.Millisecond)
+	ca := newCA(t, now)
+	worker := credentials(t, ca, worker1, now)
+	worker.SetRemoved(map[bourse.WorkerID]time.Time{broker1.ID: now})
+	for _, later := range []time.Duration{0, 500 * time.Millisecond, time.Second, time.Minute} {
+		at := now.Add(later)
+		err := shake(t, worker.Public(), credentials(t, ca, broker1, at), worker1.ServerName())
+		if refused := worker.Refused(broker1.ID, at); refused != (err != nil) || refused != (later < time.Second) {
+			t.Errorf("a certificate that is issued %s after the removal: refused in advance: %v, on a connection: %v", later, refused, err)
+		}
+	}
+	if worker.Refused(worker1.ID, now) {
+		t.Error("a server that was not removed is refused")
+	}
+}
+
 // TestConnectionsOfRemovedServersAreClosed checks that a removed server's connections
 // are closed, and that another server's connection remains open.
 func TestConnectionsOfRemovedServersAreClosed(t *testing.T) {

@@ -16,14 +16,15 @@ import (
 
 // Desk is the part of a broker that admits hosts and renews certificates.
 type Desk struct {
-	Issuer func() *admission.CA // the CA that signs certificates
-	Ledger *Ledger
-	Region bourse.Region                            // the broker's region
-	CA     func() []byte                            // the cluster's CA in PEM; may be several certificates
-	Taken  func(name bourse.WorkerID) bool          // reports whether a server of the cluster has this name
-	Common func(roles []bourse.Role) (Reply, error) // what hosts with these servers need, except certificates
-	Log    *slog.Logger
-	Now    func() time.Time
+	Issuer  func() *admission.CA // the CA that signs certificates
+	Ledger  *Ledger
+	Region  bourse.Region                                  // the broker's region
+	CA      func() []byte                                  // the cluster's CA in PEM; may be several certificates
+	Taken   func(name bourse.WorkerID) bool                // reports whether a server of the cluster has this name
+	Refused func(name bourse.WorkerID, now time.Time) bool // reports whether a certificate that is issued now would be refused
+	Common  func(roles []bourse.Role) (Reply, error)       // what hosts with these servers need, except certificates
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
 // maxBody limits the size of a request's body, in bytes.
@@ -70,6 +71,9 @@ func (d *Desk) join(in *Request) (*Reply, error) {
 	signed := map[bourse.Role][]byte{}
 	for _, s := range in.Servers { // signed first, so that an invalid request does not use up the invitation
 		who := admission.Identity{ID: ServerName(in.Host, s.Role), Role: s.Role}
+		if d.Refused(who.ID, now) {
+			return nil, bourse.Errorf(bourse.CodeUnavailable, "%s has just been removed from the cluster: join again in a second", who.ID)
+		}
 		var hosts []string
 		if s.Role == bourse.RoleBroker && in.Address != "" { // clients trust every certificate that has a broker's address
 			hosts = []string{in.Address}

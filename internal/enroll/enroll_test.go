@@ -35,6 +35,7 @@ type rig struct {
 	ledger  *enroll.Ledger
 	path    string // path of the ledger's file
 	taken   map[bourse.WorkerID]bool
+	refused bourse.WorkerID // name of a server that has just been removed
 	address string
 	now     atomic.Int64 // offset that is added to the time, in nanoseconds
 }
@@ -74,8 +75,9 @@ func (h *rig) serve(by *admission.CA, role bourse.Role) string {
 	}
 	desk := &enroll.Desk{
 		Issuer: func() *admission.CA { return h.issuer }, Ledger: h.ledger,
-		CA:    func() []byte { return h.ca.Pair().Cert },
-		Taken: func(name bourse.WorkerID) bool { return h.taken[name] },
+		CA:      func() []byte { return h.ca.Pair().Cert },
+		Taken:   func(name bourse.WorkerID) bool { return h.taken[name] },
+		Refused: func(name bourse.WorkerID, _ time.Time) bool { return h.refused == name },
 		Common: func([]bourse.Role) (enroll.Reply, error) {
 			return enroll.Reply{Cluster: "c1", GossipKey: []byte("key"), Join: []string{"10.0.0.1:7946"}}, nil
 		},
@@ -251,6 +253,22 @@ func TestJoinOfTwoHostsAtOnce(t *testing.T) {
 	all.Wait()
 	if admitted.Load() != 1 {
 		t.Errorf("%d hosts were admitted", admitted.Load())
+	}
+}
+
+// A host that has just been removed gets no certificate that others would refuse. It may try again
+// with the same token.
+func TestJoinRightAfterARemoval(t *testing.T) {
+	h := newRig(t)
+	v := h.invite(enroll.Terms{Roles: worker, Uses: 1})
+	r, _ := host(t, "gru-2")
+	h.refused = "gru-2"
+	if _, err := enroll.Join(t.Context(), &v, r); bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "in a second") {
+		t.Errorf("right after the removal: %v, want unavailable", err)
+	}
+	h.refused = ""
+	if _, err := enroll.Join(t.Context(), &v, r); err != nil {
+		t.Errorf("a second later: %v", err)
 	}
 }
 
