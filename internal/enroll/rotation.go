@@ -135,9 +135,9 @@ type Holder struct {
 	Down   bool // the server is not a member at present
 }
 
-// Rotation replaces a key that several servers have, in steps that each keep all servers able to
-// understand each other. The broker's own file records the step, so an interrupted rotation can
-// be continued. In each cluster, one broker must run a key's rotation.
+// Rotation replaces a key that several servers have, in steps, so that all servers can decrypt each
+// other's messages at any time. The broker's own file records the step, so an interrupted rotation
+// can be continued. Only one broker of a cluster may rotate a key at a time.
 type Rotation struct {
 	Self    bourse.Member // this broker
 	Own     *KeyFile
