@@ -65,9 +65,9 @@ func write(t *testing.T, name string, data []byte) string {
 	return file
 }
 
-// TestNKeyTLSAndPrefix connects over TLS as an nkey user who may only publish below a
-// prefix and to inboxes.
-func TestNKeyTLSAndPrefix(t *testing.T) {
+// TestNKeyAndTLS connects over TLS as an nkey user who may only publish below
+// the cluster's subjects and to inboxes.
+func TestNKeyAndTLS(t *testing.T) {
 	ca, err := admission.NewCA("test", time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -88,12 +88,12 @@ func TestNKeyTLSAndPrefix(t *testing.T) {
 	}
 	public, _ := user.PublicKey()
 	seed, _ := user.Seed()
-	may := &server.SubjectPermission{Allow: []string{"my.own.>", "_INBOX.>"}}
+	may := &server.SubjectPermission{Allow: []string{"bourse.my.own.>", "_INBOX.>"}}
 	s := serverWith(t, &server.Options{
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
 		Nkeys:     []*server.NkeyUser{{Nkey: public, Permissions: &server.Permissions{Publish: may, Subscribe: may}}},
 	})
-	c := nats.Config{URLs: []string{s.ClientURL()}, Prefix: "my.own", CA: func() *x509.CertPool { return roots }, NKey: write(t, "seed", seed)}
+	c := nats.Config{URLs: []string{s.ClientURL()}, Cluster: "my.own", CA: func() *x509.CertPool { return roots }, NKey: write(t, "seed", seed)}
 	works(t, c)
 	stranger, err := nkeys.CreateUser()
 	if err != nil {

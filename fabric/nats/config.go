@@ -18,8 +18,7 @@ import (
 // Config configures a link to a NATS network.
 type Config struct {
 	URLs    []string // required: nats://, tls://, ws:// or wss:// addresses of one NATS cluster; may contain user:password@ or token@
-	Prefix  string   // prefix of all subjects; default "bourse"; may consist of several tokens of letters, digits, "-" and "_"
-	Cluster string   // name of the cluster, which follows the prefix and may consist of several tokens; default "bourse"
+	Cluster string   // name of the cluster, part of all subjects; default "bourse"; may consist of several tokens of letters, digits, "-" and "_"
 	Name    string   // name of the connection in the NATS server's list; optional
 	// CA returns the CAs that sign the NATS servers' certificates. It is called for each
 	// connection. If it is nil, the system's CAs are used.
@@ -42,13 +41,12 @@ type Config struct {
 const (
 	defaultPatience = 6 * time.Second
 	defaultWindow   = 1 << 20
-	maxSubject      = 128 // maximum length of Prefix and Cluster, in bytes
+	maxSubject      = 128 // maximum length of Cluster in bytes
 )
 
 var subjectText = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
 func (c Config) withDefaults() Config {
-	c.Prefix = cmp.Or(c.Prefix, "bourse")
 	c.Cluster = cmp.Or(c.Cluster, "bourse")
 	c.Patience = cmp.Or(c.Patience, defaultPatience)
 	c.Window = cmp.Or(c.Window, defaultWindow)
@@ -68,8 +66,8 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
-	if s := c.Prefix + "." + c.Cluster; !subjectText.MatchString(s) || len(s) > maxSubject {
-		return bourse.Errorf(bourse.CodeInvalid, "subject prefix %s: use letters, digits, \"-\" and \"_\" between dots", bourse.Quoted(s))
+	if !subjectText.MatchString(c.Cluster) || len(c.Cluster) > maxSubject {
+		return bourse.Errorf(bourse.CodeInvalid, "cluster %s: use letters, digits, \"-\" and \"_\" between dots", bourse.Quoted(c.Cluster))
 	}
 	if c.Creds != "" && c.NKey != "" {
 		return bourse.Errorf(bourse.CodeInvalid, "credentials and an nkey are mutually exclusive")

@@ -70,10 +70,10 @@ func TestConfig(t *testing.T) {
 		"no server":         {},
 		"not a server":      {URLs: []string{"demo.nats.io"}},
 		"http":              {URLs: []string{"http://localhost:4222"}},
-		"wildcard":          {URLs: []string{"nats://localhost"}, Prefix: "a.*"},
-		"all":               {URLs: []string{"nats://localhost"}, Prefix: ">"},
-		"space":             {URLs: []string{"nats://localhost"}, Prefix: "a b"},
-		"empty token":       {URLs: []string{"nats://localhost"}, Prefix: "a..b"},
+		"wildcard":          {URLs: []string{"nats://localhost"}, Cluster: "a.*"},
+		"all":               {URLs: []string{"nats://localhost"}, Cluster: ">"},
+		"space":             {URLs: []string{"nats://localhost"}, Cluster: "a b"},
+		"empty token":       {URLs: []string{"nats://localhost"}, Cluster: "a..b"},
 		"dot at the end":    {URLs: []string{"nats://localhost"}, Cluster: "a."},
 		"line break":        {URLs: []string{"nats://localhost"}, Cluster: "a\r\nPUB"},
 		"creds and an nkey": {URLs: []string{"nats://localhost"}, Creds: "a", NKey: "b"},
@@ -83,7 +83,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	good := Config{URLs: []string{"tls://user:secret@a:1", "nats://b"}, Prefix: "my.own"}.withDefaults()
+	good := Config{URLs: []string{"tls://user:secret@a:1", "nats://b"}, Cluster: "my.own"}.withDefaults()
 	if err := good.Validate(); err != nil {
 		t.Errorf("a valid configuration: %v", err)
 	}

@@ -80,7 +80,7 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 		return nil, err
 	}
 	l := &Link{
-		config: c, own: newAddress(), base: c.Prefix + "." + c.Cluster + ".", ended: make(chan struct{}),
+		config: c, own: newAddress(), base: "bourse." + c.Cluster + ".", ended: make(chan struct{}),
 		tables: tables{conns: map[string]*Conn{}, listeners: map[uint16]*listener{}, asks: map[string]*asked{}, seen: map[Address]time.Time{}},
 	}
 	l.home = l.at(l.own)
