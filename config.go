@@ -164,8 +164,8 @@ func (c *Config) Stop() (Signal, time.Duration) {
 	return signal, timeout
 }
 
-// Normalize fills in the guest, which must be part of every reply. It returns CodeInvalid if a
-// machine with this config could not run. It is called once, when a request arrives.
+// Normalize converts Size to a guest and fills in the guest's defaults, because every reply must
+// contain the guest. It returns CodeInvalid if a machine with this config could not run.
 func (c *Config) Normalize() error {
 	if c.Size != "" {
 		if c.Guest != nil {

@@ -43,5 +43,5 @@
 // # Packages
 //
 // Each package has a level, listed in arch_test.go, and imports only packages of the same or a lower level.
-// docs/ARCHITECTURE.md follows an order, a request and a deploy through the packages.
+// docs/ARCHITECTURE.md follows an order, a request and a task through the packages.
 package bourse

@@ -71,8 +71,8 @@ type TaskOrder struct {
 	Payload []byte   `json:"payload,omitempty"` // at most MaxPayload bytes; omitted from requests for quotes
 	Type    string   `json:"type,omitempty"`    // media type of the payload
 	Timeout Duration `json:"timeout"`           // time limit for the work, by the worker's clock; required
-	// Output, if set, is called with each part of the answer when the program writes it. It is also
-	// called once with an empty part when the task begins. There are no concurrent calls.
+	// Output, if set, is called with each part of the answer as the program writes it. It is also
+	// called once with an empty part when the task begins. Calls are never concurrent.
 	Output func(part []byte) `json:"-"`
 }
 

@@ -73,8 +73,8 @@ func reap(pid int) {
 	_, _ = syscall.Wait4(pid, nil, 0, nil)
 }
 
-// benchThroughput measures how many machines 16 clients create per second, divided by the rate at
-// which a single process starts the same program, 16 at a time, with a directory and limits for
+// benchThroughput measures the rate at which 16 clients create machines, and divides it by the rate
+// at which a single process starts the same program, 16 at a time, with a directory and limits for
 // each. The two measurements alternate.
 func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})

@@ -96,8 +96,8 @@ func (t *coalescer) do(ctx context.Context, order *bourse.Order, place func(cont
 	}
 }
 
-// join returns the order for a key, creating it if there is none. If the order is new, join also
-// returns the context (work) with which the caller must place it; otherwise work is nil.
+// join returns the order for a key, creating it if there is none. If the order is new, the caller
+// must place it, using the context work. Otherwise, work is nil.
 func (t *coalescer) join(ctx context.Context, k failoverKey, id bourse.OrderID) (s *shared, work context.Context, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

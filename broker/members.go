@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// memberHandler serves the API's calls for the cluster's servers of all roles. Only
-// operators may use them.
+// memberHandler serves /v1/members, where operators list and remove the cluster's servers
+// of any role.
 type memberHandler struct {
 	*Config
 	known *lookup.Machines

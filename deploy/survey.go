@@ -176,8 +176,9 @@ func (s *survey) unite(mine []*machine) {
 	}
 }
 
-// rootOf follows replacements from m to a machine that replaces no existing machine of its
-// group. If the replacements form a cycle, it returns m.
+// rootOf follows the chain of replaced machines from m and returns the last one. The chain
+// ends before a machine that no longer exists, is a leftover, or belongs to another group.
+// If the chain is a cycle, rootOf returns m.
 func (s *survey) rootOf(m *machine) *machine {
 	at := m
 	for range len(s.machines) {

@@ -19,8 +19,8 @@ type Handle[Res any] struct {
 // ID returns the run's id.
 func (h *Handle[Res]) ID() string { return h.entry.id }
 
-// Joined reports whether Start returned an existing unfinished run. In that case, the request
-// and the Write of the Start were not used.
+// Joined reports whether Start returned an existing unfinished run. In that case, Start ignored
+// its request and StartOptions.Write.
 func (h *Handle[Res]) Joined() bool { return h.joined }
 
 // Wait blocks until the run has ended durably and returns its result. The error of a failed run

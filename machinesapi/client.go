@@ -50,7 +50,7 @@ type ReplyError struct {
 	Refusals  []bourse.Refusal
 }
 
-// Error returns a text that identifies the request.
+// Error returns a message with the request's ID, or with the HTTP status if the server sent no ID.
 func (e *ReplyError) Error() string {
 	if e.RequestID == "" {
 		return fmt.Sprintf("HTTP status %d", e.Status)

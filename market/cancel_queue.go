@@ -61,7 +61,7 @@ func newCancelQueue(cfg *Config, jitter *rand.Rand) *cancelQueue {
 	return &cancelQueue{cfg: cfg, wake: make(chan struct{}, 1), away: map[bourse.WorkerID]absence{}, jitter: jitter}
 }
 
-// add adds v to the queue after its delivery has failed. The cause is the
+// add queues v for a retry after its delivery has failed. It logs cause, the
 // reason for the failure.
 func (s *cancelQueue) add(v pendingCancel, cause error) {
 	now := time.Now()

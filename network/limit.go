@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on one machine's questions: per second, and at once.
+// Limits on one machine's DNS queries: the sustained rate per second, and the burst.
 const (
 	questionsPerSecond = 1000
 	questionsAtOnce    = 1000

@@ -15,11 +15,11 @@ import (
 // Orders places orders for machines on other hosts. The proxy uses it if no machine can be started
 // for a request.
 type Orders interface {
-	// Order orders a copy of a machine on another host, and the copy is started. The parameter
-	// like is the ID of the machine, and app is the ID of the machine's app. If the order got an
-	// ID, the result contains it even if there is an error. If possible, concurrent calls by
-	// several proxies return the same machine. Order may return any error code;
-	// insufficient_capacity means that no worker accepted the order.
+	// Order orders and starts a copy of a machine on another host. like is the machine's ID, and
+	// app is the ID of the machine's app. Once the order has an ID, the result contains it, even
+	// if Order returns an error. If possible, concurrent calls by several proxies return the same
+	// machine. Order may return any error code; insufficient_capacity means that no worker
+	// accepted the order.
 	Order(ctx context.Context, app string, like bourse.MachineID) (fabric.FailoverOrder, error)
 }
 

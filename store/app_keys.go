@@ -6,12 +6,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// AppKeys returns the keys with which a machine opens its app's secrets, or nil if no order has provided any.
+// AppKeys returns the keys that a machine uses to open its app's secrets, or nil if none are recorded.
 func (t *Tx) AppKeys(id bourse.MachineID) bourse.AppKeys {
 	return bytes.Clone(t.kv.Get(bucketAppKeys, []byte(id)))
 }
 
-// PutAppKeys records the keys with which a machine opens its app's secrets, replacing earlier
+// PutAppKeys records the keys that a machine uses to open its app's secrets, replacing earlier
 // ones. The keys are deleted when the machine is destroyed. Errors: CodeInvalid.
 func (t *Tx) PutAppKeys(id bourse.MachineID, keys bourse.AppKeys) error {
 	if err := keys.Validate(); err != nil {

@@ -15,9 +15,9 @@ import (
 )
 
 // Snapshot writes a stream's current contents: its owned rows, and the shared rows and
-// tombstones whose current version it has written. Memory use does not depend on the snapshot's
-// size. SQLite's log cannot be truncated while a snapshot is being written, so w should have a
-// deadline. It returns CodeNotFound if the view does not have the stream.
+// tombstones whose current version was written by the stream. Memory use does not depend on the
+// snapshot's size. SQLite's log cannot be truncated while a snapshot is being written, so w should
+// have a deadline. Snapshot returns CodeNotFound if the view does not contain the stream.
 func (v *View) Snapshot(ctx context.Context, s wire.Stream, w io.Writer) error {
 	err := v.sendSnapshot(ctx, w, func(c *sqlite.Conn, w io.Writer) error { return v.writeStream(c, s, w) })
 	if err != nil {

@@ -103,7 +103,7 @@ func (w *writer) writeAll(ctx context.Context) error {
 	return nil
 }
 
-// step writes one commit, or several if one of its parts fails. An error ends Run.
+// step writes one commit, or several if one of its parts fails. If step returns an error, Run returns it.
 func (w *writer) step(jobs []*job, due map[bourse.WorkerID]presence, items []*incoming) error {
 	err := w.transact(func(b *batch) error {
 		for _, j := range jobs {

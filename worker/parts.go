@@ -77,7 +77,7 @@ func (w *Worker) awakeEnv(m *bourse.Machine) []string {
 		return nil
 	}
 	if err := w.awake.Listen(m.ID); err != nil {
-		w.log.Warn("listen on socket of a machine failed: its program cannot keep it awake", "machine", m.ID, "err", err)
+		w.log.Warn("listen on machine socket failed, program cannot keep machine awake", "machine", m.ID, "err", err)
 	}
 	return []string{watch.EnvAwake + "=" + path}
 }

@@ -88,7 +88,7 @@ type ReplayCache struct {
 // Edit sets a reply header to these values, or removes the header if there are none.
 type Edit []string
 
-// MarshalJSON writes false if there are no values, a string for one value, and otherwise a list.
+// MarshalJSON writes false if there are no values, a string if there is one, and a list otherwise.
 func (e Edit) MarshalJSON() ([]byte, error) {
 	switch len(e) {
 	case 0:

@@ -24,8 +24,9 @@ func (k *Machines) fromView(ctx context.Context, id bourse.MachineID) (inventory
 // the owner is unknown, it returns true.
 func (k *Machines) isOwnersRow(row *inventory.Listed) bool { return k.owns(row.Worker, row.ID.Tag()) }
 
-// Settle makes the broker stop using the remembered reply about a machine if the view already
-// contains that reply. After that, only the view determines whether the machine still exists.
+// Settle checks whether the view's row for a machine is at least as recent as the broker's
+// remembered reply. If so, the broker stops using the reply, and only the view determines whether
+// the machine still exists.
 func (k *Machines) Settle(ctx context.Context, id bourse.MachineID) {
 	if l, ok := k.fromView(ctx, id); ok {
 		k.fresh.sawInView(id, l.UpdatedAt)

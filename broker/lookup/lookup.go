@@ -22,8 +22,8 @@ type Directory interface {
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 	// Regions returns all regions that have workers, sorted.
 	Regions() []bourse.Region
-	// All returns the result of Workers, and the workers of the cluster that are not members. Both
-	// reflect the same moment. The caller must not modify the slices.
+	// All returns the same workers as Workers (here), and the cluster's absent workers (away). Both
+	// lists reflect the same moment. The caller must not modify the slices.
 	All() (here []bourse.Member, away []bourse.Absence)
 	// Knows reports whether All returns all workers of the cluster. Once it has returned true, it
 	// never returns false again. Before that, a worker or object that was not found may

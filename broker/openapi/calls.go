@@ -27,7 +27,7 @@ var calls = slices.Concat(
 		{Pattern: "GET /v1/apps", Differs: "without an organization, it lists the apps of all organizations that the caller may use"},
 		{Pattern: "POST /v1/apps"},
 		{Pattern: "GET " + app},
-		{Pattern: "DELETE " + app, Differs: "without force, it fails if machines are running"},
+		{Pattern: "DELETE " + app, Differs: "with force=false, it fails if machines are running; without force=true, it fails if the app has volumes or workers do not respond"},
 		{Pattern: "POST " + app + "/deploy_token"},
 
 		{Pattern: "GET " + app + "/machines", Differs: "if a machine's worker does not respond, incomplete_config replaces config and omits env, files, processes and containers"},

@@ -41,7 +41,7 @@ func newVolumeList(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// volumesOfOrg returns the volumes of all of an organization's apps.
+// volumesOfOrg returns the volumes of every app in an organization.
 func volumesOfOrg(ctx context.Context, s *cli.Shell, org string) ([]machinesapi.Volume, error) {
 	list, silent, err := s.Client().Org(org).Volumes(ctx)
 	s.WarnMissing(silent, "volumes")

@@ -49,7 +49,7 @@ func (p proofs) Names(ctx context.Context, m bourse.Member) ([]string, error) {
 	return self.Names, err
 }
 
-// certified is the gossip.Key of a member that has this certificate.
+// certified implements gossip.Key with a member's certificate.
 type certified struct{ cert *x509.Certificate }
 
 // Verify implements gossip.Key.

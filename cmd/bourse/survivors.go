@@ -75,7 +75,8 @@ func outlived(err error) int {
 	return cli.ExitCode(err)
 }
 
-// superviseTasks runs tasks with their own driver, in a temporary directory.
+// superviseTasks runs tasks with a new process driver, which stores its files in a
+// temporary directory.
 func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (failed []string, err error) {
 	here, err := os.Getwd()
 	if err != nil {

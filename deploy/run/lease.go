@@ -156,9 +156,9 @@ func (l *leases) request(ctx context.Context, id bourse.MachineID, nonce string)
 	return l.api.Acquire(ctx, id, machinesapi.LeaseRequest{TTL: int64(l.opts.LeaseTTL / time.Second), Description: l.opts.Owner}, nonce)
 }
 
-// acquire requests a lease repeatedly until it is held. It waits if another client holds
-// the lease or if the worker does not answer. The steps of other machines may begin in the
-// meantime only if the worker does not answer.
+// acquire requests a lease repeatedly until it is held. It waits while another client holds
+// the lease or the worker does not answer. If the worker does not answer, take does not
+// wait for this lease, so the steps of other machines can begin.
 func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 	began := time.Now()
 	told := false
@@ -235,7 +235,8 @@ func (l *leases) read(ctx context.Context, id bourse.MachineID) (m machinesapi.M
 	return m, err
 }
 
-// holder describes which other client holds a lease.
+// holder returns a phrase that names the client that holds a machine's lease, such as "by
+// another client".
 func (l *leases) holder(ctx context.Context, id bourse.MachineID) string {
 	m, err := l.read(ctx, id)
 	if err != nil || m.Lease == nil {

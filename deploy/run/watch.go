@@ -18,11 +18,12 @@ const (
 	watchWithin = 5 * time.Second // time limit for reading a machine once
 )
 
-// watches watches machines that were found ready. If a watched machine crashes, the step
-// that found it ready fails. Each machine is watched for at least Options.Watch before the
-// run ends or begins to destroy what the machine replaces. The watch ends when the run
-// stops, restarts, updates or destroys the machine. It also ends when the run begins to
-// destroy what the machine replaces, because nothing can be undone after that.
+// watches monitors machines after a step has found them ready. If such a machine crashes,
+// that step fails. The run monitors each machine for at least Options.Watch before it
+// completes, or before it destroys what the machine replaces. It stops monitoring a machine
+// before a later step starts, stops, restarts, updates or destroys that machine. It also
+// stops before it destroys what the machine replaces, because nothing can be undone after
+// that.
 type watches struct {
 	*executor
 	graph graph

@@ -151,7 +151,7 @@ func setLabel(ctx context.Context, c *containerd.Client, container, name, value 
 	return err
 }
 
-// once calls a function with a client of containerd and a context that has the namespace.
+// once runs call with a containerd client and a context that contains the namespace.
 func (d *Driver) once(ctx context.Context, call func(context.Context, *containerd.Client) error) error {
 	ctx, c, release, err := d.connect(ctx)
 	if err != nil {

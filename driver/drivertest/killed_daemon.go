@@ -63,8 +63,8 @@ func numberOf(id bourse.MachineID) (n int) {
 	return n
 }
 
-// killedInput is the number of bytes on the stdin of a program that exits: more than the pipes to
-// the program can hold.
+// killedInput is the size of the input of a fateEnds program, in bytes. It exceeds what the pipes
+// to the program can hold.
 const killedInput = 300 << 10
 
 // live starts one machine and treats it according to its fate.

@@ -222,7 +222,7 @@ func texts(lines []driver.LogLine, stream string) []string {
 	return out
 }
 
-// awaitReady follows a machine's log until the line "ready".
+// awaitReady follows a machine's log until the line "ready" appears.
 func (s *suite) awaitReady(id bourse.MachineID) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)

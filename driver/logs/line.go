@@ -7,10 +7,10 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Log files have the CRI's format, which log collectors support:
+// Log files use the CRI format, which log collectors support:
 //
 //	2026-01-02T15:04:05.000000006Z stdout F the line
-//	2026-01-02T15:04:05.000000006Z stdout P a piece of a long line, not its last
+//	2026-01-02T15:04:05.000000006Z stdout P part of a long line, but not the last part
 //
 // See kubernetes/cri-api: docs/logging, "container runtime logging".
 

@@ -144,7 +144,7 @@ func (s *started) check(w *world, c *checker) error {
 	}
 	if rec.Status == fsm.Canceled {
 		if !s.tried {
-			return fmt.Errorf("run %s is canceled, and no one did", s.id)
+			return fmt.Errorf("run %s was canceled, but no cancellation was requested", s.id)
 		}
 		if s.definition == "b" && (len(got.Steps) == 0 || got.Steps[len(got.Steps)-1] != "cancel") {
 			return fmt.Errorf("run %s is canceled without its compensation: %v", s.id, got.Steps)

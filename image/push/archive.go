@@ -197,7 +197,8 @@ func fromLayout(ctx context.Context, path string, store content.Store, bound lim
 	return index, err
 }
 
-// checkLayout checks all files of a directory before any of them is read.
+// checkLayout checks the names, types and sizes of all files in a directory. It is called before
+// any of them is read.
 func checkLayout(dir fs.FS, bound limits) error {
 	s := &sums{bound: bound}
 	err := fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {

@@ -42,7 +42,7 @@ func (r *Registry) Fault(f func(*http.Request) Fault) {
 	r.fault = f
 }
 
-// Stats returns the counters since the start or the last call of ResetStats.
+// Stats returns the counts since the registry was started, or since the last call to ResetStats.
 func (r *Registry) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -127,8 +127,8 @@ type Proof struct {
 // Show adds the public part of the proof to the headers of a request.
 func (p Proof) Show(h http.Header) { h[headerServer] = []string{p.Cluster} }
 
-// ShowTo adds the proof to the headers of a request to an address. It adds the secret only
-// for an address on loopback.
+// ShowTo adds the proof to the headers of a request to the given address. It adds the secret
+// only if that is a loopback address.
 func (p Proof) ShowTo(h http.Header, address string) {
 	p.Show(h)
 	if p.Bearer == "" {

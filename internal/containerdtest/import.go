@@ -13,8 +13,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Import imports an image into a namespace and unpacks it, like an image store after a pull.
-// It returns the image's name, "repository@sha256:…". Importing an existing image is no error.
+// Import imports an image into a namespace and unpacks it, as an image store does after a pull.
+// It returns the image's name, "repository@sha256:…". Importing an existing image is not an error.
 func (s *Server) Import(tb testing.TB, namespace, repository string, image Image) string {
 	tb.Helper()
 	c := s.Client(tb, namespace)

@@ -12,10 +12,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TokenFile returns the name of the file with the token of the API at an address.
+// TokenFile returns the name of the file that contains the token for the API at the given address.
 func TokenFile(api netip.AddrPort) string { return api.String() + ".token" }
 
-// secretFile returns the name of the file with a cluster's secret.
+// secretFile returns the name of the file that contains a cluster's secret.
 func secretFile(cluster string) string { return cluster + ".secret" }
 
 // Secret is shared by the servers of one cluster of one user. The zero value means no

@@ -35,9 +35,10 @@ type writer struct {
 	err   error         // the first error; nothing is written after it
 }
 
-// put writes a frame and the bytes after its line. Before the frame can be sent, put stores its
-// position in the stream in start. If too much data is waiting, it instead returns a channel that
-// is closed when there is space. Urgent frames, which are small and few, never wait for space.
+// put writes a frame's line and the body that follows it. If start is not nil, put sets *start to the
+// frame's position in the stream before any of the frame can be sent. If too much data is waiting,
+// put writes nothing and returns a channel that is closed when there is space. Urgent frames, which
+// are small and few, never wait for space.
 func (w *writer) put(f *frame, body []byte, start *uint64, urgent bool) (full <-chan struct{}, err error) {
 	w.mu.Lock()
 	switch {
@@ -108,8 +109,8 @@ func (w *writer) follow() {
 	}
 }
 
-// writeNext writes the data that is waiting now. It returns false if there was none; otherwise
-// the caller remains the writing goroutine.
+// writeNext writes the pending data. It returns false if nothing was pending or the write failed.
+// If it returns true, the caller remains the writing goroutine.
 func (w *writer) writeNext() bool {
 	w.mu.Lock()
 	batch := w.next

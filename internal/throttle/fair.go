@@ -92,7 +92,7 @@ func (h *Hold) Move(principal string) {
 	}
 }
 
-// Keep prevents the hold from being cut off in the future.
+// Keep marks the hold so that it can no longer be cut off.
 func (h *Hold) Keep() {
 	h.budget.mu.Lock()
 	defer h.budget.mu.Unlock()

@@ -27,7 +27,7 @@ const (
 	floor = 40 << 20
 	// maxPercent is the maximum growth of the heap, in percent of the live heap.
 	maxPercent = 400
-	// minPercent is the growth above the floor. It is Go's own default.
+	// minPercent is the minimum growth of the heap, in percent of the live heap. It is Go's default.
 	minPercent = 100
 )
 

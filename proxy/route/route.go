@@ -143,7 +143,7 @@ func (t *Target) Backend(id bourse.MachineID) *Backend {
 	return &t.Backends[i]
 }
 
-// at returns the target that includes a port, or nil if there is none.
+// at returns the target whose port range contains port, or nil if there is none.
 func (s *servedApp) at(port int) *Target {
 	i, j := 0, len(s.targets)
 	for i < j {

@@ -24,7 +24,7 @@ func full(err error) bool {
 // outcome (CodeTimeout). It must not report them as refused, because the record may be on the
 // disk. Config.Failed is called before any waiting caller receives the error.
 func (d *DB) fail(cause error) error {
-	err := &bourse.Error{Code: bourse.CodeTimeout, Message: "outcome unknown: the disk of the worker's store has failed", Err: cause}
+	err := &bourse.Error{Code: bourse.CodeTimeout, Message: "outcome unknown: the worker's store could not access its disk", Err: cause}
 	if !d.failed.CompareAndSwap(nil, err) {
 		return d.failed.Load()
 	}
@@ -35,7 +35,7 @@ func (d *DB) fail(cause error) error {
 	return err
 }
 
-// failure returns the error with which the store has failed, or nil if it has not failed.
+// failure returns the error that fail has recorded, or nil if the store has not failed.
 func (d *DB) failure() error {
 	if err := d.failed.Load(); err != nil {
 		return err

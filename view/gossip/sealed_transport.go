@@ -32,7 +32,7 @@ const datagram = 1400
 func Room(label string) int { return datagram - 2 - len(label) - overhead }
 
 // Transport is a memberlist transport that encrypts and validates the messages of another
-// transport. memberlist must be configured without keys, label and compression.
+// transport. memberlist must be configured without keys, a label or compression.
 type Transport struct {
 	memberlist.Transport
 	label   string

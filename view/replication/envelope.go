@@ -194,8 +194,8 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// reader decodes values from a byte slice. If the slice is too short, reader sets its field
-// short and returns zero values from then on.
+// reader decodes values from a byte slice. If the slice is too short, reader sets the
+// short field and returns zero values from then on.
 type reader struct {
 	rest  []byte
 	short bool

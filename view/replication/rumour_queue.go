@@ -19,7 +19,7 @@ type announcement struct {
 }
 
 // rumourQueue contains the transactions and positions that this member forwards. Each
-// transaction is sent whole a few times, and then only its position a few more times. These
+// transaction is sent in full a few times, and after that only its position a few more times. These
 // numbers do not depend on the size of the cluster, because a member that misses the transaction
 // receives its position and pulls it. (Demers et al. 1987: if each rumor is sent k times, a
 // fraction of about e^-k of the members miss it; anti-entropy finds the rest.)

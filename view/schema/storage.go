@@ -112,9 +112,9 @@ func (all Tables) Keys(c *sqlite.Conn, name string, site bourse.WorkerID) ([]str
 	return keys, err
 }
 
-// Expired reports whether version r is no longer needed. A tombstone written before the given
-// time isn't, because by now every member either has received it or has to replace its file.
-// Some tables have rules of their own.
+// Expired reports whether version r can be removed. A tombstone can be removed if it was written
+// before the given time: by now, every member has either received it or must replace its view file.
+// Some tables have different rules.
 func Expired(r *wire.Version, before wire.Clock) bool {
 	switch {
 	case r.Clock >= before:

@@ -112,8 +112,8 @@ type SecretsView interface {
 	// AwaitSecrets waits until the given version of an app's secrets has arrived, or until
 	// ctx ends. It returns all versions that have arrived.
 	AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error)
-	// AwaitSynced returns once the view has been compared with another server's view since
-	// it was opened, or when ctx ends.
+	// AwaitSynced waits until the view has been compared with another server's view at least
+	// once since it was opened, or until ctx ends.
 	AwaitSynced(ctx context.Context)
 	// AppKeys asks a broker for the keys of a machine's app.
 	AppKeys(ctx context.Context, machine bourse.MachineID) (bourse.AppKeys, error)

@@ -64,8 +64,8 @@ func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Co
 	return c, work
 }
 
-// leave ends a caller's wait for a call, because the caller's context has ended. It must
-// be called at most once for each enter.
+// leave removes a caller whose context has ended from a call. If no callers remain, the
+// call is canceled. leave must be called at most once for each enter.
 func (s *calls) leave(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ type errNotSent struct{ error }
 
 func (e errNotSent) Unwrap() error { return e.error }
 
-// errCut is the error of a call that the worker ended. It wraps the reason.
+// errCut means that the worker ended a call early. It wraps the reason.
 type errCut struct{ error }
 
 func (e errCut) Unwrap() error { return e.error }

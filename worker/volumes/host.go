@@ -9,8 +9,8 @@ import (
 )
 
 // Host creates and copies volumes on the host. It does not use the worker's records.
-// Every method may be repeated until it succeeds, even after a crash in the middle.
-// After the error unavailable, the caller may retry. The errors not_found, invalid,
+// Every method can be retried until it succeeds, even if a crash interrupted an earlier
+// call. The error unavailable is temporary. The errors not_found, invalid,
 // failed_precondition (the volume is damaged) and insufficient_capacity (the host's
 // disk is full) are final.
 type Host interface {

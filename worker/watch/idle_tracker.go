@@ -35,7 +35,7 @@ type Tracker struct {
 	ended func(bourse.MachineID) // called when a use ends early; may be nil
 }
 
-// uses holds the uses of one machine.
+// uses records who is using one machine, and when it was last used.
 type uses struct {
 	holds map[string]hold // holds by holder
 	used  time.Time       // time of the latest use that has no hold or whose hold has ended
