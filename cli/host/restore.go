@@ -280,7 +280,7 @@ func (r *restore) absent() error {
 	return nil
 }
 
-// serves reports whether a file with other contents than the backup's is a valid certificate and key of the same server.
+// serves reports whether pair, which differs from the file in the backup, is a valid certificate and key of the same server.
 func (r *restore) serves(name string, pair []byte) bool {
 	for _, s := range r.manifest.Servers {
 		if name == configPrefix+string(s.Name)+".pem" {

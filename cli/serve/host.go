@@ -118,8 +118,8 @@ func printCheck(s *cli.Shell, path string) error {
 // Errors: not_found if there is no file; invalid; those of a server that could not be
 // started before all were ready, and those of each and all.
 func RunHost(ctx context.Context, s *cli.Shell, path string, each func(Ready) error, all func() error) error {
-	// One signal is stored while a reload is in progress. The next reload reads the latest
-	// file, so further signals need not be stored.
+	// The channel holds one signal, so that none is lost during a reload. A single further
+	// reload reads the latest file, however many signals have arrived.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)

@@ -129,7 +129,7 @@ func ReadReply(from bourse.WorkerID, resp *http.Response, into any) error {
 	return nil
 }
 
-// Holder is another server that has a key.
+// Holder is another server that has the key.
 type Holder struct {
 	Member bourse.Member
 	Down   bool // the server is not a member at present
