@@ -23,6 +23,7 @@ type retryTransport struct{ p *Proxy }
 // attempt is one attempt to get a reply from a machine.
 type attempt struct {
 	backend      route.Backend    // the chosen machine; zero if none was chosen
+	chosen       time.Time        // when it was chosen
 	notPreferred bourse.MachineID // the machine that the client prefers, if another one was chosen
 	slot         Slot
 	upstream     Upstream
@@ -94,7 +95,10 @@ func (p *Proxy) retry(x *exchange, req *http.Request, t *attempt) bool {
 	if t.stage == stageChoose || x.clientLeft() || x.replay.expired() || !canRepeat(x.body, req, t) {
 		return false
 	}
-	if p.waitsForWorker(x, t) {
+	if t.stage == stageUse && bourse.CodeOf(t.err) == bourse.CodeUnavailable {
+		x.noResponse(t.backend.Worker, time.Since(t.chosen))
+	}
+	if p.waitsFor(x, t.backend.Worker) {
 		x.tries--
 	} else if x.tries >= p.Limits.MaxAttempts {
 		return false
@@ -182,27 +186,25 @@ func (p *Proxy) choose(x *exchange, t *attempt) error {
 	if err != nil {
 		return x.lastError(err)
 	}
-	t.slot, t.backend = slot, slot.Backend()
+	t.slot, t.backend, t.chosen = slot, slot.Backend(), time.Now()
 	if id := x.criteria.Instance; id != "" && id != t.backend.Machine {
 		t.notPreferred = id
 	}
 	if x.failed == nil || !slices.Contains(x.criteria.Tried, t.backend.Machine) {
 		return nil
 	}
-	if x.failed.stage == stageUse && !x.criteria.Only && !p.waitsForWorker(x, x.failed) {
+	if x.failed.stage == stageUse && !x.criteria.Only && !p.waitsFor(x, t.backend.Worker) {
 		return x.lastError(nil)
 	}
 	return x.backOff()
 }
 
-// waitsForWorker reports whether to wait for a worker that does not answer. The worker's daemon
-// may just be restarting, in which case its machines keep running. A request that can fall back
-// does not wait.
-func (p *Proxy) waitsForWorker(x *exchange, failed *attempt) bool {
-	if x.replay.canFallBack() {
-		return false
-	}
-	return failed.stage == stageUse && bourse.CodeOf(failed.err) == bourse.CodeUnavailable && time.Since(x.began) < p.Limits.WorkerOutage
+// waitsFor reports whether the request continues to wait for a worker that has not responded. The
+// worker's daemon may just be restarting, in which case its machines keep running. A request that
+// can fall back does not wait.
+func (p *Proxy) waitsFor(x *exchange, w bourse.WorkerID) bool {
+	waited, unresponsive := x.criteria.Unresponsive[w]
+	return unresponsive && waited < p.Limits.WorkerOutage && !x.replay.canFallBack()
 }
 
 // backOff pauses before another attempt on a machine that has failed.

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -124,6 +125,40 @@ func TestWorkerRestarts(t *testing.T) {
 		if resp, text := w.do(w.request("POST", "/", strings.NewReader("x"))); resp.StatusCode != want {
 			t.Errorf("%d %s", resp.StatusCode, text)
 		}
+	}
+}
+
+// TestEachWorkerHasTime checks that the time that a request loses on an unresponsive worker does not
+// count against another worker, whose daemon is restarted at the same time.
+func TestEachWorkerHasTime(t *testing.T) {
+	w := named(t, "gru", "gru")
+	w.target.Backends[0].Worker, w.target.Backends[1].Worker = "w1", "w2"
+	const outage = time.Second
+	w.config.Limits.WorkerOutage = outage
+	var mu sync.Mutex
+	var lost bourse.MachineID // the first machine that is used
+	uses := map[bourse.MachineID]int{}
+	w.use = func(_ context.Context, id bourse.MachineID) error {
+		mu.Lock()
+		lost = cmp.Or(lost, id)
+		uses[id]++
+		gone, n := id == lost, uses[id]
+		mu.Unlock()
+		switch {
+		case gone:
+			<-time.After(outage + 10*time.Millisecond)
+			return bourse.Errorf(bourse.CodeUnavailable, "the connection timed out")
+		case n <= 2:
+			return bourse.Errorf(bourse.CodeUnavailable, "connection refused")
+		}
+		return nil
+	}
+	w.start(proxy.Listener{})
+	resp, text := w.do(w.request("GET", "/", nil))
+	mu.Lock()
+	defer mu.Unlock()
+	if resp.StatusCode != http.StatusOK || uses[lost] != 1 {
+		t.Errorf("%d %s, after %d attempts at the lost worker's machine, want 200 after 1", resp.StatusCode, text, uses[lost])
 	}
 }
 

@@ -86,6 +86,14 @@ func (c *routing) setTarget(t *route.Target, want Criteria) {
 	c.tries, c.failed, c.readyDeadline = 0, nil, time.Time{}
 }
 
+// noResponse records that the request has waited for a worker, which did not respond.
+func (c *routing) noResponse(from bourse.WorkerID, waited time.Duration) {
+	if c.criteria.Unresponsive == nil {
+		c.criteria.Unresponsive = map[bourse.WorkerID]time.Duration{}
+	}
+	c.criteria.Unresponsive[from] += waited
+}
+
 // follow makes the destination of a replay the target of further attempts.
 func (c *routing) follow(dest replay.Destination) {
 	want := Criteria{Instance: dest.Prefer, Force: len(dest.Regions) > 0}

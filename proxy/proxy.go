@@ -121,7 +121,7 @@ type Limits struct {
 	MaxWaiting     int           // maximum number of requests that wait for machines of one target to become ready; default 10,000
 	Queue          time.Duration // how long to wait for a slot while all machines are at their hard limits; default 30 s
 	Ready          time.Duration // time limit for starting a machine, including until it accepts connections; default 1 min
-	WorkerOutage   time.Duration // for how long, since its start, a request waits for a worker that does not answer; default 5 s
+	WorkerOutage   time.Duration // how long a request waits for each worker that does not respond; default 5 s
 	Dial           time.Duration // time limit for connecting to a ready machine; default 2 s
 	ResponseHeader time.Duration // time from sending the request to the header of the reply; default 1 min; the idle timeout of a port overrides it
 	Idle           time.Duration // time after which an upgraded connection (WebSocket) is closed if no bytes flow in either direction; default 0: never

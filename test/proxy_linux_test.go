@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -41,10 +42,10 @@ func TestAProxyCutOffFromAWorker(t *testing.T) {
 		workers = append(workers, place(w, hosts[1+i], join...))
 	}
 	at := hosts[3].addr.String() + ":8080"
-	proxy := place(newServer(t, "p1", "serve", "proxy", "--region", "gru", "--http", at+"=any"), hosts[3], join...)
+	proxy := place(newServer(t, "p1", "serve", "proxy", "--region", "gru", "--http", at+"=any"), hosts[3], append(join, "--log-level", "debug")...)
 	startAll(t, append(workers, proxy)...)
 	api := client(t, broker)
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 4, api) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
 	of := map[string]bourse.MachineID{}
 	for _, w := range workers {
 		m := create(t, api, on(w.Name, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -18,6 +19,11 @@ type Criteria struct {
 	Instance bourse.MachineID   // the preferred machine; "": none
 	Only     bool               // only the preferred machine is allowed
 	Tried    []bourse.MachineID // machines on which this request has failed; tried again only if no other machine is left
+
+	// Unresponsive contains, for each worker that has not responded, for how long this request has
+	// waited for it. Of equally healthy machines, those on the worker with the shortest wait come
+	// first.
+	Unresponsive map[bourse.WorkerID]time.Duration
 }
 
 // Load describes the current load of a machine.
@@ -122,7 +128,7 @@ const levelCount = 4
 type rank struct {
 	level     int // 0: healthy; 1: failed recently or unreachable; 2 and 3: like 0 and 1, but this request has already failed on the machine
 	kind      kind
-	order     [4]int // compared lexicographically; the lowest is the best
+	order     [5]int // compared lexicographically; the lowest is the best
 	belowSoft bool   // the machine is below its soft limit
 }
 
@@ -147,14 +153,15 @@ func rankMachine(b *route.Backend, w *Criteria, s *Input) (rank, Verdict) {
 	if listed == len(w.Regions) {
 		place = s.Distance(b.Region)
 	}
+	waited := int(w.Unresponsive[b.Worker])
 	switch {
 	case b.Running():
-		k.order = [4]int{listed, place, boolToInt(!k.belowSoft), boolToInt(b.Unchecked)}
+		k.order = [5]int{waited, listed, place, boolToInt(!k.belowSoft), boolToInt(b.Unchecked)}
 	default:
 		if k.kind = starting; !k.belowSoft {
 			k.kind = startingFull
 		}
-		k.order = [4]int{listed, boolToInt(load.Ours == 0 && b.State != bourse.StateStarting), place, wakeOrder(b.State)}
+		k.order = [5]int{waited, listed, boolToInt(load.Ours == 0 && b.State != bourse.StateStarting), place, wakeOrder(b.State)}
 	}
 	return k, Chosen
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -117,6 +118,10 @@ func TestChoose(t *testing.T) {
 		{name: "unheard alone", list: machines{backend(1, unheard)}, best: []int{1}},
 		{name: "rather wait than a suspect", list: machines{backend(1), backend(2)}, load: loads{1: -1, 2: 4}, how: balance.Full},
 		{name: "tried", list: machines{backend(1), backend(2, unheard)}, want: balance.Criteria{Tried: []bourse.MachineID{id(1)}}, best: []int{2}},
+		{name: "on a worker that responds", list: machines{backend(1), backend(2, in("ams"))}, want: balance.Criteria{Unresponsive: map[bourse.WorkerID]time.Duration{"w1": 1}}, best: []int{2}},
+		{name: "on the worker with the shortest wait", list: machines{backend(1), backend(2)}, want: balance.Criteria{
+			Tried: []bourse.MachineID{id(1), id(2)}, Unresponsive: map[bourse.WorkerID]time.Duration{"w1": time.Second, "w2": time.Millisecond},
+		}, best: []int{2}},
 		{name: "tried, and no other", list: machines{backend(1)}, want: balance.Criteria{Tried: []bourse.MachineID{id(1)}}, best: []int{1}},
 
 		{name: "prefer regions", list: machines{backend(1), backend(2, in("ams")), backend(3, in("syd"))}, want: balance.Criteria{Regions: [][]bourse.Region{{"lhr"}, {"syd", "nrt"}, {"ams"}}}, best: []int{3}},
