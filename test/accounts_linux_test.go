@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -95,7 +96,7 @@ func newStorm(t *testing.T) *storm {
 		b.Args = append(b.Args, "--listen", b.API)
 		s.apis = append(s.apis, client(t, b))
 	}
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 4, s.apis...) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 4, s.apis...) })
 	for _, w := range s.workers {
 		in := on(w.Name, sleeper("gru", program))
 		in.Config.Init = bourse.Init{Cmd: []string{program}}

@@ -17,6 +17,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/internal/codec"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -186,41 +187,13 @@ func hosts(ctx context.Context, want map[bourse.MachineID]machinesapi.HostStatus
 	return nil
 }
 
-// agreed returns an error unless there are the given number of members, and their views are
-// identical according to the checksum of each table.
-func agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) error {
-	for _, api := range brokers {
-		h, err := api.ViewHealth(ctx)
-		if err != nil {
-			return err
-		}
-		if len(h.Members) != members {
-			return fmt.Errorf("%s knows %d members, want %d", api.BaseURL, len(h.Members), members)
-		}
-		for i := range h.Members {
-			m := &h.Members[i]
-			if m.State != machinesapi.ViewOK || m.Error != "" || m.Quarantine.Rows > 0 {
-				return fmt.Errorf("by %s, %s is %s: %d behind, %v differ, %d in quarantine, error %q",
-					api.BaseURL, m.ID, m.State, m.Behind, m.Differs, m.Quarantine.Rows, m.Error)
-			}
-			if diff := cmp.Diff(h.Members[0].Tables, m.Tables); diff != "" {
-				return fmt.Errorf("by %s, %s and %s have different tables:\n%s", api.BaseURL, h.Members[0].ID, m.ID, diff)
-			}
-		}
-		if !h.Agrees {
-			return fmt.Errorf("%s says that the views do not agree", api.BaseURL)
-		}
-	}
-	return nil
-}
-
 // converged waits until all views are identical, and every broker shows exactly the
 // machines that the workers report, both in lists and with SQL.
 func converged(t *testing.T, members int, brokers []*machinesapi.Client, workers ...*server) machines {
 	t.Helper()
 	var want machines
 	took := eventually(t, patience, "the views converge", func() error {
-		if err := agreed(t.Context(), members, brokers...); err != nil {
+		if err := servertest.Agreed(t.Context(), members, brokers...); err != nil {
 			return err
 		}
 		want = owned(t, workers...)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -21,7 +22,7 @@ func TestAnIdleMachineGoesToZero(t *testing.T) {
 	startAll(t, one)
 	one.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "they have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-idle-%d", os.Getpid())
 	order := func(script string) machinesapi.CreateMachine {
 		in := on("w1", sleeper("gru", mark))

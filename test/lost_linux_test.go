@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
 // TestAWorkerThatIsLostForGoodReturns repeats an order whose worker has died with its
@@ -20,7 +21,7 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	startAll(t, lost)
 	lost.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "they have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := markOf(t)
 	id, in := bourse.NewOrderID(), sleeper("gru", mark)
 	in.Deadline = bourse.Duration(2 * time.Second)
@@ -30,7 +31,7 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	}
 	other, _ := newWorker(t, "w2", "gru", "--join", broker.Addr)
 	startAll(t, other)
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 3, api) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 3, api) })
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -46,7 +47,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 		return c
 	}
 	const acme, other, all = "acme-acme-acme-acme-acme", "other-other-other-other", "all-all-all-all-all-all"
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 6, as(0, all), as(1, all)) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 6, as(0, all), as(1, all)) })
 
 	lan.cut()
 	mark := markOf(t)
@@ -76,7 +77,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 
 	lan.heal()
 	eventually(t, patience, "all agree on the app that was made first", func() error {
-		if err := agreed(t.Context(), 6, as(0, all), as(1, all)); err != nil {
+		if err := servertest.Agreed(t.Context(), 6, as(0, all), as(1, all)); err != nil {
 			return err
 		}
 		for i := range brokers {

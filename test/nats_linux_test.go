@@ -19,6 +19,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/image/registrytest"
 	"github.com/bourse-dev/bourse/internal/containerdtest"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -93,7 +94,7 @@ func TestDialOutOnly(t *testing.T) {
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 3, y.api) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 3, y.api) })
 	y.listensNowhere()
 
 	image := y.push("count:1", ocispec.ImageConfig{Cmd: []string{"/bin/sh", "-c", "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.05; done"}})

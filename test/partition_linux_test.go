@@ -10,6 +10,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -103,7 +104,7 @@ func (s *split) start() {
 	startAll(s.t, append(s.workers(), s.dying, s.west, s.east)...)
 	s.dyingAPI, s.westAPI, s.eastAPI = client(s.t, s.dying), client(s.t, s.west), client(s.t, s.east)
 	eventually(s.t, patience, "all have met", func() error {
-		return agreed(s.t.Context(), 7, s.dyingAPI, s.westAPI, s.eastAPI)
+		return servertest.Agreed(s.t.Context(), 7, s.dyingAPI, s.westAPI, s.eastAPI)
 	})
 }
 

@@ -124,7 +124,7 @@ func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "they have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := markOf(t)
 	for n := range 5 {
 		m := create(t, api, sleeper("gru", mark))

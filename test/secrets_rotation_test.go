@@ -17,6 +17,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/internal/seal"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -34,7 +35,7 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	worker, data := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	api := client(t, broker)
-	eventually(t, patience, "both have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	vaultApp, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "vault", Org: "personal"})
 	if err != nil {
 		t.Fatal(err)

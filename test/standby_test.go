@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -24,7 +25,7 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 	startAll(t, lost, one, two)
 	lost.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 4, api) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
 	order := func(worker string) machinesapi.CreateMachine {
 		return on(worker, sleeper("gru", "bourse-standby-"+fmt.Sprint(os.Getpid())))
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -111,7 +112,7 @@ func newKillStorm(t *testing.T) *killStorm {
 			s.brokers = append(s.brokers, client(t, x))
 		}
 	}
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 7, s.brokers...) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 7, s.brokers...) })
 	return s
 }
 
@@ -290,7 +291,7 @@ func (s *killStorm) destroy(rng *rand.Rand, o *stormOrder) {
 func (s *killStorm) account() {
 	s.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
-	eventually(s.t, patience, "all have met again", func() error { return agreed(s.t.Context(), 7, s.brokers...) })
+	eventually(s.t, patience, "all have met again", func() error { return servertest.Agreed(s.t.Context(), 7, s.brokers...) })
 	var problems []string
 	if !within(patience, func() bool { // a cancellation may still be in progress
 		problems = append(s.problems(), s.spare.problems(s)...)

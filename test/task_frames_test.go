@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -49,7 +50,7 @@ func TestThePythonProgramOfTheDocuments(t *testing.T) {
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "both have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	create(t, api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: "host", Init: bourse.Init{Cmd: []string{python, documentedProgram(t)}},
 		Task: &bourse.TaskConfig{Name: "sort", Concurrency: 8, Protocol: bourse.TaskFrames},

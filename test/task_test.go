@@ -41,7 +41,7 @@ func newWorkshop(t *testing.T) *workshop {
 	startAll(t, w.gru, w.mad)
 	w.gru.Settle()
 	w.api = client(t, w.broker)
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 3, w.api) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 3, w.api) })
 	create(t, w.api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: "host", Init: bourse.Init{Cmd: []string{program}}, Task: &bourse.TaskConfig{Name: "increment", Concurrency: 10},
 	}})

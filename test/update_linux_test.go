@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -23,7 +24,7 @@ func TestAnUpdateDuringADestroy(t *testing.T) {
 	worker, _ := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	api := client(t, broker)
-	eventually(t, patience, "both have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-update-destroy-%d", os.Getpid())
 	var both sync.WaitGroup
 	for range 12 {
@@ -61,7 +62,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "both have met", func() error { return agreed(t.Context(), 2, api) })
+	eventually(t, patience, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-update-stop-%d-", os.Getpid())
 	order := sleeper("gru", "")
 	order.Config.Init.Exec = []string{"/bin/sh", "-c", "trap '' INT TERM; exec /bin/sh -c 'while :; do sleep 0.1; done' " + mark + "old"}
@@ -108,7 +109,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, patience, "the worker goes on with the update", func() error {
-		return errors.Join(agreed(t.Context(), 2, api), state(bourse.StateReplacing))
+		return errors.Join(servertest.Agreed(t.Context(), 2, api), state(bourse.StateReplacing))
 	})
 	for _, pid := range pidsOf(t, mark+"old") {
 		if pid, err := strconv.Atoi(pid); err == nil {
@@ -116,7 +117,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 		}
 	}
 	eventually(t, patience, "the new version runs, alone", func() error {
-		return errors.Join(agreed(t.Context(), 2, api), state(bourse.StateStarted), alone(t, mark))
+		return errors.Join(servertest.Agreed(t.Context(), 2, api), state(bourse.StateStarted), alone(t, mark))
 	})
 }
 

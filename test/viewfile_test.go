@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -38,7 +39,7 @@ func newFiles(t *testing.T, mark string, one func(join string) *server) *files {
 	harmed := one(two.Addr)
 	startAll(t, harmed, c.worker)
 	c.harmed, c.healthy = client(t, harmed), client(t, two)
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 3, c.harmed, c.healthy) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 3, c.harmed, c.healthy) })
 	c.order(c.harmed)
 	c.order(c.healthy)
 	c.converged()
@@ -70,7 +71,7 @@ func TestViewFile(t *testing.T) {
 		if err := errors.Join(c.worker.Kill(), c.worker.Start()); err != nil {
 			return err
 		}
-		eventually(t, patience, "the worker is met again", func() error { return agreed(t.Context(), 3, c.harmed, c.healthy) })
+		eventually(t, patience, "the worker is met again", func() error { return servertest.Agreed(t.Context(), 3, c.harmed, c.healthy) })
 		return nil
 	})
 	checkProcesses(t, c.healthy, c.mark)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -35,7 +36,7 @@ func TestWorkerLost(t *testing.T) {
 	c.stays, _ = newWorker(t, "w-stays", "gru", "--join", one.Addr)
 	startAll(t, two, c.lost, c.stays)
 	c.apis = []*machinesapi.Client{client(t, one), client(t, two)}
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), 4, c.apis...) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 4, c.apis...) })
 	for i := range 3 {
 		c.onLost = append(c.onLost, create(t, c.apis[i%2], on("w-lost", sleeper("gru", c.mark))))
 		c.onStay = append(c.onStay, create(t, c.apis[i%2], on("w-stays", sleeper("gru", c.mark))))
@@ -145,7 +146,7 @@ func (c *lossy) wipe() {
 	c.onLost = nil
 	took := c.shown(machinesapi.HostOK)
 	c.t.Logf("machines of the wiped worker are gone everywhere %v after its start", took.Round(time.Millisecond))
-	eventually(c.t, patience, "the wiped worker is seen", func() error { return agreed(c.t.Context(), 4, c.apis...) })
+	eventually(c.t, patience, "the wiped worker is seen", func() error { return servertest.Agreed(c.t.Context(), 4, c.apis...) })
 	for i := range 2 {
 		c.onLost = append(c.onLost, create(c.t, c.apis[i], on("w-lost", sleeper("gru", c.mark))))
 	}

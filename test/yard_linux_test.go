@@ -18,6 +18,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/image/registrytest"
 	"github.com/bourse-dev/bourse/internal/containerdtest"
+	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
@@ -49,7 +50,7 @@ func newYard(t *testing.T, workers int) *yard {
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)
-	eventually(t, patience, "all have met", func() error { return agreed(t.Context(), workers+1, y.api) })
+	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), workers+1, y.api) })
 	return y
 }
 

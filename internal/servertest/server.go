@@ -12,12 +12,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/loopback"
@@ -30,20 +33,24 @@ const Patience = time.Minute
 
 // Server is a server process.
 type Server struct {
-	TB     testing.TB            `json:"-"`
-	Name   string                `json:"-"`
-	Of     string                `json:"-"` // the name of its cluster
-	Args   []string              `json:"-"`
-	Ready  string                `json:"-"` // path of its ready file
-	Path   string                `json:"-"` // path of the program that it runs; default: Program
-	Launch func(*exec.Cmd) error `json:"-"` // starts it in other namespaces; nil: this process's namespaces
-	Dial   DialFunc              `json:"-"` // connects to it in its namespaces; nil: from this process's namespaces
-	Cmd    *exec.Cmd             `json:"-"`
+	TB     testing.TB
+	Name   string
+	Of     string // the name of its cluster
+	Args   []string
+	Ready  string                // path of its ready file
+	Path   string                // path of the program that it runs; default: Program
+	Launch func(*exec.Cmd) error // starts it in other namespaces; nil: this process's namespaces
+	Dial   DialFunc              // connects to it in its namespaces; nil: from this process's namespaces
+	Cmd    *exec.Cmd
 
 	settled bool
 	held    []int // sockets that hold its addresses while it is stopped
 
-	// The contents of its ready file, read when it last became ready.
+	readyFile
+}
+
+// readyFile contains a server's ready file, read when the server last became ready.
+type readyFile struct {
 	API  string `json:"api"`    // host:port
 	Addr string `json:"gossip"` // host:port
 	Pull string `json:"pull"`   // host:port at which a gateway serves pollers
@@ -133,11 +140,15 @@ func (s *Server) Start() error {
 	if err := s.Launch(s.Cmd); err != nil {
 		return err
 	}
+	var now readyFile
 	if !Within(Patience, func() bool {
 		text, err := os.ReadFile(s.Ready)
-		return err == nil && json.Unmarshal(text, s) == nil
+		return err == nil && json.Unmarshal(text, &now) == nil
 	}) {
 		return fmt.Errorf("%s is not ready", s.Name)
+	}
+	if !reflect.DeepEqual(now, s.readyFile) { // the addresses of a settled server do not change, so that other goroutines may read them
+		s.readyFile = now
 	}
 	return nil
 }
@@ -202,6 +213,37 @@ func (s showing) RoundTrip(r *http.Request) (*http.Response, error) {
 // Client returns a client of a broker's API.
 func Client(tb testing.TB, broker *Server) *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: "http://" + broker.API, HTTP: broker.HTTP(tb)}
+}
+
+// Agreed returns an error unless each broker knows its cluster, which has the given number of
+// members, and all members have the same view.
+func Agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) error {
+	for _, api := range brokers {
+		h, err := api.ViewHealth(ctx)
+		if err != nil {
+			return err
+		}
+		if len(h.Members) != members {
+			return fmt.Errorf("%s knows %d members, want %d", api.BaseURL, len(h.Members), members)
+		}
+		for i := range h.Members {
+			m := &h.Members[i]
+			if m.State != machinesapi.ViewOK || m.Error != "" || m.Quarantine.Rows > 0 {
+				return fmt.Errorf("by %s, %s is %s: %d behind, %v differ, %d in quarantine, error %q",
+					api.BaseURL, m.ID, m.State, m.Behind, m.Differs, m.Quarantine.Rows, m.Error)
+			}
+			if diff := gocmp.Diff(h.Members[0].Tables, m.Tables); diff != "" {
+				return fmt.Errorf("by %s, %s and %s have different tables:\n%s", api.BaseURL, h.Members[0].ID, m.ID, diff)
+			}
+		}
+		if !h.Agrees {
+			return fmt.Errorf("by %s, the views do not agree", api.BaseURL)
+		}
+		if _, err := api.Regions(ctx); err != nil { // the view's health is served before the broker knows its cluster
+			return err
+		}
+	}
+	return nil
 }
 
 // Within calls yes repeatedly until it returns true or limit has passed, and reports whether it

@@ -84,13 +84,7 @@ func newSite(t *testing.T) *site {
 		"--http", "127.0.0.1:0=any", "--https", "127.0.0.1:0=any", "--join", s.broker.Addr)
 	s.image = image(t, registry)
 	servertest.StartAll(t, append(slices.Clone(s.workers), s.proxy)...)
-	s.eventually("all have met", func() error {
-		health, err := s.api.ViewHealth(s.Context())
-		if want := len(s.workers) + 2; err == nil && (len(health.Members) != want || !health.Agrees) {
-			err = fmt.Errorf("%d members, agreed: %v", len(health.Members), health.Agrees)
-		}
-		return err
-	})
+	s.eventually("all have met", func() error { return servertest.Agreed(s.Context(), len(s.workers)+2, s.api) })
 	token, err := os.ReadFile(s.broker.TokenFile)
 	if err != nil {
 		t.Fatal(err)

@@ -45,13 +45,7 @@ func newHouse(t *testing.T) *house {
 	}
 	h.proxy = servertest.New(t, "p1", "serve", "proxy", "--name", "p1", "--region", "gru", "--drain", "1s", "--http", "127.0.0.1:0=any", "--join", h.broker.Addr)
 	servertest.StartAll(t, append(slices.Clone(h.workers), h.proxy)...)
-	h.eventually("all have met", func() error {
-		health, err := h.api.ViewHealth(h.Context())
-		if err == nil && (len(health.Members) != 4 || !health.Agrees) {
-			err = fmt.Errorf("%d members, agreed: %v", len(health.Members), health.Agrees)
-		}
-		return err
-	})
+	h.eventually("all have met", func() error { return servertest.Agreed(h.Context(), 4, h.api) })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	h.client = &http.Client{Transport: transport, Timeout: patience}

@@ -105,13 +105,7 @@ func newStorm(t *testing.T) *storm {
 			x.Args = append(x.Args, "--join", s.proxies[0].Addr)
 		}
 	}
-	h.eventually("all have met", func() error {
-		health, err := h.api.ViewHealth(t.Context())
-		if err == nil && (len(health.Members) != len(servers) || !health.Agrees) {
-			err = fmt.Errorf("%d members, agreed: %v", len(health.Members), health.Agrees)
-		}
-		return err
-	})
+	h.eventually("all have met", func() error { return servertest.Agreed(t.Context(), len(servers), h.api) })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	h.client = &http.Client{Transport: transport, Timeout: patience}

@@ -62,11 +62,12 @@ func TestAStolenWorkerOpensItsOwnAppsSecretsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var err error
 	if !servertest.Within(30*time.Second, func() bool {
-		health, err := api.ViewHealth(t.Context())
-		return err == nil && health.Agrees && len(health.Members) == 3
+		err = servertest.Agreed(t.Context(), 3, api)
+		return err == nil
 	}) {
-		t.Fatal("the views do not agree")
+		t.Fatal(err)
 	}
 	for _, s := range servers {
 		if err := s.Kill(); err != nil {

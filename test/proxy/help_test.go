@@ -96,13 +96,7 @@ func (h *house) furnish(workers, proxies int, workerArgs, proxyArgs []string, la
 // agreed waits until all servers are members and have the same view.
 func (h *house) agreed() {
 	h.Helper()
-	h.eventually("all have met", func() error {
-		health, err := h.api.ViewHealth(h.Context())
-		if n := 1 + len(h.workers) + len(h.proxies); err == nil && (len(health.Members) != n || !health.Agrees) {
-			err = fmt.Errorf("%d members of %d, agreed: %v", len(health.Members), n, health.Agrees)
-		}
-		return err
-	})
+	h.eventually("all have met", func() error { return servertest.Agreed(h.Context(), 1+len(h.workers)+len(h.proxies), h.api) })
 }
 
 // eventually calls ask until it returns no error. It fails the test at the time limit.
