@@ -102,6 +102,21 @@ func (cs *conns) connect(ctx context.Context, p *peer, to *bourse.Member) {
 	}
 }
 
+// leave makes later calls use new connections. The others end when no call is in progress.
+func (cs *conns) leave() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, p := range cs.peers {
+		select {
+		case <-p.ready:
+			if p.conn != nil {
+				p.conn.Leave()
+			}
+		default: // its handshake is in progress
+		}
+	}
+}
+
 // close ends all connections and waits for their goroutines. Later calls fail.
 func (cs *conns) close() {
 	cs.mu.Lock()

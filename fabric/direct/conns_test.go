@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 	"github.com/bourse-dev/bourse/internal/admission"
@@ -333,5 +335,63 @@ func TestStrangeUpgrade(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRenew checks that later calls and requests use new connections, and that those in progress end
+// normally on the old ones.
+func TestRenew(t *testing.T) {
+	var conns sync.Map // the connections by which requests have arrived
+	hold, held := make(chan struct{}), make(chan struct{}, 2)
+	n := newNetwork(t, newCA(t))
+	to := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hold" {
+			held <- struct{}{}
+			<-hold
+		} else {
+			conns.Store(r.RemoteAddr, true)
+		}
+		_, _ = io.WriteString(w, "ok")
+	})).Member
+	call := func(path string) error {
+		a, err := n.fabric.Send(t.Context(), to, &fabric.Message{Method: http.MethodPost, URI: path, Body: []byte("x")})
+		if err == nil && string(a.Body) != "ok" {
+			err = fmt.Errorf("the answer is %q", a.Body)
+		}
+		return err
+	}
+	request := func(path string) error {
+		resp, err := n.fabric.Call(t.Context(), to, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Header: http.Header{}})
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+		return err
+	}
+	var slow sync.WaitGroup
+	for _, do := range []func(string) error{call, request} {
+		slow.Go(func() {
+			if err := do("/hold"); err != nil {
+				t.Errorf("in progress while the certificate was renewed: %v", err)
+			}
+		})
+	}
+	<-held
+	<-held
+	for range 2 {
+		if err := errors.Join(call("/"), request("/")); err != nil {
+			t.Error(err)
+		}
+	}
+	n.fabric.Renew()
+	if err := errors.Join(call("/"), request("/")); err != nil {
+		t.Error(err)
+	}
+	close(hold)
+	slow.Wait()
+	count := 0
+	conns.Range(func(any, any) bool { count++; return true })
+	if count != 4 {
+		t.Errorf("requests came by %d connections, want 2 before the renewal and 2 after it", count)
 	}
 }

@@ -41,10 +41,11 @@ const (
 
 // Fabric is a fabric that uses HTTP.
 type Fabric struct {
-	transport *http.Transport
-	streams   *http.Transport // for requests whose body is sent while the reply is received, and for upgrades
-	conns     conns           // connections for calls
-	secure    bool
+	dial      Dialer
+	config    TLS                            // nil for plain text
+	transport atomic.Pointer[http.Transport] // for other requests
+	streams   *http.Transport                // for requests whose body is sent while the reply is received, and for upgrades
+	conns     conns                          // connections for calls
 	proof     admission.Proof
 }
 
@@ -64,6 +65,15 @@ func New(config TLS) *Fabric { return NewOver(TCP, config, admission.Proof{}) }
 // servers.
 func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
 	dial := marked(dialer)
+	f := &Fabric{
+		dial: dial, config: config, streams: newStreams(dial, config), proof: proof,
+		conns: conns{dial: dial, config: config, proof: proof, peers: map[peerKey]*peer{}},
+	}
+	f.transport.Store(newTransport(dial, config))
+	return f
+}
+
+func newTransport(dial Dialer, config TLS) *http.Transport {
 	t := &http.Transport{
 		MaxIdleConnsPerHost: idlePerWorker,
 		IdleConnTimeout:     clientIdle,
@@ -74,18 +84,19 @@ func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
 	}
 	if config == nil {
 		t.Protocols.SetHTTP1(true)
-		return &Fabric{
-			transport: t, streams: newStreams(dial, nil), proof: proof,
-			conns: conns{dial: dial, proof: proof, peers: map[peerKey]*peer{}},
-		}
+		return t
 	}
 	t.Protocols.SetHTTP2(true)
 	t.MaxConnsPerHost = connsPerWorker
 	t.DialTLSContext = secureDialer(dial, config, "h2")
-	return &Fabric{
-		transport: t, streams: newStreams(dial, config), secure: true, proof: proof,
-		conns: conns{dial: dial, config: config, proof: proof, peers: map[peerKey]*peer{}},
-	}
+	return t
+}
+
+// Renew makes later calls and requests use new connections, because this server's certificate has
+// changed. Those in progress keep their connections, which then close.
+func (f *Fabric) Renew() {
+	f.transport.Swap(newTransport(f.dial, f.config)).CloseIdleConnections()
+	f.conns.leave()
 }
 
 // newStreams returns the transport for requests whose bodies have no known length and for
@@ -105,7 +116,7 @@ func newStreams(dial Dialer, config TLS) *http.Transport {
 // Close closes unused connections, and the connections for calls. Calls in progress lose
 // their answers.
 func (f *Fabric) Close() {
-	f.transport.CloseIdleConnections()
+	f.transport.Load().CloseIdleConnections()
 	f.conns.close()
 }
 
@@ -113,7 +124,7 @@ func (f *Fabric) Close() {
 func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	trip := &trip{to: to}
 	trip.trace.GotConn = func(httptrace.GotConnInfo) { trip.begun.Store(true) }
-	transport := f.transport
+	transport := f.transport.Load()
 	if req.ContentLength < 0 || req.Header["Upgrade"] != nil {
 		transport = f.streams
 	}
@@ -134,7 +145,7 @@ var errAnother = errors.New("another server has this address")
 func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Request) *http.Request {
 	r := req.WithContext(ctx)
 	r.URL = &url.URL{Scheme: "http", Host: to.Address, Path: req.URL.Path, RawPath: req.URL.RawPath, RawQuery: req.URL.RawQuery}
-	if f.secure {
+	if f.config != nil {
 		r.URL.Scheme, r.URL.Host = "https", route(to)
 	}
 	r.Host = to.Address
@@ -226,14 +237,14 @@ func secureDialer(dial Dialer, config TLS, protocol string) Dialer {
 // Certificate connects to a server only to verify that it is the given member. It returns
 // the certificate that the server presented.
 func (f *Fabric) Certificate(ctx context.Context, to bourse.Member) (*x509.Certificate, error) {
-	if !f.secure {
+	if f.config == nil {
 		return nil, fabric.Unsent(to, errClear)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	c, err := f.conns.dial(ctx, "tcp", to.Address)
+	c, err := f.dial(ctx, "tcp", to.Address)
 	if err == nil {
-		c, err = secured(ctx, c, f.conns.config, serverName(to), "http/1.1")
+		c, err = secured(ctx, c, f.config, serverName(to), "http/1.1")
 	}
 	if err != nil {
 		return nil, fabric.Unsent(to, err)
