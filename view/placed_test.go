@@ -174,3 +174,27 @@ func TestAPlacementIsVerifiedAgain(t *testing.T) {
 	}
 	m.sound()
 }
+
+// TestCertificates checks that Certificates returns the certificates of the sites of all streams, of
+// the brokers that wrote shared rows, and of those that placed machines.
+func TestCertificates(t *testing.T) {
+	placing, sharing := newTestKey(t, bourse.RoleBroker), newTestKey(t, bourse.RoleBroker)
+	shop := placedMachine(t, wire.NewPlacements("test", "b1", placing, time.Now), "w2", "00000200000001", "shop")
+	unplaced := shop
+	unplaced.ID, unplaced.AppID = "00000200000002", "another-id"
+	m := startMember(t, Config{Site: "w9", Certified: true})
+	m.take(encoded(t, "w2", 1, 1, inventory.MachineRow(&shop), inventory.MachineRow(&unplaced)))
+	m.take(signedTx(t, sealOf(sharing), "b2", 1, wire.Row{Table: wire.TableApps, Key: "blog", Columns: map[string]wire.Value{"id": "blog-id"}}))
+	certs, err := m.Certificates(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for who, want := range map[string][]byte{"w2": testSeal().Birth, "b1": placing.Birth, "b2": sharing.Birth} {
+		if !slices.ContainsFunc(certs, func(c []byte) bool { return bytes.Equal(c, want) }) {
+			t.Errorf("the certificate of %s is missing", who)
+		}
+	}
+	if len(certs) > 5 { // that of b2 is both the author's of a row and the site's of a stream
+		t.Errorf("%d certificates", len(certs))
+	}
+}

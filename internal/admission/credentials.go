@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -22,13 +23,19 @@ type Credentials struct {
 	*Live[*material]
 	self     Identity
 	removals removals
+
+	mu   sync.Mutex
+	used [][]byte // the result of Used
 }
 
 // material is one immutable version of the credentials.
 type material struct {
-	pool *x509.CertPool
-	cert tls.Certificate
-	self Identity
+	trusted Bundle
+	pool    *x509.CertPool // the CAs of trusted
+	signers *x509.CertPool // everything in trusted
+	cert    tls.Certificate
+	chain   []*x509.Certificate // the certificate, followed by its issuers
+	self    Identity
 }
 
 // Load reads credentials from files. Errors: invalid.
@@ -45,7 +52,26 @@ func Load(f Files) (*Credentials, error) {
 		return nil, err
 	}
 	c.self = c.Get().self
+	own, _ := c.Own()
+	c.used = [][]byte{own}
 	return c, nil
+}
+
+// Look reads the files again if they have changed; see [Live.Look]. If a CA was removed, it closes
+// the connections that were made with that CA's certificates.
+func (c *Credentials) Look() (changed bool, err error) {
+	before := c.CAs()
+	if changed, err = c.Live.Look(); changed {
+		c.mu.Lock()
+		own, _ := c.Own()
+		c.used = append(c.used, own)
+		c.mu.Unlock()
+	}
+	if changed && !slices.Equal(c.CAs(), before) {
+		trusted := &c.Get().trusted
+		c.removals.closeIf(func(chain []*x509.Certificate) bool { return !trusted.Issued(chain) })
+	}
+	return changed, err
 }
 
 func (f *Files) read() (*material, error) {
@@ -71,9 +97,9 @@ func NewCredentials(ca []byte, pair Pair) (*Credentials, error) {
 }
 
 func newMaterial(ca []byte, pair Pair) (*material, error) {
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the CA holds no PEM certificate")
+	trusted, err := ParseBundle(ca)
+	if err != nil {
+		return nil, err
 	}
 	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
@@ -83,20 +109,43 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
-	between := x509.NewCertPool()
-	for _, der := range cert.Certificate[1:] {
-		issuer, err := x509.ParseCertificate(der)
-		if err != nil {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: its issuer's: %w", self.ID, err)
-		}
-		between.AddCert(issuer)
+	chain, err := x509.ParseCertificates(slices.Concat(cert.Certificate...))
+	if err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: its issuer's: %w", self.ID, err)
 	}
+	m := &material{trusted: trusted, cert: cert, chain: chain, self: self}
+	m.pool, m.signers = trusted.pools()
 	// Refuse an expired certificate, because every other server would refuse it, too.
-	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+	if err := verifyChain(chain, x509.VerifyOptions{Roots: m.pool}); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: %w", self.ID, err)
 	}
-	return &material{pool: pool, cert: cert, self: self}, nil
+	return m, nil
 }
+
+// Used returns the certificates that the server has had since its start, in DER and followed by
+// their issuers.
+func (c *Credentials) Used() [][]byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.used)
+}
+
+// CAs returns the fingerprints of the CAs that the server trusts.
+func (c *Credentials) CAs() []string { return c.Get().trusted.IDs() }
+
+// Issued reports whether one of the CAs that the server trusts has issued a certificate, which comes
+// first in chain, followed by its issuers.
+func (c *Credentials) Issued(chain []*x509.Certificate) bool { return c.Get().trusted.Issued(chain) }
+
+// ByFirstCA reports whether the first of the CAs that the server trusts has issued the server's
+// certificate.
+func (c *Credentials) ByFirstCA() bool {
+	m := c.Get()
+	return (&Bundle{CAs: m.trusted.CAs[:1]}).Issued(m.chain)
+}
+
+// FirstCA returns the CA from which servers get certificates.
+func (c *Credentials) FirstCA() *x509.Certificate { return c.Get().trusted.CAs[0] }
 
 // Self returns the identity in the certificate.
 func (c *Credentials) Self() Identity { return c.self }
@@ -151,7 +200,13 @@ func (c *Credentials) serving(auth tls.ClientAuthType, allow func(Identity) erro
 					if err := allow(peer); err != nil {
 						return err
 					}
-					return c.removals.allow(s.PeerCertificates[0], hello.Conn)
+					if err := c.removals.allow(s.PeerCertificates, hello.Conn); err != nil {
+						return err
+					}
+					if now := c.Get(); now != m && !now.trusted.Issued(s.PeerCertificates) {
+						return bourse.Errorf(bourse.CodeForbidden, "the CA of %s %s has just been removed", peer.Role, peer.ID)
+					}
+					return nil
 				},
 			}, nil
 		},
@@ -184,7 +239,7 @@ func (c *Credentials) Client() *tls.Config {
 	m := c.Get()
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{m.cert}, RootCAs: m.pool,
-		VerifyConnection: func(s tls.ConnectionState) error { return c.removals.allow(s.PeerCertificates[0], nil) },
+		VerifyConnection: func(s tls.ConnectionState) error { return c.removals.allow(s.PeerCertificates, nil) },
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 // connections that were accepted from other servers. The zero value is ready to use.
 type removals struct {
 	mu    sync.Mutex
-	at    map[bourse.WorkerID]time.Time // time of each removal
-	conns map[*trackedConn]*x509.Certificate
+	at    map[bourse.WorkerID]time.Time        // time of each removal
+	conns map[*trackedConn][]*x509.Certificate // the certificates that the client has presented
 }
 
 // SetRemoved replaces the list of removed servers, which contains the time of each
@@ -27,17 +27,24 @@ func (c *Credentials) SetRemoved(at map[bourse.WorkerID]time.Time) int {
 	r := &c.removals
 	r.mu.Lock()
 	r.at = maps.Clone(at)
-	var refused []*trackedConn
-	for conn, cert := range r.conns {
-		if r.check(cert) != nil {
-			refused = append(refused, conn)
+	r.mu.Unlock()
+	return r.closeIf(func(chain []*x509.Certificate) bool { return r.check(chain[0]) != nil })
+}
+
+// closeIf closes the connections for which refused returns true, and returns their number.
+func (r *removals) closeIf(refused func(chain []*x509.Certificate) bool) int {
+	r.mu.Lock()
+	var closing []*trackedConn
+	for conn, chain := range r.conns {
+		if refused(chain) {
+			closing = append(closing, conn)
 		}
 	}
 	r.mu.Unlock()
-	for _, conn := range refused {
+	for _, conn := range closing {
 		conn.Abort()
 	}
-	return len(refused)
+	return len(closing)
 }
 
 // Refused reports whether others would refuse a certificate that is issued to a server now, because
@@ -64,19 +71,19 @@ func (r *removals) check(cert *x509.Certificate) error {
 	return nil
 }
 
-// allow checks the certificate of a connected server. If the server has connected
-// through conn, which may be nil, conn is closed once the server is removed.
-func (r *removals) allow(cert *x509.Certificate, conn net.Conn) error {
+// allow checks the certificate of a connected server, which comes first in chain. If the server has
+// connected through conn, which may be nil, conn is closed once the server or the CA is removed.
+func (r *removals) allow(chain []*x509.Certificate, conn net.Conn) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.check(cert); err != nil {
+	if err := r.check(chain[0]); err != nil {
 		return err
 	}
 	if t, ok := conn.(*trackedConn); ok && !t.closed {
 		if r.conns == nil {
-			r.conns = map[*trackedConn]*x509.Certificate{}
+			r.conns = map[*trackedConn][]*x509.Certificate{}
 		}
-		r.conns[t] = cert
+		r.conns[t] = chain
 	}
 	return nil
 }

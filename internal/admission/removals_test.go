@@ -80,20 +80,7 @@ func TestConnectionsOfRemovedServersAreClosed(t *testing.T) {
 	now := time.Now()
 	ca := newCA(t, now)
 	worker := credentials(t, ca, worker1, now)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	serving := tls.NewListener(worker.Track(ln), worker.Server(bourse.ServerRoles()...))
-	defer serving.Close()
-	go func() {
-		for c, err := serving.Accept(); err == nil; c, err = serving.Accept() {
-			go func() {
-				defer c.Close()
-				_, _ = io.Copy(c, c) // returns when the connection is closed
-			}()
-		}
-	}()
+	ln := echoServer(t, worker)
 	dial := func(who admission.Identity) *tls.Conn {
 		config := credentials(t, ca, who, now).Client()
 		config.ServerName = worker1.ServerName()
@@ -121,6 +108,12 @@ func TestConnectionsOfRemovedServersAreClosed(t *testing.T) {
 	if err := echo(other); err != nil {
 		t.Errorf("the other server's connection: %v", err)
 	}
+}
+
+// copyBack sends back what it receives until the connection is closed.
+func copyBack(c net.Conn) {
+	defer c.Close()
+	_, _ = io.Copy(c, c)
 }
 
 // echo sends a byte and reads it back.

@@ -30,14 +30,7 @@ func (c *Credentials) Author(der []byte, at time.Time) (bourse.WorkerID, bourse.
 	if err != nil || len(chain) == 0 {
 		return "", "", nil, bourse.Errorf(bourse.CodeForbidden, "invalid certificate")
 	}
-	between := x509.NewCertPool()
-	for _, cert := range chain[1:] {
-		between.AddCert(cert)
-	}
-	_, err = chain[0].Verify(x509.VerifyOptions{
-		Roots: c.Get().pool, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
-	})
-	if err != nil {
+	if err := verifyChain(chain, x509.VerifyOptions{Roots: c.Get().signers, CurrentTime: at}); err != nil {
 		return "", "", nil, bourse.Errorf(bourse.CodeForbidden, "the certificate of %s: %w", bourse.Quoted(chain[0].Subject.CommonName), err)
 	}
 	who, err := IdentityOf(chain[0])

@@ -143,6 +143,16 @@ func (p *Placements) verify(signed []byte) (placement bourse.Placement, err erro
 	return placement, nil
 }
 
+// PlacementCertificate returns the certificate with which a placement was signed. It verifies
+// nothing. Errors: invalid.
+func PlacementCertificate(signed []byte) ([]byte, error) {
+	var b placementBody
+	if err := ReadBody(signed, &b); err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "malformed placement: %w", err)
+	}
+	return b.Birth, nil
+}
+
 // author returns the verified author of a placement. Errors: forbidden.
 func (p *Placements) author(b *placementBody) (*Author, error) {
 	k := authorKey{site: b.Site, signed: b.Signed}
