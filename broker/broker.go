@@ -80,7 +80,7 @@ type Config struct {
 
 	// Rotate carries out the next step of a shared key's rotation; nil: servers have no certificates, so keys are only
 	// replaced by hand.
-	Rotate func(ctx context.Context, key machinesapi.SharedKey, start bool) (machinesapi.Rotation, error)
+	Rotate func(ctx context.Context, key machinesapi.SharedKey, in machinesapi.Rotate) (machinesapi.Rotation, error)
 
 	Invitations Invitations // creates join tokens; nil: this broker cannot sign certificates
 

@@ -24,13 +24,13 @@ func (h *rotationHandler) rotate(w http.ResponseWriter, r *endpoint.Request) err
 		return err
 	}
 	key := machinesapi.SharedKey(r.PathValue("key"))
-	if key != machinesapi.KeyGossip && key != machinesapi.KeySecrets {
-		return bourse.Errorf(bourse.CodeNotFound, "servers share no key %s: use %s or %s", bourse.Quoted(string(key)), machinesapi.KeyGossip, machinesapi.KeySecrets)
+	if key != machinesapi.KeyGossip && key != machinesapi.KeySecrets && key != machinesapi.KeyCA {
+		return bourse.Errorf(bourse.CodeNotFound, "servers share no key %s: use %s, %s or %s", bourse.Quoted(string(key)), machinesapi.KeyGossip, machinesapi.KeySecrets, machinesapi.KeyCA)
 	}
 	if h.Rotate == nil {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "this cluster has no certificates, with which servers could send each other keys")
 	}
-	out, err := h.Rotate(r.Context(), key, in.Start)
+	out, err := h.Rotate(r.Context(), key, in)
 	if err != nil {
 		return err
 	}

@@ -13,11 +13,11 @@ import (
 func TestRotate(t *testing.T) {
 	var starts []bool
 	s := start(t, func(c *broker.Config) {
-		c.Rotate = func(_ context.Context, key machinesapi.SharedKey, begin bool) (machinesapi.Rotation, error) {
+		c.Rotate = func(_ context.Context, key machinesapi.SharedKey, in machinesapi.Rotate) (machinesapi.Rotation, error) {
 			if key != machinesapi.KeyGossip {
 				t.Errorf("key %s", key)
 			}
-			starts = append(starts, begin)
+			starts = append(starts, in.Start)
 			return machinesapi.Rotation{Step: machinesapi.RotationAdd, Servers: []machinesapi.RotationServer{{ID: "w1", Role: bourse.RoleWorker}}}, nil
 		}
 	})

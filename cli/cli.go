@@ -91,9 +91,12 @@ type Shell struct {
 	context string
 	token   string
 	ca      string // file with the CA's certificates
-	once    sync.Once
-	chosen  target // API chosen by the flags above and the environment; see [Shell.target]
-	began   bool   // the command's own code has started, so later errors are not usage errors
+
+	alsoTrusted string // see TrustAlso
+
+	once   sync.Once
+	chosen target // API chosen by the flags above and the environment; see [Shell.target]
+	began  bool   // the command's own code has started, so later errors are not usage errors
 }
 
 // Root returns the root command with all commands below it.

@@ -191,6 +191,7 @@ func devContext(getenv func(string) string) Context {
 // target is the API that a command uses.
 type target struct {
 	Context
+	name      string            // name of the context; "" if the API was not chosen through one
 	named     bool              // chosen through a context, so the CA and token in the environment may belong to another cluster
 	transport http.RoundTripper // nil means the default transport
 	err       error             // reason why no request can be sent, or nil
@@ -203,6 +204,28 @@ type target struct {
 func (s *Shell) target() *target {
 	s.once.Do(func() { s.use(s.choose()) })
 	return &s.chosen
+}
+
+// TrustAlso makes the command trust another CA, in PEM, if it trusts only the context's CA or the one that --ca
+// names. It must be called before the API is first used.
+func (s *Shell) TrustAlso(ca string) { s.alsoTrusted = "\n" + ca }
+
+// ChangeCA changes the CA, in PEM, of the context through which the API was chosen. It returns false
+// if the API was not chosen through a context that has a CA.
+func (s *Shell) ChangeCA(change func(old string) string) (changed bool, err error) {
+	t := s.target()
+	if t.name == "" || s.ca != "" {
+		return false, nil
+	}
+	_, err = UpdateContexts(s.Getenv, func(all *Contexts) error {
+		one := all.ByName[t.name]
+		if changed = one.CA != ""; changed {
+			one.CA = change(one.CA)
+			all.ByName[t.name] = one
+		}
+		return nil
+	})
+	return changed, err
 }
 
 // UseAPI makes the command use the given API, regardless of flags and environment. It
@@ -220,7 +243,7 @@ func (s *Shell) use(t target) {
 	case t.err != nil:
 		t.transport = failingTransport{t.err}
 	case t.CA != "":
-		t.transport = trustOnly(t.CA)
+		t.transport = trustOnly(t.CA + s.alsoTrusted)
 	}
 	if s.Transport != nil {
 		t.transport = s.Transport
@@ -255,7 +278,7 @@ func (s *Shell) inContext(name string) target {
 		return target{Context: Context{API: "http://" + DefaultAPI}}
 	}
 	one, err := all.Find(s.Getenv, name)
-	return target{Context: one, named: true, err: err}
+	return target{Context: one, name: name, named: true, err: err}
 }
 
 // GivenCA returns the contents of the file that --ca or BOURSE_CA names, or "" if

@@ -14,6 +14,7 @@ type SharedKey string
 const (
 	KeyGossip  SharedKey = "gossip"  // encrypts the membership; every server has it
 	KeySecrets SharedKey = "secrets" // encrypts the secrets of apps; brokers have it
+	KeyCA      SharedKey = "ca"      // certifies servers; every server has its certificate, and brokers have a key of its issuer
 )
 
 // RotationStep is a step of a key's rotation.
@@ -29,7 +30,11 @@ const (
 
 // Rotate is the body of a request for the next step of a rotation.
 type Rotate struct {
-	Start bool `json:"start,omitempty"` // start a rotation unless one has begun
+	Start  bool   `json:"start,omitempty"`  // start a rotation unless one has begun
+	CA     string `json:"ca,omitempty"`     // the new CA's certificate in PEM, if the key is a CA
+	Issuer string `json:"issuer,omitempty"` // certificate and key, in PEM, of an issuer of the new CA
+
+	KeepOld bool `json:"keep_old,omitempty"` // do not remove the old key
 }
 
 // Rotation is the result of one step of a rotation.

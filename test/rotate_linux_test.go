@@ -1,12 +1,18 @@
 package test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
@@ -47,7 +53,7 @@ func TestRotateKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("rotated within %s:\n%s", time.Since(began), out)
-	for _, step := range []string{"give all servers the new key    6 of 6", "encrypt with the new key        6 of 6", "remove the old key              6 of 6"} {
+	for _, step := range []string{"give all servers the new key    6 of 6", "use the new key                 6 of 6", "remove the old key              6 of 6"} {
 		if !strings.Contains(out, step) {
 			t.Errorf("%q is missing", step)
 		}
@@ -66,7 +72,104 @@ func TestRotateKeys(t *testing.T) {
 	third.restart() // its servers know only the new key now
 	eventually(t, patience, "all are members with the new key", first.members)
 	rotateSecrets(first)
+	rotateCA(hosts)
 	requests.finish(t)
+	requests.end()
+	forgets(hosts[1])
+}
+
+// rotateCA replaces the cluster's CA. Afterwards no file of a host may contain the old one, except the
+// old CA's own key on the first host.
+func rotateCA(hosts []*bareHost) {
+	first := hosts[0]
+	t := first.t
+	t.Helper()
+	ca := func(path ...string) admission.Bundle {
+		t.Helper()
+		text, err := os.ReadFile(first.file(path...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := admission.ParseBundle(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	old := ca("etc", "ca.pem")
+	began := time.Now()
+	out, err := first.run("credentials", "rotate", "ca", "--dir", first.file("new-ca"), "--keep-old")
+	if both := ca("etc", "ca.pem"); err != nil || len(both.CAs) != 2 {
+		t.Fatalf("with --keep-old, there are %d CAs: %s, %v", len(both.CAs), out, err)
+	}
+	if out, err = first.run("credentials", "rotate", "ca", "--dir", first.file("new-ca")); err != nil || !strings.Contains(out, "the CA was replaced") {
+		t.Fatalf("%s, %v", out, err)
+	}
+	t.Logf("CA rotated within %s:\n%s", time.Since(began), out)
+	fresh := ca("new-ca", "ca.pem")
+	for _, h := range hosts {
+		text, err := os.ReadFile(h.file("etc", "ca.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := admission.ParseBundle(text)
+		if err != nil || !slices.Equal(got.IDs(), fresh.IDs()) {
+			t.Errorf("%s trusts %v, %v; want only %v", h.name, got.IDs(), err, fresh.IDs())
+		}
+		for _, role := range h.roles() {
+			if chain := h.chain(role); old.Issued(chain) || !fresh.Issued(chain) {
+				t.Errorf("the %s of %s has no certificate of the new CA", role, h.name)
+			}
+		}
+	}
+	if err := first.members(); err != nil {
+		t.Error(err)
+	}
+	hosts[2].restart()
+	eventually(t, patience, "all are members with the new CA", first.members)
+	if err := first.examine(); err != nil {
+		t.Error(err)
+	}
+}
+
+// forgets removes the copies of the view of the host's servers. Other members' copies contain rows and
+// placements that were signed under a CA that was removed since, and the host must accept them.
+func forgets(h *bareHost) {
+	h.t.Helper()
+	h.serving.stop()
+	files, err := filepath.Glob(h.file("data", "*", "view.db*"))
+	if err != nil || len(files) == 0 {
+		h.t.Fatalf("no copies of the view: %v", err)
+	}
+	for _, f := range files {
+		if err := os.Remove(f); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	h.serve()
+	h.ready()
+	client := h.client()
+	for range 20 { // of three machines, one is on this host
+		eventually(h.t, patience, "the app answers", func() error { return h.page(client, h.addr, "web") })
+	}
+}
+
+// chain returns the certificate of one of the host's servers, followed by its issuers.
+func (h *bareHost) chain(role bourse.Role) []*x509.Certificate {
+	h.t.Helper()
+	text, err := os.ReadFile(h.pair(role))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(text, text)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	chain, err := x509.ParseCertificates(slices.Concat(pair.Certificate...))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return chain
 }
 
 // key returns the content of the host's file of gossip keys.

@@ -1,26 +1,34 @@
 package app
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 func newRotate(s *cli.Shell) *cobra.Command {
 	var wait time.Duration
+	var dir string
+	var keep bool
 	c := &cobra.Command{
-		Use:   "rotate gossip|secrets",
+		Use:   "rotate gossip|secrets|ca",
 		Short: "Replace a key that servers share, on all servers that have it",
-		Long: `Replace the key that encrypts the membership (gossip.key, on all servers) or the
-secrets of apps (secrets.key, on all brokers), while the servers run. First every server
-receives the new key, then every server encrypts with it, then every server forgets the
-old key. Each step begins when all servers have done the one before, so no request
-fails.
+		Long: `Replace the key that encrypts the membership (gossip.key, on all servers), the key that
+encrypts the secrets of apps (secrets.key, on all brokers), or the CA that certifies the
+servers (ca.pem, on all servers), while the servers run. First every server receives the
+new key, then every server uses it, then every server forgets the old key. Each step
+begins when all servers have done the one before, so no request fails.
 
 If a server does not answer, the command waits for it. If it gives up or is
 interrupted, repeat it: it continues the rotation that has begun. If a worker will not
@@ -29,18 +37,29 @@ because those that are down are not known: they would be left with the old key.
 
 The old key of secrets stays in use until every secret was set again. After a theft,
 set new values, since whoever has the key can have read the old ones. Repeat the command
-afterwards to remove the old key.`,
+afterwards to remove the old key.
+
+The new CA is created in --dir, unless that directory contains one. Its key stays there:
+store it in a safe place, away from the servers. Clients, scrapers and NATS servers have
+to be given the new CA and certificates by hand. With --keep-old, the servers accept the
+old CA, too, until the command is repeated without this flag.`,
 		Example: `  bourse credentials rotate gossip
   bourse credentials rotate gossip --wait 10m   # while a host reboots
-  bourse credentials rotate secrets`,
+  bourse credentials rotate secrets
+  bourse credentials rotate ca --dir /media/usb/bourse`,
 		Args:      cli.Exactly(1),
-		ValidArgs: []cobra.Completion{string(machinesapi.KeyGossip), string(machinesapi.KeySecrets)},
+		ValidArgs: []cobra.Completion{string(machinesapi.KeyGossip), string(machinesapi.KeySecrets), string(machinesapi.KeyCA)},
 		RunE: func(c *cobra.Command, args []string) error {
-			r := rotation{shell: s, key: machinesapi.SharedKey(args[0]), end: s.Now().Add(wait)}
+			r := rotation{shell: s, key: machinesapi.SharedKey(args[0]), end: s.Now().Add(wait), in: machinesapi.Rotate{KeepOld: keep}, dir: dir}
+			if r.key != machinesapi.KeyCA && c.Flags().Changed("dir") {
+				return bourse.Errorf(bourse.CodeInvalid, "--dir is only for a new CA")
+			}
 			return r.run(c)
 		},
 	}
 	c.Flags().DurationVar(&wait, "wait", 30*time.Second, "`time` to wait for servers that do not answer")
+	c.Flags().StringVar(&dir, "dir", "new-ca", "`directory` with the new CA")
+	c.Flags().BoolVar(&keep, "keep-old", false, "do not remove the old key")
 	return c
 }
 
@@ -48,13 +67,24 @@ afterwards to remove the old key.`,
 type rotation struct {
 	shell *cli.Shell
 	key   machinesapi.SharedKey
+	in    machinesapi.Rotate
+	dir   string    // directory with the new CA
 	end   time.Time // when to give up waiting for servers
 }
 
 func (r *rotation) run(c *cobra.Command) error {
+	if r.key == machinesapi.KeyCA {
+		if err := r.prepareCA(); err != nil {
+			return err
+		}
+	}
 	again := cli.Backoff{}
-	for in, noted := (machinesapi.Rotate{Start: true}), machinesapi.RotationStep(""); ; {
-		out, err := r.shell.Client().Operator().Rotate(c.Context(), r.key, in)
+	r.in.Start = true
+	for noted := machinesapi.RotationStep(""); ; {
+		out, err := r.shell.Client().Operator().Rotate(c.Context(), r.key, r.in)
+		if err == nil && r.key == machinesapi.KeyCA {
+			err = r.trustBoth()
+		}
 		if err != nil {
 			return err
 		}
@@ -67,6 +97,9 @@ func (r *rotation) run(c *cobra.Command) error {
 		switch {
 		case out.Done:
 			return r.finish()
+		case r.in.KeepOld && out.Step == machinesapi.RotationUse && len(missing) == 0:
+			r.shell.Note("the new key is in use, and the old one is still valid: repeat the command without --keep-old to remove it")
+			return nil
 		case out.Blocked != "":
 			return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "the new key is in use, but the old one cannot be removed yet: %s", out.Blocked),
 				"set these secrets again (bourse secrets set), then repeat this command")
@@ -80,15 +113,66 @@ func (r *rotation) run(c *cobra.Command) error {
 				return err
 			}
 		}
-		in.Start = out.Step == machinesapi.RotationCheck // nothing has begun yet
+		r.in.Start = out.Step == machinesapi.RotationCheck // nothing has begun yet
 	}
+}
+
+// prepareCA reads the new CA and its issuer, or creates them.
+func (r *rotation) prepareCA() error {
+	ca, issuer, err := r.newCA()
+	if err != nil {
+		return err
+	}
+	r.in.CA, r.in.Issuer = string(ca.Pair().Cert), string(issuer)
+	r.shell.TrustAlso(r.in.CA)
+	return nil
+}
+
+// trustBoth makes the context's user trust the new CA, too, because brokers have certificates of it soon.
+func (r *rotation) trustBoth() error {
+	_, err := r.shell.ChangeCA(func(old string) string {
+		if strings.Contains(old, r.in.CA) {
+			return old
+		}
+		return strings.TrimSuffix(old, "\n") + "\n" + r.in.CA
+	})
+	return err
+}
+
+// newCA returns the CA in the directory and the certificate and key of its issuer in PEM.
+func (r *rotation) newCA() (*admission.CA, []byte, error) {
+	now := r.shell.Now()
+	if _, err := os.Stat(filepath.Join(r.dir, caFile)); errors.Is(err, fs.ErrNotExist) {
+		ca, err := admission.NewCA("bourse", now)
+		if err != nil {
+			return nil, nil, err
+		}
+		issuer, err := ca.NewIssuer(now)
+		if err != nil {
+			return nil, nil, err
+		}
+		return ca, issuer.Pair().PEM(), create(r.dir, []file{
+			{Name: caFile, data: ca.Pair().Cert},
+			{Name: caKeyFile, data: ca.Pair().Key, secret: true},
+			{Name: filepath.Base(admission.Dir(r.dir).Issuer()), data: issuer.Pair().PEM(), secret: true},
+		})
+	}
+	ca, err := readCA(r.dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	issuer, err := os.ReadFile(admission.Dir(r.dir).Issuer())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "%s contains no issuer", r.dir), "bourse credentials issuer --dir "+r.dir, "--dir with another directory, in which a new CA is created")
+	}
+	return ca, issuer, err
 }
 
 // stepTexts describes the steps in the order in which they are carried out.
 var stepTexts = map[machinesapi.RotationStep]string{
 	machinesapi.RotationCheck:  "check that all servers answer",
 	machinesapi.RotationAdd:    "give all servers the new key",
-	machinesapi.RotationUse:    "encrypt with the new key",
+	machinesapi.RotationUse:    "use the new key",
 	machinesapi.RotationRemove: "remove the old key",
 }
 
@@ -101,10 +185,21 @@ func (r *rotation) print(out *machinesapi.Rotation, missing int) error {
 }
 
 func (r *rotation) finish() error {
-	if r.shell.JSON {
+	what := map[machinesapi.SharedKey]string{machinesapi.KeyGossip: "the key of the membership", machinesapi.KeySecrets: "the key of secrets", machinesapi.KeyCA: "the CA"}[r.key]
+	if !r.shell.JSON {
+		if _, err := fmt.Fprintf(r.shell.Out, "%s was replaced\n", what); err != nil {
+			return err
+		}
+	}
+	if r.key != machinesapi.KeyCA {
 		return nil
 	}
-	_, err := fmt.Fprintf(r.shell.Out, "the key of %s was replaced\n", map[machinesapi.SharedKey]string{machinesapi.KeyGossip: "the membership", machinesapi.KeySecrets: "secrets"}[r.key])
+	stored, err := r.shell.ChangeCA(func(string) string { return r.in.CA })
+	clients := "clients need the new CA (--ca, BOURSE_CA, bourse login)"
+	if stored {
+		clients = "other " + clients
+	}
+	r.shell.Note(fmt.Sprintf("next: store %s in a safe place, and delete the old ca.key; %s", cli.Clean(filepath.Join(r.dir, caKeyFile)), clients))
 	return err
 }
 

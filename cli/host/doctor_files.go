@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -119,27 +118,19 @@ func checkPrivate(name string, is status, files ...string) (found []finding) {
 	return found
 }
 
-// checkCA checks when the CA's certificates expire.
-func checkCA(dir admission.Dir, now time.Time) []finding {
-	const name = "CA"
-	rest, err := os.ReadFile(dir.CA())
+// checkCA checks when the cluster's CA, or its CAs while one replaces another, expire.
+func checkCA(dir admission.Dir, now time.Time) (found []finding) {
+	const name, try = "CA", "copy ca.pem from another host of the cluster"
+	text, err := os.ReadFile(dir.CA())
 	if err != nil {
-		return []finding{failed(name, "copy ca.pem from another host of the cluster", err)}
+		return []finding{failed(name, try, err)}
 	}
-	var found []finding
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return append(found, problem(name, "copy ca.pem from another host of the cluster", "%s: %v", dir.CA(), err))
-		}
-		found = append(found, checkAuthority(name, "see \"To change the CA\" in docs/operations.md", cert.NotAfter, now))
+	bundle, err := admission.ParseBundle(text)
+	if err != nil {
+		return []finding{problem(name, try, "%s: %s", dir.CA(), cli.MessageOf(err))}
 	}
-	if found == nil {
-		found = []finding{problem(name, "copy ca.pem from another host of the cluster", "%s contains no certificate", dir.CA())}
+	for _, ca := range bundle.CAs {
+		found = append(found, checkAuthority(name, "bourse credentials rotate ca, where an operator is logged in", ca.NotAfter, now))
 	}
 	return found
 }

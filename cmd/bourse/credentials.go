@@ -71,6 +71,7 @@ func (r renewing) Files() []string { return r.creds.Files() }
 func (r renewing) Look() (bool, error) {
 	changed, err := r.creds.Look()
 	if changed {
+		r.wire.Renew()
 		for _, group := range r.groups {
 			group.Renew()
 		}

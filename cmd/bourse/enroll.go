@@ -43,7 +43,8 @@ func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Desk, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read the CA: %w", err)
 	}
-	s.watched = append(s.watched, issuer, ca)
+	s.deskFiles = []admission.Watched{issuer, ca}
+	s.watched = append(s.watched, s.deskFiles...)
 	ledger, err := enroll.OpenLedger(filepath.Join(c.Data, "join-tokens.json"))
 	if err != nil {
 		return nil, err
@@ -157,6 +158,12 @@ func (s *server) renew(ctx context.Context, now time.Time) error {
 	if !s.creds.RenewalDue(now) {
 		return nil
 	}
+	return s.replaceCertificate(ctx, func(*enroll.Renewal) error { return nil })
+}
+
+// replaceCertificate gets a certificate from the first broker whose reply is accepted by check, and
+// stores it.
+func (s *server) replaceCertificate(ctx context.Context, check func(*enroll.Renewal) error) error {
 	renewal, err := enroll.NewRenewal()
 	if err != nil {
 		return err
@@ -168,7 +175,11 @@ func (s *server) renew(ctx context.Context, now time.Time) error {
 	rand.Shuffle(len(brokers), func(i, j int) { brokers[i], brokers[j] = brokers[j], brokers[i] })
 	failed := []error{errors.New("no broker could renew it")}
 	for _, b := range brokers {
-		if err := s.renewAt(ctx, &b, renewal); err != nil {
+		err := s.renewAt(ctx, &b, renewal)
+		if err == nil {
+			err = check(renewal)
+		}
+		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", b.ID, err))
 			continue
 		}

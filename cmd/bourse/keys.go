@@ -146,9 +146,16 @@ func (s *server) sharePaths(mux *http.ServeMux) {
 
 // openRotations makes a broker able to rotate its shared keys.
 func (s *server) openRotations() {
-	holders := map[machinesapi.SharedKey]func() []enroll.Holder{machinesapi.KeyGossip: s.others, machinesapi.KeySecrets: s.otherBrokers}
+	holders := map[machinesapi.SharedKey]func() []enroll.Holder{
+		machinesapi.KeyGossip: s.others, machinesapi.KeySecrets: s.otherBrokers, machinesapi.KeyCA: s.others,
+	}
 	for key, file := range s.shared {
 		s.rotations[key] = &enroll.Rotation{Self: s.self, Own: file, Holders: holders[key], Send: s.sendKeys(key)}
+	}
+	if len(s.deskFiles) == 0 {
+		delete(s.rotations, machinesapi.KeyCA)
+	} else if r := s.rotations[machinesapi.KeyCA]; r != nil {
+		r.Signers = s.signersBesides
 	}
 }
 
@@ -177,10 +184,11 @@ func (s *server) otherBrokers() []enroll.Holder {
 }
 
 // sendKeys returns a function that gives a server the text of a key file.
-func (s *server) sendKeys(key machinesapi.SharedKey) func(context.Context, bourse.Member, []byte) (enroll.KeyReply, error) {
-	return func(ctx context.Context, to bourse.Member, text []byte) (enroll.KeyReply, error) {
+func (s *server) sendKeys(key machinesapi.SharedKey) func(context.Context, bourse.Member, *enroll.KeyRequest) (enroll.KeyReply, error) {
+	return func(ctx context.Context, to bourse.Member, in *enroll.KeyRequest) (enroll.KeyReply, error) {
 		var reply enroll.KeyReply
-		err := s.post(ctx, to, enroll.PathKeys, enroll.KeyRequest{Key: key, Text: text}, &reply)
+		in.Key = key
+		err := s.post(ctx, to, enroll.PathKeys, in, &reply)
 		return reply, err
 	}
 }
@@ -204,14 +212,14 @@ func (s *server) post(ctx context.Context, to bourse.Member, path string, in, ou
 
 // rotate carries out the next step of a key's rotation, at the broker with the lowest ID, so that
 // only one broker at a time rotates a key.
-func (s *server) rotate(ctx context.Context, key machinesapi.SharedKey, start bool) (machinesapi.Rotation, error) {
+func (s *server) rotate(ctx context.Context, key machinesapi.SharedKey, step machinesapi.Rotate) (machinesapi.Rotation, error) {
 	first := s.self
 	for _, m := range s.members() {
 		if m.Role == bourse.RoleBroker && cmp.Less(m.ID, first.ID) {
 			first = m
 		}
 	}
-	in := enroll.RotateRequest{Key: key, Start: start}
+	in := enroll.RotateRequest{Key: key, Rotate: step}
 	if first.ID == s.self.ID {
 		return s.rotateHere(ctx, in)
 	}
@@ -222,8 +230,21 @@ func (s *server) rotate(ctx context.Context, key machinesapi.SharedKey, start bo
 
 func (s *server) rotateHere(ctx context.Context, in enroll.RotateRequest) (machinesapi.Rotation, error) {
 	r := s.rotations[in.Key]
+	if in.Key == machinesapi.KeyCA {
+		ca, err := admission.CheckIssuer([]byte(in.CA), []byte(in.Issuer))
+		switch {
+		case err != nil:
+			return machinesapi.Rotation{}, err
+		case r == nil:
+			return machinesapi.Rotation{}, bourse.Errorf(bourse.CodeFailedPrecondition, "broker %s has no issuer.pem: copy the file from another broker, and restart this one", s.self.ID)
+		}
+		if err := s.checkNATS(ca); err != nil && !in.KeepOld {
+			return machinesapi.Rotation{}, err
+		}
+		in.CA = string(admission.CertPEM(ca))
+	}
 	if r == nil {
 		return machinesapi.Rotation{}, bourse.Errorf(bourse.CodeFailedPrecondition, "broker %s has no file with a %s key: --credentials names its directory", s.self.ID, in.Key)
 	}
-	return r.Step(ctx, in.Start)
+	return r.Step(ctx, in.Rotate)
 }

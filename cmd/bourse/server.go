@@ -43,6 +43,7 @@ type server struct {
 	either      either            // reports changes of the groups if there are two
 	self        bourse.Member
 	watched     []admission.Watched                        // credential files, which are reloaded when they change
+	deskFiles   []admission.Watched                        // those of them that a broker uses to admit hosts
 	orders      http.Handler                               // handler that places orders for proxies; nil unless the server is a broker
 	tracer      *trace.Tracer                              // nil if tracing is disabled
 	shared      map[machinesapi.SharedKey]*enroll.KeyFile  // keys that brokers can replace
@@ -74,6 +75,7 @@ func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.Worke
 		if self := (admission.Identity{ID: id, Role: role}); s.creds.Self() != self {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate in --credentials belongs to %s %s, not to %s %s", s.creds.Self().Role, s.creds.Self().ID, role, id)
 		}
+		s.shareCA()
 	}
 	s.self = bourse.Member{ID: id, Role: role, Region: config.Region, Tag: tag}
 	if err := errors.Join(s.ownTag(), s.openSecret()); err != nil {

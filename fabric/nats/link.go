@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"strings"
 	"sync"
@@ -133,6 +134,16 @@ func (l *Link) at(a Address) string { return l.base + "at." + token(a) + "." }
 
 // Place returns the host:port at which others reach a port of this link.
 func (l *Link) Place(port uint16) string { return place(l.own, port) }
+
+// Certificates returns the certificate of the NATS server and its issuers. It returns nil without a
+// connection with TLS.
+func (l *Link) Certificates() []*x509.Certificate {
+	state, err := l.nats.TLSConnectionState()
+	if err != nil {
+		return nil
+	}
+	return state.PeerCertificates
+}
 
 // Up reports whether the link is connected to a NATS server.
 func (l *Link) Up() bool { return l.nats.IsConnected() }

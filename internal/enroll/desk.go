@@ -127,9 +127,12 @@ type failure struct {
 }
 
 // handler returns a handler that calls do and serves the result as JSON.
-func handler(do func(*http.Request) (any, error)) http.Handler {
+func handler(do func(*http.Request) (any, error)) http.Handler { return handlerUpTo(maxBody, do) }
+
+// handlerUpTo is like handler, with another limit for the request's body, in bytes.
+func handlerUpTo(limit int64, do func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		out, err := do(r)
 		status := http.StatusOK
 		if err != nil {

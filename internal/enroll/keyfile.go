@@ -2,6 +2,8 @@ package enroll
 
 import (
 	"bytes"
+	"context"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"slices"
@@ -10,12 +12,16 @@ import (
 	"sync"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/admission"
 	"github.com/bourse-dev/bourse/internal/wholefile"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// KeyFile is a file of keys that a running server uses and that other servers have, too.
-// Each line is a key or a comment. The first key encrypts, and all keys decrypt.
+// KeyFile is a file of keys that a running server uses and that other servers have, too. Each line
+// is a key or a comment. The first key encrypts, and all keys decrypt.
+//
+// The file with the cluster's CA is a KeyFile, too. Its keys are the CAs' certificates in PEM: servers
+// get certificates from the first CA, and accept those of all CAs. See [admission.Bundle].
 type KeyFile struct {
 	Path  string
 	IDs   func(text []byte) ([]string, error) // IDs of the keys in a text, in order, or why the text is invalid
@@ -25,6 +31,9 @@ type KeyFile struct {
 	// InNeed returns the error failed_precondition, with the reason, if only the old one of two keys decrypts
 	// something that is still needed. It may be nil.
 	InNeed func() error
+	// Adopt makes the server use the first key, where that takes more than reading the file. Set calls it
+	// each time. It may be nil.
+	Adopt func(ctx context.Context, in *KeyRequest, reply *KeyReply) error
 
 	mu sync.Mutex // locked while the file is replaced
 }
@@ -44,9 +53,17 @@ func (f *KeyFile) Report() KeyReply {
 // key that has encrypted so far, because other servers may not have changed their files yet.
 // Errors: invalid; failed_precondition if the keys do not overlap, or if a
 // removed key is still needed; conflict if the file has a later step.
-func (f *KeyFile) Set(text []byte) (KeyReply, error) {
+func (f *KeyFile) Set(ctx context.Context, in *KeyRequest) (KeyReply, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	reply, err := f.set(in.Text)
+	if err == nil && f.Adopt != nil {
+		err = f.Adopt(ctx, in, &reply)
+	}
+	return reply, err
+}
+
+func (f *KeyFile) set(text []byte) (KeyReply, error) {
 	want, err := f.IDs(text)
 	if err != nil {
 		return KeyReply{}, err
@@ -99,7 +116,8 @@ func (f *KeyFile) report() KeyReply {
 
 // ring is the parsed text of a key file: one key, or two keys while one replaces the other.
 type ring struct {
-	keys []string // the first one encrypts
+	keys    []string // the first one encrypts
+	signers []string // certificates, in PEM, that remain valid for signatures although their CA was removed
 	// number counts the steps of all rotations. It tells steps apart from earlier ones.
 	number int
 }
@@ -116,6 +134,11 @@ const numberMark = "# rotation step "
 // does not say which of them is the new one.
 func parseRing(text []byte) (ring, error) {
 	var r ring
+	bundle, err := admission.ParseBundle(text)
+	inPEM := err == nil
+	if inPEM {
+		r.keys, r.signers = inLines(bundle.CAs), inLines(bundle.Signers)
+	}
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		if mark, ok := strings.CutPrefix(line, numberMark); ok {
@@ -123,7 +146,7 @@ func parseRing(text []byte) (ring, error) {
 				r.number = n
 			}
 		}
-		if line != "" && line[0] != '#' {
+		if line != "" && line[0] != '#' && !inPEM {
 			r.keys = append(r.keys, line)
 		}
 	}
@@ -144,19 +167,28 @@ func nextRotation(number int) int {
 
 // text returns the text of a key file.
 func (r ring) text() []byte {
-	return fmt.Appendf(nil, "%s%d\n%s\n", numberMark, r.number, strings.Join(r.keys, "\n"))
+	return fmt.Appendf(nil, "%s%d\n%s\n", numberMark, r.number, strings.Join(slices.Concat(r.keys, r.signers), "\n"))
+}
+
+// inLines returns certificates in PEM, without the last newlines.
+func inLines(certs []*x509.Certificate) []string {
+	out := make([]string, len(certs))
+	for i, c := range certs {
+		out[i] = strings.TrimSpace(string(admission.CertPEM(c)))
+	}
+	return out
 }
 
 // with returns the ring at the beginning of a rotation. highest is the highest number that a
 // server has.
 func (r ring) with(key []byte, highest int) ring {
-	return ring{keys: []string{r.keys[0], strings.TrimSpace(string(key))}, number: nextRotation(highest) + 1}
+	return ring{keys: []string{r.keys[0], strings.TrimSpace(string(key))}, signers: r.signers, number: nextRotation(highest) + 1}
 }
 
 // next returns the ring of the next step.
 func (r ring) next() ring {
 	if r.step() == machinesapi.RotationAdd {
-		return ring{keys: []string{r.keys[1], r.keys[0]}, number: r.number + 1}
+		return ring{keys: []string{r.keys[1], r.keys[0]}, signers: r.signers, number: r.number + 1}
 	}
-	return ring{keys: r.keys[:1], number: r.number + 1}
+	return ring{keys: r.keys[:1], signers: r.signers, number: r.number + 1}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,26 +60,28 @@ func AppKeysHandler(keysOf func(context.Context, bourse.WorkerID, bourse.Machine
 
 // KeyRequest gives a server the text of a key file.
 type KeyRequest struct {
-	Key  machinesapi.SharedKey `json:"key"`
-	Text []byte                `json:"text,omitempty"` // if empty, the server's keys remain as they are
+	Key    machinesapi.SharedKey `json:"key"`
+	Text   []byte                `json:"text,omitempty"`   // if empty, the server's keys remain as they are
+	Issuer []byte                `json:"issuer,omitempty"` // for a broker: the issuer of the CA that comes first in Text
 }
 
 // KeyReply contains the IDs of the keys that the server uses now. The first one encrypts.
 type KeyReply struct {
-	Keys   []string `json:"keys"`
-	Number int      `json:"number"` // number of the last step that the server has done
+	Keys    []string `json:"keys"`
+	Number  int      `json:"number"`            // number of the last step that the server has done
+	Signers [][]byte `json:"signers,omitempty"` // if the key is a CA: certificates, in DER, with which the server has signed
 }
 
 // RotateRequest asks a broker for the next step of a rotation.
 type RotateRequest struct {
-	Key   machinesapi.SharedKey `json:"key"`
-	Start bool                  `json:"start"`
+	Key machinesapi.SharedKey `json:"key"`
+	machinesapi.Rotate
 }
 
 // KeysHandler serves PathKeys. Only brokers may have access to it. files contains the server's
 // files of shared keys.
 func KeysHandler(files map[machinesapi.SharedKey]*KeyFile) http.Handler {
-	return handler(func(r *http.Request) (any, error) {
+	return handlerUpTo(maxKeys, func(r *http.Request) (any, error) {
 		in, err := decode[KeyRequest](r)
 		if err != nil {
 			return nil, err
@@ -90,7 +93,7 @@ func KeysHandler(files map[machinesapi.SharedKey]*KeyFile) http.Handler {
 		if len(in.Text) == 0 {
 			return f.Report(), nil
 		}
-		return f.Set(in.Text)
+		return f.Set(r.Context(), &in)
 	})
 }
 
@@ -144,7 +147,10 @@ type Rotation struct {
 	Holders func() []Holder // all other servers that have the key
 	// Send gives a server the text of a key file, and returns the keys that it then uses. If the text is
 	// empty, it only asks which ones it uses.
-	Send func(ctx context.Context, to bourse.Member, text []byte) (KeyReply, error)
+	Send func(ctx context.Context, to bourse.Member, in *KeyRequest) (KeyReply, error)
+	// Signers returns the certificates, in PEM, that must remain valid for signatures when only the
+	// given CA is left. replied contains the Signers of all replies. It is nil unless the key is a CA.
+	Signers func(ctx context.Context, ca []byte, replied [][]byte) ([]string, error)
 
 	mu sync.Mutex // locked during a step
 }
@@ -153,11 +159,12 @@ type Rotation struct {
 const (
 	sendWithin = 10 * time.Second // for one server
 	sendAtOnce = 16               // number of servers
+	maxKeys    = 4 << 20          // size of a request with keys, in bytes
 )
 
-// Step carries out the next step. If start is set and no rotation has begun, it starts one,
-// provided that all servers answer.
-func (r *Rotation) Step(ctx context.Context, start bool) (machinesapi.Rotation, error) {
+// Step carries out the next step. If in.Start is set and no rotation has begun, it starts one,
+// provided that all servers answer. Errors: conflict if a rotation to another CA has begun.
+func (r *Rotation) Step(ctx context.Context, in machinesapi.Rotate) (machinesapi.Rotation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	text, err := os.ReadFile(r.Own.Path)
@@ -168,17 +175,24 @@ func (r *Rotation) Step(ctx context.Context, start bool) (machinesapi.Rotation, 
 	if err != nil {
 		return machinesapi.Rotation{}, err
 	}
-	started := false
-	if start && keys.step() == machinesapi.RotationRemove {
+	started, wanted := false, strings.TrimSpace(in.CA)
+	switch {
+	case keys.step() == machinesapi.RotationRemove && in.Start && (wanted == "" || wanted != keys.keys[0]):
 		out, highest, differ := r.check(ctx, keys.number)
 		if !done(&out) {
 			return out, nil
 		}
 		if !differ { // otherwise, the last step of an earlier rotation was interrupted
-			keys, started = keys.with(r.Own.New(), highest), true
+			key := []byte(wanted)
+			if wanted == "" {
+				key = r.Own.New()
+			}
+			keys, started = keys.with(key, highest), true
 		}
+	case wanted != "" && !slices.Contains(keys.keys, wanted):
+		return machinesapi.Rotation{}, bourse.Errorf(bourse.CodeConflict, "a rotation to another CA has begun: complete it first")
 	}
-	out, err := r.distribute(ctx, keys)
+	out, signers, err := r.distribute(ctx, keys, in.Issuer)
 	out.Started = started
 	if err != nil || !done(&out) {
 		return out, err
@@ -187,7 +201,16 @@ func (r *Rotation) Step(ctx context.Context, start bool) (machinesapi.Rotation, 
 		out.Done = true
 		return out, nil
 	}
-	_, err = r.Own.Set(keys.next().text())
+	if keys.step() == machinesapi.RotationUse && in.KeepOld {
+		return out, nil
+	}
+	next := keys.next()
+	if next.step() == machinesapi.RotationRemove && r.Signers != nil {
+		if next.signers, err = r.Signers(ctx, []byte(next.keys[0]), signers); err != nil {
+			return out, err
+		}
+	}
+	_, err = r.Own.Set(ctx, &KeyRequest{Text: next.text(), Issuer: []byte(in.Issuer)})
 	if bourse.CodeOf(err) == bourse.CodeFailedPrecondition {
 		out.Blocked, err = bourse.MessageOf(err), nil
 	}
@@ -205,7 +228,7 @@ func (r *Rotation) check(ctx context.Context, number int) (out machinesapi.Rotat
 	highest = number
 	own := r.Own.InUse()
 	var mu sync.Mutex
-	out = r.each(ctx, machinesapi.RotationCheck, nil, func(has KeyReply) error {
+	out = r.each(ctx, machinesapi.RotationCheck, &KeyRequest{}, func(has KeyReply) error {
 		mu.Lock()
 		defer mu.Unlock()
 		highest = max(highest, has.Number)
@@ -215,50 +238,71 @@ func (r *Rotation) check(ctx context.Context, number int) (out machinesapi.Rotat
 	return out, highest, differ
 }
 
-// distribute gives all servers the same keys.
-func (r *Rotation) distribute(ctx context.Context, keys ring) (machinesapi.Rotation, error) {
-	want, err := r.Own.Set(keys.text())
+// distribute gives all servers the same keys. It also returns the Signers of all replies.
+func (r *Rotation) distribute(ctx context.Context, keys ring, issuer string) (machinesapi.Rotation, [][]byte, error) {
+	in := &KeyRequest{Text: keys.text(), Issuer: []byte(issuer)}
+	want, err := r.Own.Set(ctx, in)
 	if err != nil {
-		return machinesapi.Rotation{}, err
+		return machinesapi.Rotation{}, nil, err
 	}
-	return r.each(ctx, keys.step(), keys.text(), func(has KeyReply) error {
+	var mu sync.Mutex
+	signers := want.Signers
+	out := r.each(ctx, keys.step(), in, func(has KeyReply) error {
 		if !slices.Equal(has.Keys, want.Keys) {
 			return bourse.Errorf(bourse.CodeConflict, "it uses other keys than it was given")
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		signers = append(signers, has.Signers...)
 		return nil
-	}), nil
+	})
+	return out, signers, nil
 }
 
-// each sends a text to all other servers, and passes their replies to check.
-func (r *Rotation) each(ctx context.Context, step machinesapi.RotationStep, text []byte, check func(KeyReply) error) machinesapi.Rotation {
+// each sends a request to all other servers, and passes their replies to check. Other servers get
+// their certificates from the brokers, so the brokers come first.
+func (r *Rotation) each(ctx context.Context, step machinesapi.RotationStep, in *KeyRequest, check func(KeyReply) error) machinesapi.Rotation {
 	holders := r.Holders()
 	out := machinesapi.Rotation{Step: step, Servers: make([]machinesapi.RotationServer, len(holders), len(holders)+1)}
-	var sending errgroup.Group
-	sending.SetLimit(sendAtOnce)
-	for i, h := range holders {
-		s := &out.Servers[i]
-		s.ID, s.Role = h.Member.ID, h.Member.Role
-		if h.Down {
-			s.Error = fmt.Sprintf("the %s is down", h.Member.Role)
-			continue
+	for _, brokers := range []bool{true, false} {
+		var sending errgroup.Group
+		sending.SetLimit(sendAtOnce)
+		for i, h := range holders {
+			if brokers != (h.Member.Role == bourse.RoleBroker) {
+				continue
+			}
+			sending.Go(func() error {
+				out.Servers[i] = r.sendTo(ctx, &h, *in, check)
+				return nil
+			})
 		}
-		sending.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, sendWithin)
-			defer cancel()
-			has, err := r.Send(ctx, h.Member, text)
-			if err == nil {
-				err = check(has)
-			}
-			if s.OK = err == nil; !s.OK {
-				s.Error = bourse.MessageOf(err)
-			}
-			return nil
-		})
+		_ = sending.Wait() // the functions return no errors
 	}
-	_ = sending.Wait() // the functions return no errors
 	out.Servers = append(out.Servers, machinesapi.RotationServer{ID: r.Self.ID, Role: r.Self.Role, OK: true})
 	slices.SortFunc(out.Servers, func(a, b machinesapi.RotationServer) int {
 		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.ID, b.ID))
 	})
 	return out
+}
+
+// sendTo sends a request to one server, and returns the server's part in the step.
+func (r *Rotation) sendTo(ctx context.Context, h *Holder, in KeyRequest, check func(KeyReply) error) machinesapi.RotationServer {
+	s := machinesapi.RotationServer{ID: h.Member.ID, Role: h.Member.Role}
+	if h.Down {
+		s.Error = fmt.Sprintf("the %s is down", h.Member.Role)
+		return s
+	}
+	if h.Member.Role != bourse.RoleBroker {
+		in.Issuer = nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendWithin)
+	defer cancel()
+	has, err := r.Send(ctx, h.Member, &in)
+	if err == nil {
+		err = check(has)
+	}
+	if s.OK = err == nil; !s.OK {
+		s.Error = bourse.MessageOf(err)
+	}
+	return s
 }

@@ -3,14 +3,18 @@ package enroll_test
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -77,7 +81,7 @@ func newKeyCluster(tb rapid.TB, dir string, n int) *keyCluster {
 		if len(text) == 0 {
 			return to.file.Report(), nil
 		}
-		return to.file.Set(text)
+		return to.file.Set(context.Background(), &enroll.KeyRequest{Text: text})
 	}
 	return c
 }
@@ -93,9 +97,9 @@ func (c *keyCluster) rotation() *enroll.Rotation {
 			}
 			return all
 		},
-		Send: func(_ context.Context, to bourse.Member, text []byte) (enroll.KeyReply, error) {
+		Send: func(_ context.Context, to bourse.Member, in *enroll.KeyRequest) (enroll.KeyReply, error) {
 			i := slices.IndexFunc(c.servers, func(s *keyServer) bool { return s.ID == to.ID })
-			return c.send(c.servers[i], text)
+			return c.send(c.servers[i], in.Text)
 		},
 	}
 }
@@ -116,7 +120,7 @@ func (c *keyCluster) understood() {
 func (c *keyCluster) finish(r *enroll.Rotation, start bool) (steps []machinesapi.RotationStep) {
 	c.Helper()
 	for range 10 {
-		out, err := r.Step(context.Background(), start)
+		out, err := r.Step(context.Background(), machinesapi.Rotate{Start: start})
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -161,6 +165,228 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// caServer is a server whose certificate comes from the first CA in its file.
+type caServer struct {
+	bourse.Member
+	files  admission.Files
+	creds  *admission.Credentials
+	issuer []byte // a broker's issuer
+	file   *enroll.KeyFile
+}
+
+// caCluster is a cluster of servers with certificates. The first two are brokers.
+type caCluster struct {
+	rapid.TB
+	servers []*caServer
+	view    [][]byte     // certificates with which servers have signed before a restart
+	fault   func() error // called before and after each message; an error means that it, or its reply, is lost
+}
+
+func newCACluster(tb rapid.TB, dir string, n int, ca *admission.CA) *caCluster {
+	tb.Helper()
+	c := &caCluster{TB: tb, fault: func() error { return nil }}
+	issuer, err := ca.NewIssuer(time.Now())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i := range n {
+		s := &caServer{Member: bourse.Member{ID: bourse.WorkerID(fmt.Sprintf("s%d", i)), Role: bourse.RoleWorker}}
+		if i < 2 {
+			s.Role, s.issuer = bourse.RoleBroker, issuer.Pair().PEM()
+		}
+		s.files = admission.Files{CA: filepath.Join(dir, string(s.ID)+"-ca.pem"), Pair: filepath.Join(dir, string(s.ID)+".pem")}
+		pair, err := issuer.Issue(admission.Identity{ID: s.ID, Role: s.Role}, nil, time.Now())
+		err = errors.Join(err, os.WriteFile(s.files.CA, ca.Pair().Cert, 0o600), os.WriteFile(s.files.Pair, pair.PEM(), 0o600))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		c.servers = append(c.servers, s)
+		c.start(s)
+	}
+	return c
+}
+
+// start starts a server, which may have run before.
+func (c *caCluster) start(s *caServer) {
+	c.Helper()
+	var err error
+	if s.creds, err = admission.Load(s.files); err != nil {
+		c.Fatal(err)
+	}
+	s.file = &enroll.KeyFile{
+		Path: s.files.CA, Look: s.creds.Look, InUse: s.creds.CAs,
+		IDs: func(text []byte) ([]string, error) {
+			b, err := admission.ParseBundle(text)
+			return b.IDs(), err
+		},
+		Adopt: func(_ context.Context, in *enroll.KeyRequest, reply *enroll.KeyReply) error {
+			reply.Signers = s.creds.Used()
+			if s.creds.ByFirstCA() {
+				return nil
+			}
+			if len(in.Issuer) > 0 {
+				s.issuer = in.Issuer
+			}
+			return c.renew(s)
+		},
+	}
+}
+
+// renew gives a server a certificate of the first broker. If the broker does not use the new CA yet,
+// it returns an error.
+func (c *caCluster) renew(s *caServer) error {
+	pem := c.servers[0].issuer
+	issuer, err := admission.ParseCA(admission.Pair{Cert: pem, Key: pem})
+	if err != nil {
+		return err
+	}
+	pair, err := issuer.Issue(admission.Identity{ID: s.ID, Role: s.Role}, nil, time.Now())
+	if err = errors.Join(err, os.WriteFile(s.files.Pair, pair.PEM(), 0o600)); err != nil {
+		return err
+	}
+	for range 3 {
+		_, lookErr := s.creds.Look()
+		err = errors.Join(err, lookErr)
+	}
+	if err == nil && !s.creds.ByFirstCA() {
+		err = errors.New("the broker does not use the new CA yet")
+	}
+	return err
+}
+
+func (c *caCluster) rotation() *enroll.Rotation {
+	return &enroll.Rotation{
+		Self: c.servers[0].Member, Own: c.servers[0].file,
+		Holders: func() (all []enroll.Holder) {
+			for _, s := range c.servers[1:] {
+				all = append(all, enroll.Holder{Member: s.Member})
+			}
+			return all
+		},
+		Send: func(ctx context.Context, to bourse.Member, in *enroll.KeyRequest) (enroll.KeyReply, error) {
+			defer c.connected()
+			s := c.servers[slices.IndexFunc(c.servers, func(s *caServer) bool { return s.ID == to.ID })]
+			if (len(in.Issuer) > 0) != (s.Role == bourse.RoleBroker) && len(in.Text) > 0 {
+				c.Errorf("%s %s has received an issuer of %d bytes", s.Role, s.ID, len(in.Issuer))
+			}
+			if err := c.fault(); err != nil {
+				return enroll.KeyReply{}, err
+			}
+			if len(in.Text) == 0 {
+				return s.file.Report(), c.fault()
+			}
+			reply, err := s.file.Set(ctx, in)
+			return reply, errors.Join(err, c.fault())
+		},
+		Signers: func(_ context.Context, ca []byte, replied [][]byte) (out []string, err error) {
+			b, err := admission.ParseBundle(ca)
+			for _, der := range append(replied, c.view...) {
+				chain, parseErr := x509.ParseCertificates(der)
+				if err = errors.Join(err, parseErr); err == nil && !b.Issued(chain) {
+					out = append(out, strings.TrimSpace(string(admission.CertPEM(chain[0]))))
+				}
+			}
+			slices.Sort(out)
+			return slices.Compact(out), err
+		},
+	}
+}
+
+// connected fails the test unless every server trusts the certificate of every other one.
+func (c *caCluster) connected() {
+	c.Helper()
+	for _, from := range c.servers {
+		der, _ := from.creds.Own()
+		chain, err := x509.ParseCertificates(der)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, to := range c.servers {
+			if !to.creds.Issued(chain) {
+				c.Fatalf("%s does not trust the certificate of %s", to.ID, from.ID)
+			}
+		}
+	}
+}
+
+// TestRotationOfTheCA replaces a CA while messages and replies are lost and servers are restarted. All
+// servers must trust each other's certificates at any time. In the end, none may trust the old CA, and
+// what they have signed with its certificates must remain valid.
+func TestRotationOfTheCA(t *testing.T) {
+	dirs := 0
+	base := t.TempDir()
+	old, oldErr := admission.NewCA("test", time.Now())
+	ca, caErr := admission.NewCA("test", time.Now())
+	other, otherErr := admission.NewCA("test", time.Now())
+	issuer, err := ca.NewIssuer(time.Now())
+	if err := errors.Join(oldErr, caErr, otherErr, err); err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		dirs++
+		dir := filepath.Join(base, fmt.Sprint(dirs))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c := newCACluster(t, dir, rapid.IntRange(2, 4).Draw(t, "servers"), old)
+		var births [][]byte
+		for _, s := range c.servers {
+			der, _ := s.creds.Own()
+			births = append(births, der)
+		}
+		in := machinesapi.Rotate{Start: true, CA: string(ca.Pair().Cert), Issuer: string(issuer.Pair().PEM())}
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)) //nolint:gosec // not security-sensitive
+		var mu sync.Mutex
+		c.fault = func() error { // called by several goroutines, which may not use t
+			mu.Lock()
+			defer mu.Unlock()
+			if rng.IntN(5) == 0 {
+				return errors.New("it was lost")
+			}
+			return nil
+		}
+		began := false
+		for range rapid.IntRange(0, 6).Draw(t, "steps") {
+			out, err := c.rotation().Step(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began = began || out.Started
+			if restarted := rapid.IntRange(0, len(c.servers)).Draw(t, "restarted"); restarted < len(c.servers) && !out.Done {
+				c.view = append(c.view, c.servers[restarted].creds.Used()...)
+				c.start(c.servers[restarted])
+			}
+		}
+		c.fault = func() error { return nil }
+		if began {
+			_, err := c.rotation().Step(t.Context(), machinesapi.Rotate{CA: string(other.Pair().Cert), Issuer: in.Issuer})
+			if bourse.CodeOf(err) != bourse.CodeConflict {
+				t.Errorf("a rotation to a third CA: %v, want conflict", err)
+			}
+		}
+		for range 4 {
+			out, err := c.rotation().Step(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.connected()
+			if out.Done {
+				break
+			}
+		}
+		for _, s := range c.servers {
+			if ids := s.creds.CAs(); len(ids) != 1 || !s.creds.ByFirstCA() {
+				t.Errorf("%s trusts %d CAs, and has a certificate of the first one: %v", s.ID, len(ids), s.creds.ByFirstCA())
+			}
+			for i, birth := range births {
+				if id, _, _, err := s.creds.Author(birth, time.Now()); err != nil {
+					t.Errorf("for %s, what %s %s signed before is invalid: %v", s.ID, c.servers[i].ID, id, err)
+				}
+			}
+		}
+	})
+}
+
 // TestServersOfOneHost has two servers with the same file. When one of them has written it, the other
 // must use the new keys at once.
 func TestServersOfOneHost(t *testing.T) {
@@ -169,7 +395,7 @@ func TestServersOfOneHost(t *testing.T) {
 	old := c.servers[0].live.Get()[0]
 	r := c.rotation()
 	for i := range 3 {
-		out, err := r.Step(t.Context(), i == 0)
+		out, err := r.Step(t.Context(), machinesapi.Rotate{Start: i == 0})
 		c.understood()
 		if err != nil || slices.ContainsFunc(out.Servers, func(s machinesapi.RotationServer) bool { return !s.OK }) {
 			t.Errorf("step %d: %+v, %v", i, out, err)
@@ -220,9 +446,9 @@ func TestRotationUnderFaults(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"step", "step", "start", "restart", "late"}).Draw(t, "event") {
 			case "step":
-				_, _ = r.Step(t.Context(), false) // it may fail
+				_, _ = r.Step(t.Context(), machinesapi.Rotate{}) // it may fail
 			case "start":
-				_, _ = r.Step(t.Context(), true)
+				_, _ = r.Step(t.Context(), machinesapi.Rotate{Start: true})
 			case "restart":
 				c.servers[0] = openKeyServer(t, c.servers[0].file.Path, c.servers[0].Member)
 				r = c.rotation()
@@ -252,17 +478,17 @@ func TestRotationWaitsForServers(t *testing.T) {
 	old := c.servers[0].live.Get()[0]
 	r := c.rotation()
 	c.down["s2"] = true
-	out, err := r.Step(t.Context(), true)
+	out, err := r.Step(t.Context(), machinesapi.Rotate{Start: true})
 	if err != nil || out.Step != machinesapi.RotationCheck || out.Servers[2].OK || !strings.Contains(out.Servers[2].Error, "down") || len(c.servers[0].live.Get()) != 1 {
 		t.Fatalf("with a server that is down: %+v, %v, %d keys; want no new key", out, err, len(c.servers[0].live.Get()))
 	}
 	delete(c.down, "s2")
-	if out, err = r.Step(t.Context(), true); err != nil || !out.Started {
+	if out, err = r.Step(t.Context(), machinesapi.Rotate{Start: true}); err != nil || !out.Started {
 		t.Fatalf("the first step: %+v, %v", out, err)
 	}
 	c.down["s1"] = true
 	for range 2 {
-		if out, err = r.Step(t.Context(), true); err != nil || out.Started || out.Step != machinesapi.RotationUse || out.Servers[1].OK {
+		if out, err = r.Step(t.Context(), machinesapi.Rotate{Start: true}); err != nil || out.Started || out.Step != machinesapi.RotationUse || out.Servers[1].OK {
 			t.Fatalf("a step without s1: %+v, %v", out, err)
 		}
 	}
@@ -290,18 +516,18 @@ func TestRotationWhileTheOldKeyIsNeeded(t *testing.T) {
 	}
 	r := c.rotation()
 	for i := range 4 {
-		out, err := r.Step(t.Context(), i == 0)
+		out, err := r.Step(t.Context(), machinesapi.Rotate{Start: i == 0})
 		if err != nil || i > 0 && (out.Step != machinesapi.RotationUse || out.Blocked != "data of s0" || out.Done) {
 			t.Errorf("step %d: %+v, %v, want it blocked", i, out, err)
 		}
 	}
 	needed[c.servers[0]] = false
 	for range 2 {
-		if _, err := r.Step(t.Context(), false); err != nil {
+		if _, err := r.Step(t.Context(), machinesapi.Rotate{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if out, err := r.Step(t.Context(), false); err != nil || out.Done || out.Servers[2].OK || out.Servers[2].Error != "data of s2" {
+	if out, err := r.Step(t.Context(), machinesapi.Rotate{}); err != nil || out.Done || out.Servers[2].OK || out.Servers[2].Error != "data of s2" {
 		t.Errorf("with data on s2: %+v, %v", out, err)
 	}
 	c.understood()
@@ -329,7 +555,7 @@ func TestKeyFileRefuses(t *testing.T) {
 		"two keys and no step":           slices.Concat(key, other),
 		"more keys than a file may have": bytes.Repeat(key, 9),
 	} {
-		reply, err := s.file.Set(text)
+		reply, err := s.file.Set(context.Background(), &enroll.KeyRequest{Text: text})
 		now, _ := os.ReadFile(s.file.Path)
 		if err == nil || !bytes.Equal(now, key) || len(s.live.Get()) != 1 {
 			t.Errorf("%s: %v, %v, want an error and the old file", what, reply, err)
@@ -341,7 +567,7 @@ func TestKeyFileRefuses(t *testing.T) {
 	if err := os.Mkdir(s.file.Path, 0o700); err != nil { // it cannot be replaced by a file
 		t.Fatal(err)
 	}
-	if _, err := s.file.Set(slices.Concat([]byte("# rotation step 1\n"), key, other)); bourse.CodeOf(err) != bourse.CodeUnavailable {
+	if _, err := s.file.Set(t.Context(), &enroll.KeyRequest{Text: slices.Concat([]byte("# rotation step 1\n"), key, other)}); bourse.CodeOf(err) != bourse.CodeUnavailable {
 		t.Errorf("a file that cannot be written: %v, want unavailable", err)
 	}
 	if n := len(s.live.Get()); n != 1 {
@@ -357,13 +583,13 @@ func TestRotationRefusesFilesEditedByHand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := c.rotation().Step(t.Context(), true); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "which one") {
+	if out, err := c.rotation().Step(t.Context(), machinesapi.Rotate{Start: true}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "which one") {
 		t.Errorf("two keys of which either may be the new one: %+v, %v, want failed_precondition", out, err)
 	}
 	if err := os.Remove(c.servers[0].file.Path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.rotation().Step(t.Context(), true); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := c.rotation().Step(t.Context(), machinesapi.Rotate{Start: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -384,7 +610,7 @@ func FuzzKeyFile(f *testing.F) {
 		}
 		s := newKeyServer(t, filepath.Join(t.TempDir(), "key"), bourse.Member{ID: "s"}, key)
 		before := s.live.Get()[0]
-		reply, err := s.file.Set(text)
+		reply, err := s.file.Set(context.Background(), &enroll.KeyRequest{Text: text})
 		if err == nil && (reply.Number < 0 || !slices.Equal(reply.Keys, s.file.InUse())) {
 			t.Errorf("%+v, but it uses %v", reply, s.file.InUse())
 		}

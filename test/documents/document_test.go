@@ -94,7 +94,8 @@ var notRun = map[string]string{
 	"bourse join bourse-join-eyJhIjpbIjEwLjAuMC4xOjQyODAiXSwi… --nats": "TestJoinOverNATS uses the tokens that it has created",
 	"cd /etc/bourse": "TestRenewalUnderLoad types these commands, with files and addresses of its own",
 
-	"bourse credentials rotate gossip": "TestRotateKeys types it",
+	"bourse credentials rotate gossip":                     "TestRotateKeys types it",
+	"bourse credentials rotate ca --dir /media/usb/bourse": "TestRotateKeys types it with another directory",
 
 	"make check test":                                     "this test is part of it",
 	"bourse worker drain gru-1 --plan":                    "fleet.txtar and TestDrainUnderLoad drain workers",

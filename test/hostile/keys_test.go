@@ -51,7 +51,8 @@ func TestKeysAreForTheirServers(t *testing.T) {
 	}
 	appKeys := enroll.AppKeysRequest{Machine: list[0].ID}
 	keys := enroll.KeyRequest{Key: machinesapi.KeyGossip, Text: admission.NewGossipKey()}
-	rotate := enroll.RotateRequest{Key: machinesapi.KeySecrets, Start: true}
+	rotate := enroll.RotateRequest{Key: machinesapi.KeySecrets, Rotate: machinesapi.Rotate{Start: true}}
+	ca := enroll.KeyRequest{Key: machinesapi.KeyCA, Text: s.ca.Pair().Cert}
 	const toBroker, toWorker = "b1.broker.bourse.internal", "w1.worker.bourse.internal"
 	for _, c := range []struct {
 		what, to, path string
@@ -68,6 +69,8 @@ func TestKeysAreForTheirServers(t *testing.T) {
 		{"a worker replaces a worker's keys", toWorker, enroll.PathKeys, two, keys, http.StatusForbidden},
 		{"a proxy replaces a worker's keys", toWorker, enroll.PathKeys, proxy, keys, http.StatusForbidden},
 		{"a client replaces a broker's keys", toBroker, enroll.PathKeys, nil, keys, http.StatusForbidden},
+		{"a worker replaces a worker's CA", toWorker, enroll.PathKeys, two, ca, http.StatusForbidden},
+		{"a proxy replaces a broker's CA", toBroker, enroll.PathKeys, proxy, ca, http.StatusForbidden},
 		{"a worker rotates keys", toBroker, enroll.PathRotate, two, rotate, http.StatusForbidden},
 		{"a client rotates keys past the API", toBroker, enroll.PathRotate, nil, rotate, http.StatusForbidden},
 	} {

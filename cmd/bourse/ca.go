@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/cli"
+	"github.com/bourse-dev/bourse/internal/admission"
+	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/internal/wholefile"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// shareCA makes the file with the cluster's CA replaceable by brokers.
+func (s *server) shareCA() {
+	s.shared[machinesapi.KeyCA] = &enroll.KeyFile{
+		Path: s.config.Credentials.Files.CA, Look: renewing{s}.Look, InUse: s.creds.CAs,
+		IDs: func(text []byte) ([]string, error) {
+			b, err := admission.ParseBundle(text)
+			return b.IDs(), err
+		},
+		Adopt: s.adoptCA,
+	}
+}
+
+// adoptCA gets a certificate from the first CA, unless the server has one already. A broker first
+// stores that CA's issuer, which signs such certificates.
+func (s *server) adoptCA(ctx context.Context, in *enroll.KeyRequest, reply *enroll.KeyReply) error {
+	reply.Signers = s.creds.Used()
+	if err := s.adoptIssuer(in.Issuer); err != nil || s.creds.ByFirstCA() {
+		return err
+	}
+	err := s.replaceCertificate(ctx, func(r *enroll.Renewal) error {
+		fresh, err := admission.NewCredentials(r.CA, admission.Pair{Cert: r.PEM, Key: r.PEM})
+		if err == nil && (!slices.Equal(fresh.CAs(), s.creds.CAs()) || !fresh.ByFirstCA()) {
+			err = bourse.Errorf(bourse.CodeUnavailable, "the broker does not use the new CA yet")
+		}
+		return err
+	})
+	if err == nil {
+		err = lookAt(renewing{s})
+	}
+	if err == nil && !s.creds.ByFirstCA() {
+		err = bourse.Errorf(bourse.CodeUnavailable, "another program has changed %s at the same time", s.config.Credentials.Files.Pair)
+	}
+	return err
+}
+
+// adoptIssuer stores an issuer, in PEM, if it is one of the first CA and the server uses another one.
+func (s *server) adoptIssuer(issuer []byte) error {
+	if len(s.deskFiles) == 0 {
+		return nil
+	}
+	if _, err := admission.CheckIssuer(admission.CertPEM(s.creds.FirstCA()), issuer); err != nil {
+		return nil //nolint:nilerr // the first CA is still the old one
+	}
+	path := s.deskFiles[0].Files()[0]
+	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, issuer) {
+		return nil
+	}
+	if err := wholefile.Write(path, issuer, 0o600); err != nil {
+		return bourse.Errorf(bourse.CodeUnavailable, "write the issuer: %w", err)
+	}
+	return lookAt(s.deskFiles...)
+}
+
+// lookAt makes changed files take effect at once.
+func lookAt(files ...admission.Watched) error {
+	for range 3 { // the first call may still see the files as changing, see admission.Live
+		for _, f := range files {
+			if _, err := f.Look(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkNATS returns failed_precondition if the NATS server has a certificate of the cluster's CA, but not of
+// the new one. Without that certificate, the servers could not connect to it once the old CA is removed.
+func (s *server) checkNATS(ca *x509.Certificate) error {
+	if s.link == nil {
+		return nil
+	}
+	chain := s.link.Certificates()
+	if len(chain) == 0 || !s.creds.Issued(chain) || (&admission.Bundle{CAs: []*x509.Certificate{ca}}).Issued(chain) {
+		return nil
+	}
+	return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "the NATS server's certificate was issued by the CA that would be removed"),
+		"--keep-old, then give the NATS server a certificate of the new CA, then repeat the command without it")
+}
+
+// signersBesides returns the certificates that have signed something in the view, or are among
+// replied, and were not issued by the given CA. They are returned in PEM, sorted.
+func (s *server) signersBesides(ctx context.Context, ca []byte, replied [][]byte) ([]string, error) {
+	b, err := admission.ParseBundle(ca)
+	if err != nil {
+		return nil, err
+	}
+	certs, err := s.replica.Certificates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, der := range append(certs, replied...) {
+		chain, err := x509.ParseCertificates(der)
+		if err != nil || len(chain) == 0 || b.Issued(chain) {
+			continue
+		}
+		if _, _, _, err := s.creds.Author(der, chain[0].NotAfter); err != nil {
+			continue // it is not valid now either
+		}
+		out = append(out, strings.TrimSpace(string(admission.CertPEM(chain[0]))))
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
