@@ -36,6 +36,10 @@ package: ## build packages for amd64 and arm64: bin/bourse_VERSION_ARCH.deb, .rp
 	@mkdir -p bin
 	@GO="$(GO)" RELEASE='$(RELEASE)' scripts/package bin deb rpm tar.gz
 
+release: ## build packages, and lists of the modules that they contain (.cdx.json)
+	@mkdir -p bin
+	@GO="$(GO)" RELEASE='$(RELEASE)' scripts/package bin deb rpm tar.gz cdx.json
+
 demo: build ## run the main job from beginning to end, with a worker killed in between
 	scripts/demo bin/bourse
 
