@@ -32,13 +32,13 @@ build: ## build bin/bourse, static
 man: build ## write the manual, bin/man/*.1
 	bin/bourse man bin/man
 
-package: ## build packages for amd64 and arm64: bin/bourse_VERSION_ARCH.deb, .rpm and .tar.gz
+package: ## build packages for amd64 and arm64: bin/bourse_VERSION_ARCH.deb, .rpm, .tar.gz and .image.tar
 	@mkdir -p bin
-	@GO="$(GO)" RELEASE='$(RELEASE)' scripts/package bin deb rpm tar.gz
+	@GO="$(GO)" RELEASE='$(RELEASE)' scripts/package bin deb rpm tar.gz image.tar
 
 release: ## build packages, and lists of the modules that they contain (.cdx.json)
 	@mkdir -p bin
-	@GO="$(GO)" RELEASE='$(RELEASE)' scripts/package bin deb rpm tar.gz cdx.json
+	@GO="$(GO)" RELEASE='$(RELEASE)' scripts/package bin deb rpm tar.gz image.tar cdx.json
 
 demo: build ## run the main job from beginning to end, with a worker killed in between
 	scripts/demo bin/bourse

@@ -81,6 +81,8 @@ var notRun = map[string]string{
 	"bourse credentials cert --role proxy edge-1":                                              "credentials.txtar and TestAProxyIsAMember make and use such certificates",
 	"apt-get install ./bourse_1.0.0_amd64.deb":                                                 "TestDebianPackage installs, upgrades and removes the package",
 	"apt-get install ./bourse_1.1.0_amd64.deb":                                                 "TestDebianPackage installs, upgrades and removes the package",
+	"docker load --input bourse_1.0.0_amd64.image.tar":                                         "TestContainerImage imports the image and runs a proxy in it",
+	`docker run -d --name bourse --restart always --stop-timeout 60 --network host \`:          "TestContainerImage runs a proxy in the image",
 	"bourse init --region gru":                                                                 "TestJoin types it, with files and addresses of its own",
 	"bourse join bourse-join-eyJhIjpbIjEwLjAuMC4xOjQyODAiXSwi…":                                "TestJoin uses the token that init has printed",
 	"useradd --system --home-dir /var/lib/bourse-proxy --shell /usr/sbin/nologin bourse-proxy": "tests create no users",

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -26,11 +27,7 @@ func TestDebianPackage(t *testing.T) {
 	dir := t.TempDir()
 	content := vmtest.Files{"/test/run": "testdata/run", "/etc/systemd/system/test.service": "testdata/test.service"}
 	for _, version := range []string{"0.1.0", "0.2.0"} {
-		build := exec.CommandContext(t.Context(), "../../scripts/package", dir, "deb", "cdx.json")
-		build.Env = append(os.Environ(), "ARCHS=amd64", "RELEASE=v"+version)
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build package %s: %v\n%s", version, err, out)
-		}
+		build(t, dir, version, "deb", "cdx.json")
 		checkModules(t, filepath.Join(dir, "bourse_"+version+"_amd64.cdx.json"), version)
 		content["/test/"+version+".deb"] = filepath.Join(dir, "bourse_"+version+"_amd64.deb")
 	}
@@ -49,6 +46,14 @@ func TestDebianPackage(t *testing.T) {
 		t.Fatalf("%v; the machine's console:\n%s", err, console)
 	}
 	t.Logf("took %s; the machine's console:\n%s", time.Since(began).Round(time.Second), console)
+}
+
+// build builds packages for this host's architecture in a directory.
+func build(t *testing.T, dir, version string, formats ...string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "../../scripts/package", append([]string{dir}, formats...)...)
+	command.Env = append(os.Environ(), "ARCHS="+runtime.GOARCH, "RELEASE=v"+version)
+	output(t, command)
 }
 
 // checkModules checks that a package's list of modules names the program with its version, and a
