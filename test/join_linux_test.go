@@ -153,6 +153,16 @@ func TestJoin(t *testing.T) {
 	eventually(t, patience, "it is a member again", func() error { return first.lists(refused.name + ` +worker +gru +ok `) })
 }
 
+// TestFirstBrokerAlone creates a cluster that begins with nothing but a broker, which has nobody to
+// meet, and adds a worker to it.
+func TestFirstBrokerAlone(t *testing.T) {
+	lan := newLAN(t)
+	first, second := lan.bare("h1"), lan.bare("h2")
+	out := first.start("bourse worker list", first.setup("init", "--region", "gru", "--role", "broker")...)
+	second.start("is part of cluster", second.setup("join", joinLine.FindString(out.printed()))...)
+	eventually(t, patience, "the worker is a member", func() error { return first.lists(`h2 +worker +gru +ok `) })
+}
+
 // handshake connects to another host's broker with the certificate of this host's
 // worker. It returns an error if the broker refuses the certificate.
 func (h *bareHost) handshake(to *bareHost) error {

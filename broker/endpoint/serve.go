@@ -229,8 +229,10 @@ func ListUnreachable(r interface{ Set(key, value string) }, ids []bourse.WorkerI
 }
 
 // early reports whether an endpoint is served even while the broker does not know its cluster.
-// These endpoints only report the state of this server.
+// These endpoints only concern this server. The first broker of a cluster is alone, and
+// without a join token no other server could join it.
 func early(pattern string) bool {
 	_, path, _ := strings.Cut(pattern, " ")
-	return pattern == anyPath || path == "/v1/health" || path == "/metrics" || path == "/openapi.json" || strings.HasPrefix(path, "/v1/view/")
+	return pattern == anyPath || path == "/v1/health" || path == "/metrics" || path == "/openapi.json" ||
+		strings.HasPrefix(path, "/v1/view/") || strings.HasPrefix(path, "/v1/join_tokens")
 }

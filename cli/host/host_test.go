@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"crypto/ecdsa"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -223,43 +219,6 @@ func TestCanListen(t *testing.T) {
 		if err := canListen(t.Context(), c.network, c.address, bourse.RoleWorker); bourse.CodeOf(err) != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-	}
-}
-
-// replies answers each request with the next of these statuses. Once none are left, it
-// answers with a token.
-type replies []int
-
-func (r *replies) RoundTrip(*http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	if len(*r) > 0 {
-		w.WriteHeader((*r)[0])
-		_, _ = w.WriteString(`{"error": "not now"}`)
-		*r = (*r)[1:]
-		return w.Result(), nil
-	}
-	_, _ = w.WriteString(`{"token": "bourse-join-1"}`)
-	return w.Result(), nil
-}
-
-// TestFirstToken checks that init asks again if the broker, which has just started,
-// does not know its cluster yet.
-func TestFirstToken(t *testing.T) {
-	for name, c := range map[string]struct {
-		replies replies
-		want    bourse.Code
-	}{
-		"at once":         {nil, ""},
-		"soon":            {replies{503, 503, 503}, ""},
-		"never":           {slices.Repeat(replies{503}, 1000), bourse.CodeUnavailable},
-		"another problem": {replies{403, 503}, bourse.CodeForbidden},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			h := setup{shell: &cli.Shell{Env: cli.Env{Now: time.Now, Getenv: func(string) string { return "" }, Transport: &c.replies}}}
-			if token, err := h.firstToken(t.Context()); bourse.CodeOf(err) != c.want || err == nil && token.Token != "bourse-join-1" {
-				t.Errorf("%s: %+v, %v; want %q", name, token, err, c.want)
-			}
-		})
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -155,13 +154,9 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 	return one, nil
 }
 
-// knownWithin is how long a new broker may take to know its cluster. Until then, the
-// broker returns CodeUnavailable.
-const knownWithin = 30 * time.Second
-
 // greet prints what to do next. onNATS reports whether the cluster uses NATS.
 func (h *setup) greet(ctx context.Context, cluster string, onNATS bool) error {
-	token, err := h.firstToken(ctx)
+	token, err := h.shell.Client().JoinTokens().Create(ctx, machinesapi.CreateJoinToken{})
 	if err != nil {
 		return err
 	}
@@ -181,21 +176,6 @@ For more hosts: bourse token join --uses 10 --ttl 24h
 To look around: bourse worker list
 `, cluster, token.Token, behind)
 	return err
-}
-
-// firstToken creates a join token. It repeats the request if necessary, because the
-// broker has just started and may have to receive another server's view first.
-func (h *setup) firstToken(ctx context.Context) (machinesapi.JoinToken, error) {
-	end := h.shell.Now().Add(knownWithin)
-	for again := (cli.Backoff{}); ; {
-		token, err := h.shell.Client().JoinTokens().Create(ctx, machinesapi.CreateJoinToken{})
-		if !cli.Temporary(err) || h.shell.Now().After(end) {
-			return token, err
-		}
-		if err := again.Wait(ctx); err != nil {
-			return token, err
-		}
-	}
 }
 
 // random returns n random bytes as hexadecimal digits.
