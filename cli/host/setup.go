@@ -308,6 +308,9 @@ func (h *setup) found() {
 	if _, err := os.Stat("/run/containerd/containerd.sock"); err == nil {
 		containerd = "/run/containerd/containerd.sock"
 	}
+	if !slices.Contains(h.roles, string(bourse.RoleWorker)) {
+		containerd = "not needed without a worker"
+	}
 	for _, line := range [][2]string{
 		{"name", h.name},
 		{"address", h.address},
