@@ -57,6 +57,11 @@ func (v *View) Removed(ctx context.Context) ([]inventory.RemovedMember, error) {
 	return Ask(ctx, v, inventory.Removed())
 }
 
+// Certified lists the brokers and proxies with certificates.
+func (v *View) Certified(ctx context.Context) ([]inventory.CertifiedMember, error) {
+	return Ask(ctx, v, inventory.Certified())
+}
+
 // Apps lists all apps by name, including deleted ones.
 func (v *View) Apps(ctx context.Context) ([]bourse.App, error) { return Ask(ctx, v, inventory.Apps()) }
 

@@ -145,7 +145,8 @@ func (h head) expired(now time.Time) bool {
 }
 
 // removeExpiredStreams removes expired streams, and sites without streams. It retains the streams
-// of reachable members so that they can continue without a snapshot.
+// of reachable members so that they can continue without a snapshot, and the sites of servers with
+// certificates, because their rows contain when the servers were last reachable.
 func (b *batch) removeExpiredStreams() error {
 	alive, err := b.alive()
 	if err != nil {
@@ -158,7 +159,8 @@ func (b *batch) removeExpiredStreams() error {
 			}
 		}
 	}
-	err = schema.Run(b.conn, "DELETE FROM sites WHERE coalesce(alive, 0) = 0 AND heard_at < ? AND site NOT IN (SELECT site FROM streams)",
+	err = schema.Run(b.conn, `DELETE FROM sites WHERE coalesce(alive, 0) = 0 AND heard_at < ?
+		AND site NOT IN (SELECT site FROM streams) AND site NOT IN (SELECT key FROM certified_rows)`,
 		b.now.Add(-streamRetention).UnixNano())
 	b.written = b.written || b.conn.Changes() > 0
 	return err

@@ -184,14 +184,20 @@ func TestOneSignatureProvesLinkedTransactions(t *testing.T) {
 	}
 }
 
-// TestWorkersCannotWriteSharedRows checks that workers cannot write apps, secrets, releases or
-// canceled orders.
+// certified returns the row of a proxy whose certificate was issued at a time.
+func certified(id bourse.WorkerID, issued time.Time) wire.Row {
+	return inventory.CertifiedRow(&inventory.CertifiedMember{ID: id, Role: bourse.RoleProxy, Region: "gru", IssuedAt: issued, ExpiresAt: issued.Add(time.Hour)})
+}
+
+// TestWorkersCannotWriteSharedRows checks that workers cannot write apps, secrets, releases,
+// canceled orders or servers with certificates.
 func TestWorkersCannotWriteSharedRows(t *testing.T) {
 	clock := wire.ClockAt(time.Now())
 	rows := []wire.Row{
 		inventory.CancelledRow("01HZZZZZZZZZZZZZZZZZZZZZZZ", "w1"), inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "thief"}), secret("shop/a", "d", 0),
 		{Table: wire.TableReleases, Key: "shop/1", Columns: map[string]wire.Value{"version": int64(1)}},
 		{Table: wire.TableSecrets, Key: "gone", Deleted: true},
+		certified("p1", time.Now()),
 	}
 	for i := range rows {
 		rows[i].Clock = clock
@@ -234,13 +240,15 @@ func TestProxiesCannotWrite(t *testing.T) {
 	t.Parallel()
 	m := startMember(t, Config{})
 	proxy := sealOf(newTestKey(t, bourse.RoleProxy))
-	rows := []wire.Row{volume("v", "x"), {Table: wire.TableWorkers, Key: "p1"}, {Table: "later", Key: "k"}}
+	forged := certified("p9", time.Now())
+	forged.Clock = wire.ClockAt(time.Now())
+	rows := []wire.Row{volume("v", "x"), {Table: wire.TableWorkers, Key: "p1"}, {Table: "later", Key: "k"}, forged}
 	m.take(signedTx(t, proxy, "p1", 1, rows...))
 	if got := m.dump(); len(got) != 0 || m.Health().Quarantine.Count != len(rows) {
 		t.Errorf("taken in: %v, quarantine of %d", got, m.Health().Quarantine.Count)
 	}
 	own := startMember(t, Config{Site: "p2", Role: bourse.RoleProxy})
-	for _, row := range []wire.Row{volume("v", "x"), secret("shop/a", "d", 0)} {
+	for _, row := range []wire.Row{volume("v", "x"), secret("shop/a", "d", 0), certified("p9", time.Now())} {
 		if _, err := own.Publish(t.Context(), row); bourse.CodeOf(err) != bourse.CodeForbidden {
 			t.Errorf("a proxy publishes a row of %s: %v, want %s", row.Table, err, bourse.CodeForbidden)
 		}

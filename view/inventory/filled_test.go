@@ -54,7 +54,8 @@ func plenty(t testing.TB) *sqlite.Conn {
 	}
 	facts.Worker, facts.Cordon = "w2", nil
 	Plant(t, c, "w2", WorkerRow(&facts, false))
-	Plant(t, c, "b1", AppRow(bourse.App{Name: "shop", ID: "1", Org: "me", Network: "n", CreatedAt: at}), CancelledRow("o9", "w1"), RemovedRow(&bourse.Member{ID: "w9", Role: bourse.RoleWorker, Region: "gru", Tag: 9}, at))
+	Plant(t, c, "b1", AppRow(bourse.App{Name: "shop", ID: "1", Org: "me", Network: "n", CreatedAt: at}), CancelledRow("o9", "w1"), RemovedRow(&bourse.Member{ID: "w9", Role: bourse.RoleWorker, Region: "gru", Tag: 9}, at),
+		CertifiedRow(&CertifiedMember{ID: "p1", Role: bourse.RoleProxy, Region: "gru", IssuedAt: at, ExpiresAt: at}))
 	mark := seal.Marks{}.Next(3, at)
 	Plant(t, c, "b1", SecretRows(&seal.Change{App: bourse.AppRef{Name: "shop", ID: "1"}, Mark: mark, Put: []seal.Secret{
 		{Name: "PASSWORD", Digest: "d", Sealed: []byte{1}, Version: mark.Version, CreatedAt: at, UpdatedAt: at},
@@ -69,6 +70,7 @@ func plenty(t testing.TB) *sqlite.Conn {
 	}))
 	hear(t, c, "w1", false, at)
 	hear(t, c, "w2", true, at)
+	hear(t, c, "p1", false, at)
 	for _, sql := range []string{
 		"INSERT INTO streams (site, epoch, seq, hash, at) VALUES ('w1', 1, 9, 0, 1)",
 		"INSERT INTO quarantine (site, epoch, seq, tbl, key, reason, since) VALUES ('w1', 1, 2, 'machine', 'x', 'bad', 1)",

@@ -41,7 +41,7 @@ func Plant(t testing.TB, c *sqlite.Conn, site bourse.WorkerID, rows ...wire.Row)
 	t.Helper()
 	for _, r := range rows {
 		names, args := []string{"site", "key", "epoch", "seq", "at", "hash"}, []any{site, r.Key, 1, 1, 1, 0}
-		if r.Table == wire.TableApps || r.Table == wire.TableCancelled || r.Table == wire.TableSecrets || r.Table == wire.TableReleases || r.Table == wire.TableRemoved || r.Table == wire.TableTokens {
+		if schemaTables(t, c)[r.Table].Shared {
 			names, args = append(names, "clock"), append(args, 1)
 		}
 		if r.Table == wire.TableMachines || r.Table == wire.TableVolumes {

@@ -325,6 +325,17 @@ CREATE TABLE token_rows (
   revoked_at INTEGER -- NULL: not revoked
 ) WITHOUT ROWID;
 
+-- Brokers and proxies with certificates. key: the server's ID. Of two versions, the one with the newer
+-- certificate wins. A certificate that was issued before the server was removed does not count.
+CREATE TABLE certified_rows (
+  key TEXT NOT NULL PRIMARY KEY,
+  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
+  role       TEXT    NOT NULL DEFAULT '',
+  region     TEXT    NOT NULL DEFAULT '',
+  issued_at  INTEGER NOT NULL DEFAULT 0,
+  expires_at INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
 -- ----------------------------------------------------------- views for queries
 
 -- "bourse sql --tables" prints the comment after AS as the description.
@@ -437,6 +448,14 @@ FROM cancelled_rows AS r;
 CREATE VIEW removed_members AS -- Servers that an operator has removed from the cluster in the last year.
 SELECT r.key AS id, r.role, r.region, strftime('%Y-%m-%dT%H:%M:%fZ', r.at / 1e9, 'unixepoch') AS at
 FROM removed_rows AS r;
+
+CREATE VIEW certified_members AS -- Brokers and proxies with certificates, whether they run or not. Removed ones are omitted.
+SELECT r.key AS id, r.role, r.region, CASE s.alive WHEN 1 THEN 'ok' WHEN 0 THEN 'unreachable' ELSE 'unknown' END AS host_status,
+       CASE s.alive WHEN 0 THEN strftime('%Y-%m-%dT%H:%M:%fZ', s.heard_at / 1e9, 'unixepoch') END AS heard_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.issued_at, 0) / 1e9, 'unixepoch') AS issued_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.expires_at, 0) / 1e9, 'unixepoch') AS expires_at
+FROM certified_rows AS r LEFT JOIN sites AS s ON s.site = r.key LEFT JOIN removed_rows AS d ON d.key = r.key
+WHERE d.until IS NULL OR r.issued_at / 1000000 > d.until;
 
 CREATE VIEW tokens AS -- Client tokens that brokers have created. org is * for all organizations; empty apps or machines mean all.
 SELECT r.key AS id, r.name, r.org, r.apps, r.machines, r.read_only, r.made_by, r.made_with,

@@ -121,6 +121,9 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 		return false
 	case r.Table == wire.TableTokens:
 		return tokenExpired(r, before)
+	case r.Table == wire.TableCertified && !r.Deleted:
+		at, _ := r.Columns.Get("expires_at").(int64)
+		return at < before.Time().UnixNano()
 	case r.Table == wire.TableRemoved && !r.Deleted:
 		return r.Clock < clockBefore(before, removedFor)
 	}
@@ -173,7 +176,12 @@ func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wi
 	const over = " WHERE clock < ? AND (expires_at BETWEEN 1 AND ? OR expires_at <= 0 AND revoked_at BETWEEN 1 AND ?) LIMIT ?" // same condition as tokenExpired
 	t := all[wire.TableTokens]
 	tokens, err := collect(c, t.all+over, t.scan, int64(before), before.Time().UnixNano()-1, before.Time().Add(-revokedFor).UnixNano()-1, limit)
-	return append(old, tokens...), err
+	if err != nil {
+		return nil, err
+	}
+	t = all[wire.TableCertified]
+	certified, err := collect(c, t.all+" WHERE clock < ? AND expires_at < ? LIMIT ?", t.scan, int64(before), before.Time().UnixNano(), limit)
+	return slices.Concat(old, tokens, certified), err
 }
 
 // records runs a SELECT and calls do with each version that it returns.

@@ -24,6 +24,9 @@ func Order(a, b Version) int {
 	if a.Table == TableRemoved { // the removal with the later epoch wins, so a removal is never undone
 		first = cmp.Compare(intOf(a.Columns.Get("until")), intOf(b.Columns.Get("until")))
 	}
+	if a.Table == TableCertified { // the newer certificate wins, even if a broker sees the older one later
+		first = cmp.Compare(intOf(a.Columns.Get("issued_at")), intOf(b.Columns.Get("issued_at")))
+	}
 	return cmp.Or(
 		first,
 		later,

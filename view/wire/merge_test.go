@@ -32,6 +32,8 @@ func anyVersion(t *rapid.T, table string) Version {
 		if rapid.Bool().Draw(t, "revoked") {
 			r.Columns = append(r.Columns, Column{"revoked_at", 1 + small.Draw(t, "revoked_at")})
 		}
+	} else if table == TableCertified {
+		r.Columns = Columns{{"issued_at", small.Draw(t, "issued_at")}}
 	} else if r.Deleted = rapid.Bool().Draw(t, "deleted"); !r.Deleted {
 		r.Columns = Columns{{"digest", rapid.SampledFrom([]string{"x", "y"}).Draw(t, "digest")}}
 	}
@@ -46,7 +48,7 @@ func TestMergeIsASemilattice(t *testing.T) {
 			t.Fatalf("%s: %s", law, d)
 		}
 	}
-	for _, table := range []string{TableSecrets, TableApps, TableTokens} {
+	for _, table := range []string{TableSecrets, TableApps, TableTokens, TableCertified} {
 		t.Run(table, rapid.MakeCheck(func(t *rapid.T) {
 			a, b, c := anyVersion(t, table), anyVersion(t, table), anyVersion(t, table)
 			same(t, "commutative", merge(a, b), merge(b, a))
@@ -96,6 +98,18 @@ func TestRevokedWins(t *testing.T) {
 		}
 		if revoked(a) == revoked(b) && a.Clock < b.Clock && merge(a, b).Clock != a.Clock {
 			t.Fatalf("%v was changed to %v", a, b)
+		}
+	})
+}
+
+// TestTheNewerCertificateWins checks that a broker that still sees a server's earlier certificate
+// does not replace the newer one, whichever broker's clock is ahead.
+func TestTheNewerCertificateWins(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := anyVersion(t, TableCertified), anyVersion(t, TableCertified)
+		issued := func(r Version) int64 { return intOf(r.Columns.Get("issued_at")) }
+		if got := merge(a, b); issued(got) != max(issued(a), issued(b)) {
+			t.Fatalf("of %v and %v, %v wins", a, b, got)
 		}
 	})
 }

@@ -64,6 +64,7 @@ const (
 	TableCancelled = "cancelled"
 	TableRemoved   = "removed"
 	TableTokens    = "token"
+	TableCertified = "certified"
 )
 
 // Gone returns a Row that deletes a row. Apps and tokens are deleted by setting a column instead.
