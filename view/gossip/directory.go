@@ -3,6 +3,7 @@ package gossip
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,10 +30,11 @@ type Directory struct {
 	absent  absentees
 }
 
-// hints contains the view's data about workers. It is immutable.
+// hints contains the view's data about servers. It is immutable.
 type hints struct {
-	byID    map[bourse.WorkerID]inventory.WorkerHint
-	removed map[bourse.WorkerID]inventory.RemovedMember
+	byID      map[bourse.WorkerID]inventory.WorkerHint
+	removed   map[bourse.WorkerID]inventory.RemovedMember
+	certified map[bourse.WorkerID]inventory.CertifiedMember
 }
 
 // directory is a snapshot of the members combined with the view's hints. It is immutable.
@@ -67,7 +69,7 @@ const hintsTimeout = 5 * time.Second
 
 // Run keeps the free capacity up to date until ctx ends.
 func (d *Directory) Run(ctx context.Context) error {
-	watcher := d.view.Watch(wire.TableWorkers, wire.TableRemoved)
+	watcher := d.view.Watch(wire.TableWorkers, wire.TableRemoved, wire.TableCertified)
 	defer watcher.Stop()
 	known := d.absent.source.Known()
 	for {
@@ -114,6 +116,10 @@ func (d *Directory) refresh(ctx context.Context) {
 	if err == nil {
 		removed, err = view.Ask(ctx, d.view, inventory.Removed())
 	}
+	var certificates []inventory.CertifiedMember
+	if err == nil {
+		certificates, err = view.Ask(ctx, d.view, inventory.Certified())
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			d.unread(err)
@@ -127,7 +133,9 @@ func (d *Directory) refresh(ctx context.Context) {
 		}
 		byID[h.ID] = h
 	}
+	certified := make(map[bourse.WorkerID]inventory.CertifiedMember, len(certificates))
 	if !d.absent.source.InSync() { // the view's file is new and still lacks data that the old hints contain
+		maps.Copy(certified, d.hints.Load().certified)
 		for id, h := range d.hints.Load().byID {
 			if _, ok := byID[id]; !ok {
 				byID[id] = h
@@ -141,7 +149,25 @@ func (d *Directory) refresh(ctx context.Context) {
 			delete(byID, w.ID)
 		}
 	}
-	d.hints.Store(&hints{byID, gone})
+	for _, m := range certificates {
+		certified[m.ID] = m
+	}
+	d.hints.Store(&hints{byID, gone, certified})
+}
+
+// Certified returns the brokers and proxies that have valid certificates, sorted by id, whether they
+// are members or not. A server that was removed is not among them, unless it has joined again. In
+// a cluster without certificates, the list is empty.
+func (d *Directory) Certified() []bourse.Member {
+	var out []bourse.Member
+	now := time.Now()
+	for id, m := range d.hints.Load().certified {
+		if m.ExpiresAt.After(now) {
+			out = append(out, bourse.Member{ID: id, Role: m.Role, Region: m.Region})
+		}
+	}
+	slices.SortFunc(out, func(a, b bourse.Member) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return out
 }
 
 // Regions returns every region with a worker, sorted, including regions whose workers are all

@@ -12,6 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // startNodes runs nodes until the test ends.
@@ -87,6 +88,51 @@ func TestDirectory(t *testing.T) {
 		if _, ok := d.ByTag(2); ok || len(d.Candidates("gru")) != 0 {
 			t.Errorf("the lost worker is still a candidate: %v", d.Candidates("gru"))
 		}
+	})
+}
+
+// TestCertifiedServers checks that a directory lists brokers and proxies that are not members while
+// their certificates are valid, until they are removed.
+func TestCertifiedServers(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		group := startNodes(t, gossiptest.NewMemory(1), 2)
+		d := gossip.NewDirectory(group[1].View, group[1].Members)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		check := func(when string, want ...bourse.Member) {
+			t.Helper()
+			time.Sleep(2 * time.Second) // virtual time
+			if diff := cmp.Diff(want, d.Certified()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		publish := func(row wire.Row) {
+			t.Helper()
+			if _, err := group[0].View.Publish(t.Context(), row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		certificate := func(id bourse.WorkerID, role bourse.Role, life time.Duration) wire.Row {
+			now := time.Now()
+			return inventory.CertifiedRow(&inventory.CertifiedMember{ID: id, Role: role, Region: "gru", IssuedAt: now, ExpiresAt: now.Add(life)})
+		}
+		broker, proxy := bourse.Member{ID: "b1", Role: bourse.RoleBroker, Region: "gru"}, bourse.Member{ID: "p1", Role: bourse.RoleProxy, Region: "gru"}
+		publish(certificate("b1", bourse.RoleBroker, time.Hour))
+		publish(certificate("p1", bourse.RoleProxy, 2*time.Hour))
+		check("at first", broker, proxy)
+		time.Sleep(time.Hour)
+		check("after a certificate has expired", proxy)
+		publish(inventory.RemovedRow(&proxy, time.Now()))
+		check("removed")
+		publish(certificate("p1", bourse.RoleProxy, time.Hour))
+		check("joined again", proxy)
 	})
 }
 

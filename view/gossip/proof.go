@@ -290,6 +290,14 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 	}
 }
 
+// KeyOf returns the key with which a member has proven its identity. It returns nil for this server
+// itself, and without Proofs.
+func (m *Members) KeyOf(member bourse.Member) Key {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.keys[identity{member.ID, member.Role}]
+}
+
 // Recheck removes the servers with the given ID from the list until one of them proves
 // its identity again. Without Proofs, it does nothing.
 func (m *Members) Recheck(id bourse.WorkerID) {

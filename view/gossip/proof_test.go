@@ -358,6 +358,10 @@ func TestARenewedCertificate(t *testing.T) {
 		second.Renew()
 		second.SetLeaving(true)
 		until(t, first.Members, "it leaves", func() bool { m, ok := first.Worker("w2"); return ok && m.Leaving })
+		statement := []byte("a statement")
+		if signature, err := certificate.Sign(statement); err != nil || !first.KeyOf(certified(2)).Verify(statement, signature) {
+			t.Errorf("the key of w2 is not the new one (%v)", err)
+		}
 		third, _ := joinCertified(t, net, 3, o, gossip.Config{Self: certified(3), Join: []string{first.Addr()}})
 		untilCount(t, []running{first, second, third}, 3)
 		if got := told.list(); len(got) != 0 {
