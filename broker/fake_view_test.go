@@ -32,6 +32,7 @@ type fakeView struct {
 	heard    time.Time
 	appReads int
 	away     []inventory.AwayWorker
+	members  []inventory.CertifiedMember
 	removed  []inventory.RemovedMember
 	releases map[release.ID]release.Release
 }
@@ -177,6 +178,14 @@ func (v *fakeView) AwayWorkers(context.Context) ([]inventory.AwayWorker, error) 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.away, v.err
+}
+
+func (v *fakeView) Certified(context.Context) ([]inventory.CertifiedMember, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(v.members), func(m inventory.CertifiedMember) bool {
+		return slices.ContainsFunc(v.removed, func(r inventory.RemovedMember) bool { return r.ID == m.ID && !m.IssuedAt.After(r.At) })
+	}), v.err
 }
 
 func (v *fakeView) Removed(context.Context) ([]inventory.RemovedMember, error) {

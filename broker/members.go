@@ -35,8 +35,9 @@ func (h *memberHandler) list(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.MemberList{Members: list})
 }
 
-// all returns the running members, the absent workers, and the servers that were
-// removed and have not joined again.
+// all returns the running members, the absent workers, the brokers and proxies that are
+// down but have valid certificates, and the servers that were removed and have not joined
+// again.
 func (h *memberHandler) all(r *endpoint.Request) ([]machinesapi.Member, error) {
 	list := []machinesapi.Member{}
 	seen := map[bourse.WorkerID]bool{}
@@ -54,6 +55,16 @@ func (h *memberHandler) all(r *endpoint.Request) ([]machinesapi.Member, error) {
 			ID: w.ID, Role: bourse.RoleWorker, Region: w.Region, Address: w.Address, Status: machinesapi.MemberStatus(w.Status), Since: w.Since,
 			Machines: w.Machines, Volumes: w.Volumes,
 		})
+	}
+	certified, err := h.View.Certified(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range certified {
+		if !seen[m.ID] && m.ExpiresAt.After(h.Now()) {
+			seen[m.ID] = true
+			list = append(list, machinesapi.Member{ID: m.ID, Role: m.Role, Region: m.Region, Status: machinesapi.MemberDown, Since: m.HeardAt.UTC()})
+		}
 	}
 	removed, err := h.View.Removed(r.Context())
 	if err != nil {
@@ -87,7 +98,7 @@ func (h *memberHandler) remove(w http.ResponseWriter, r *endpoint.Request) error
 	m := machinesapi.Member{ID: id, Status: machinesapi.MemberDown}
 	if i := slices.IndexFunc(list, func(m machinesapi.Member) bool { return m.ID == id }); i >= 0 {
 		m = list[i]
-	} else if id.Validate() != nil || !force || !h.LockOut { // brokers and proxies that are down are in no list
+	} else if id.Validate() != nil || !force || !h.LockOut { // for example, a server that has never run
 		return bourse.Errorf(bourse.CodeNotFound, "member %s not found", bourse.Quoted(string(id)))
 	}
 	switch {

@@ -73,6 +73,19 @@ func TestRunningServersStayWithoutCertificates(t *testing.T) {
 	}
 }
 
+// statuses returns the id, role and status of each member.
+func (s *setup) statuses(t *testing.T) (out []string) {
+	t.Helper()
+	list, err := s.client(t).Members(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range list {
+		out = append(out, fmt.Sprint(m.ID, " ", m.Role, " ", m.Status))
+	}
+	return out
+}
+
 // TestMembers checks that the list contains running, absent and removed servers.
 func TestMembers(t *testing.T) {
 	s := start(t)
@@ -80,16 +93,47 @@ func TestMembers(t *testing.T) {
 	s.view.set(func(v *fakeView) {
 		v.removed = []inventory.RemovedMember{{ID: "old", Role: bourse.RoleProxy, Region: "mad", At: noon}, {ID: "w2", Role: bourse.RoleWorker, At: noon, Back: true}}
 	})
-	list, err := s.client(t).Members(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, m := range list {
-		got = append(got, fmt.Sprint(m.ID, " ", m.Role, " ", m.Status))
-	}
-	if want := []string{"old proxy removed", "w1 worker stopped", "w2 worker ok", "w3 worker ok"}; !cmp.Equal(got, want) {
+	if got, want := s.statuses(t), []string{"old proxy removed", "w1 worker stopped", "w2 worker ok", "w3 worker ok"}; !cmp.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestDownProxies checks that a proxy that is down is listed until its certificate expires, and that
+// it can be removed like a worker that is down, without force.
+func TestDownProxies(t *testing.T) {
+	running := []bourse.Member{{ID: "b1", Role: bourse.RoleBroker}, {ID: "p1", Role: bourse.RoleProxy, Region: "gru"}}
+	now := noon
+	s := start(t, func(c *broker.Config) {
+		c.Self, c.LockOut, c.Now = "b1", true, func() time.Time { return now }
+		c.Members = func() []bourse.Member { return running }
+	})
+	proxy := func(id bourse.WorkerID, life time.Duration) inventory.CertifiedMember {
+		return inventory.CertifiedMember{
+			ID: id, Role: bourse.RoleProxy, Region: "gru", IssuedAt: noon.Add(-time.Hour), ExpiresAt: noon.Add(life), HeardAt: noon.Add(-time.Minute),
+		}
+	}
+	s.take("w1", false)
+	s.take("w2", false)
+	s.take("w3", false)
+	s.absent = nil
+	s.view.set(func(v *fakeView) {
+		v.members = []inventory.CertifiedMember{proxy("p1", time.Hour), proxy("p2", time.Hour), proxy("p3", time.Minute)}
+	})
+	if got, want := s.statuses(t), []string{"b1 broker ok", "p1 proxy ok", "p2 proxy down", "p3 proxy down"}; !cmp.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	now = noon.Add(time.Minute)
+	m, err := s.client(t).Operator().RemoveMember(t.Context(), "p2", false)
+	want := machinesapi.Member{ID: "p2", Role: bourse.RoleProxy, Region: "gru", Status: machinesapi.MemberDown, Since: noon.Add(-time.Minute)}
+	if diff := cmp.Diff(want, m); diff != "" || err != nil {
+		t.Errorf("removed: %v (-want +got)\n%s", err, diff)
+	}
+	if got, want := s.statuses(t), []string{"b1 broker ok", "p1 proxy ok", "p2 proxy removed"}; !cmp.Equal(got, want) {
+		t.Errorf("after a removal and an expiry: %q, want %q", got, want)
+	}
+	running = running[:1]
+	if got, want := s.statuses(t), []string{"b1 broker ok", "p1 proxy down", "p2 proxy removed"}; !cmp.Equal(got, want) {
+		t.Errorf("after another proxy has stopped: %q, want %q", got, want)
 	}
 }
 

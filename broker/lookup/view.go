@@ -17,6 +17,8 @@ type View interface {
 	InSync() bool
 
 	AwayWorkers(ctx context.Context) ([]inventory.AwayWorker, error)
+	// Certified lists the brokers and proxies with certificates, whether they run or not.
+	Certified(ctx context.Context) ([]inventory.CertifiedMember, error)
 	// Removed lists the servers that were removed from the cluster.
 	Removed(ctx context.Context) ([]inventory.RemovedMember, error)
 	// RemoveMember makes all members remove a server and its objects. It returns under the same conditions as PutApp.
