@@ -55,14 +55,13 @@ func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Desk, error) {
 	}, nil
 }
 
-// taken reports whether a server with this name is a member, or is absent but was not
+// taken reports whether a server with this name is a member, or is down but was not
 // removed.
 func (s *server) taken(name bourse.WorkerID) bool {
-	if slices.ContainsFunc(s.members(), func(m bourse.Member) bool { return m.ID == name }) {
-		return true
-	}
+	named := func(m bourse.Member) bool { return m.ID == name }
 	present, absent := s.replica.directory.All()
-	return slices.ContainsFunc(present, func(m bourse.Member) bool { return m.ID == name }) ||
+	return slices.ContainsFunc(s.members(), named) || slices.ContainsFunc(present, named) ||
+		slices.ContainsFunc(s.replica.directory.Certified(), named) ||
 		slices.ContainsFunc(absent, func(a bourse.Absence) bool { return a.ID == name && !a.Removed })
 }
 

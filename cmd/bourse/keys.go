@@ -159,8 +159,7 @@ func (s *server) openRotations() {
 	}
 }
 
-// others returns the cluster's other servers. Brokers and proxies are known only while
-// they run.
+// others returns the cluster's other servers, including those that are down.
 func (s *server) others() []enroll.Holder {
 	var all []enroll.Holder
 	for _, m := range s.members() {
@@ -168,11 +167,17 @@ func (s *server) others() []enroll.Holder {
 			all = append(all, enroll.Holder{Member: m})
 		}
 	}
+	down := s.replica.directory.Certified() // includes those that run
 	_, absent := s.replica.directory.All()
 	for _, a := range absent {
-		running := slices.ContainsFunc(all, func(h enroll.Holder) bool { return h.Member.ID == a.ID })
-		if !a.Removed && !running {
-			all = append(all, enroll.Holder{Member: a.Member, Down: true})
+		if !a.Removed {
+			down = append(down, a.Member)
+		}
+	}
+	for _, m := range down {
+		known := slices.ContainsFunc(all, func(h enroll.Holder) bool { return h.Member.ID == m.ID })
+		if m.ID != s.self.ID && !known {
+			all = append(all, enroll.Holder{Member: m, Down: true})
 		}
 	}
 	return all

@@ -115,6 +115,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		s.membership(),
 		s.replication(),
 		s.directing(),
+		s.recording(),
 		stage{name: "exchange", run: exchange.Run},
 		stage{name: "api", run: func(ctx context.Context) error {
 			return s.serve(ctx, s.listener, s.withReplication(s.withDesk(s.tracer.Handler(flycompat.Handler(api.Handler())), desk)), toClients)

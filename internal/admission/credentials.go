@@ -150,6 +150,9 @@ func (c *Credentials) FirstCA() *x509.Certificate { return c.Get().trusted.CAs[0
 // Self returns the identity in the certificate.
 func (c *Credentials) Self() Identity { return c.self }
 
+// Leaf returns the server's own certificate. The caller must not change it.
+func (c *Credentials) Leaf() *x509.Certificate { return c.Get().cert.Leaf }
+
 // Expires returns when the certificate expires.
 func (c *Credentials) Expires() time.Time { return c.Get().cert.Leaf.NotAfter }
 

@@ -63,13 +63,16 @@ func (r *removals) check(cert *x509.Certificate) error {
 	if err != nil {
 		return err
 	}
-	// Certificates are dated back by skew. A certificate from another program may not
-	// be, so it is treated as if it had been issued that much later.
-	if at, removed := r.at[who.ID]; removed && !cert.NotBefore.Add(skew).After(at) {
+	if at, removed := r.at[who.ID]; removed && !IssuedAt(cert).After(at) {
 		return bourse.Errorf(bourse.CodeForbidden, "%s %s was removed from the cluster at %s", who.Role, who.ID, at.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
+
+// IssuedAt returns when a certificate was issued. Certificates are dated back by skew. A
+// certificate from another program may not be, so it is treated as if it had been issued that
+// much later.
+func IssuedAt(cert *x509.Certificate) time.Time { return cert.NotBefore.Add(skew) }
 
 // allow checks the certificate of a connected server, which comes first in chain. If the server has
 // connected through conn, which may be nil, conn is closed once the server or the CA is removed.
