@@ -1,12 +1,20 @@
 package main
 
 import (
+	"crypto/tls"
 	"crypto/x509"
+	"net/http"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/enroll"
+	"github.com/bourse-dev/bourse/internal/servertest"
+	"github.com/bourse-dev/bourse/machinesapi"
 )
 
 // TestCertifiedMembers checks which servers a broker records. If several brokers see the same
@@ -44,5 +52,127 @@ func TestCertifiedMembers(t *testing.T) {
 		if !slices.Equal(ids, c.want) {
 			t.Errorf("%s: recorded %v, want %v", name, ids, c.want)
 		}
+	}
+}
+
+// certifiedCluster is a cluster with certificates.
+type certifiedCluster struct {
+	*authority
+	name string
+	pool *x509.CertPool
+}
+
+const operatorOfTest = "a-token-of-those-who-run-it"
+
+func newCertifiedCluster(t *testing.T) *certifiedCluster {
+	t.Helper()
+	c := &certifiedCluster{newAuthority(t), servertest.Cluster(t), x509.NewCertPool()}
+	issuer, err := c.ca.NewIssuer(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.file("issuer.pem", string(issuer.Pair().PEM()))
+	c.file("tokens", operatorOfTest+" *\n")
+	c.pool.AppendCertsFromPEM(c.ca.Pair().Cert)
+	return c
+}
+
+func (c *certifiedCluster) start(role bourse.Role, id bourse.WorkerID, more ...string) *served {
+	c.t.Helper()
+	args := append([]string{string(role), "--cluster", c.name, "--name", string(id), "--data", c.t.TempDir()}, more...)
+	return startServer(c.t, append(args, c.flags(id, role)...)...)
+}
+
+func (c *certifiedCluster) client(of *served) *machinesapi.Client {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: c.pool, MinVersion: tls.VersionTLS13}}
+	c.t.Cleanup(transport.CloseIdleConnections)
+	return &machinesapi.Client{BaseURL: "https://" + of.API, Token: operatorOfTest, HTTP: &http.Client{Transport: transport}}
+}
+
+type memberStatuses = map[bourse.WorkerID]machinesapi.MemberStatus
+
+// lists waits until a broker lists exactly these servers.
+func (c *certifiedCluster) lists(of *served, want memberStatuses) {
+	c.t.Helper()
+	client, last := c.client(of), ""
+	await(c.t, "the servers are listed", func() bool {
+		list, err := client.Members(c.t.Context())
+		got := memberStatuses{}
+		for _, m := range list {
+			got[m.ID] = m.Status
+		}
+		diff := cmp.Diff(want, got)
+		if diff != last {
+			c.t.Logf("%s: %v (-want +got)\n%s", of.ID, err, diff)
+		}
+		last = diff
+		return err == nil && diff == ""
+	})
+}
+
+// join requests certificates for a host with a proxy.
+func (c *certifiedCluster) join(at *served, host bourse.WorkerID) error {
+	c.t.Helper()
+	token, err := c.client(at).JoinTokens().Create(c.t.Context(), machinesapi.CreateJoinToken{Roles: []bourse.Role{bourse.RoleProxy}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	invitation, err := enroll.Parse(token.Token)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	renewal, err := enroll.NewRenewal()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, err = enroll.Join(c.t.Context(), &invitation, enroll.Request{Host: host, Servers: []enroll.Server{{Role: bourse.RoleProxy, Request: renewal.Request}}})
+	return err
+}
+
+// TestDownServersAreKnown stops a proxy, and later the broker that recorded its certificate. The other
+// brokers list both as down, even one that started later with an empty view. Until the proxy is removed,
+// its name is taken, and rotations of the gossip key wait for it.
+func TestDownServersAreKnown(t *testing.T) {
+	t.Parallel()
+	c := newCertifiedCluster(t)
+	const ok, down, removed = machinesapi.MemberOK, machinesapi.MemberDown, machinesapi.MemberRemoved
+	const proxy = "gru-1-proxy"
+	first := c.start(bourse.RoleBroker, "b-1", "--listen", "127.0.0.1:0")
+	second := c.start(bourse.RoleBroker, "b-2", "--listen", "127.0.0.1:0", "--join", first.Gossip)
+	stopped := c.start(bourse.RoleProxy, proxy, "--region", "gru", "--http", "127.0.0.1:0=any", "--join", first.Gossip)
+	c.lists(second, memberStatuses{"b-1": ok, "b-2": ok, proxy: ok})
+	stopped.end(t, syscall.SIGTERM)
+	c.lists(first, memberStatuses{"b-1": ok, "b-2": ok, proxy: down})
+	third := c.start(bourse.RoleBroker, "b-3", "--listen", "127.0.0.1:0", "--join", second.Gossip) // with an empty view
+	c.lists(third, memberStatuses{"b-1": ok, "b-2": ok, "b-3": ok, proxy: down})
+	c.lists(first, memberStatuses{"b-1": ok, "b-2": ok, "b-3": ok, proxy: down}) // it carries out the rotation
+	rotation, err := c.client(second).Operator().Rotate(t.Context(), machinesapi.KeyGossip, machinesapi.Rotate{Start: true})
+	want := machinesapi.Rotation{Step: machinesapi.RotationCheck, Servers: []machinesapi.RotationServer{
+		{ID: "b-1", Role: bourse.RoleBroker, OK: true}, {ID: "b-2", Role: bourse.RoleBroker, OK: true}, {ID: "b-3", Role: bourse.RoleBroker, OK: true},
+		{ID: proxy, Role: bourse.RoleProxy, Error: "the proxy is down"},
+	}}
+	if diff := cmp.Diff(want, rotation); err != nil || diff != "" {
+		t.Errorf("rotation: %v (-want +got)\n%s", err, diff)
+	}
+	first.end(t, syscall.SIGTERM)
+	c.lists(third, memberStatuses{"b-1": down, "b-2": ok, "b-3": ok, proxy: down})
+	if err := c.join(third, "gru-1"); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		t.Errorf("a host joins under the name of one that is down: %v", err)
+	}
+	if m, err := c.client(third).Operator().RemoveMember(t.Context(), proxy, false); err != nil || m.Status != down || m.Role != bourse.RoleProxy {
+		t.Errorf("remove the proxy: %+v, %v", m, err)
+	}
+	c.lists(second, memberStatuses{"b-1": down, "b-2": ok, "b-3": ok, proxy: removed})
+	await(t, "the name is free", func() bool {
+		err := c.join(third, "gru-1")
+		if code := bourse.CodeOf(err); err != nil && code != bourse.CodeAlreadyExists && code != bourse.CodeUnavailable { // within a second of the removal
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	first = c.start(bourse.RoleBroker, "b-1", "--listen", "127.0.0.1:0", "--join", second.Gossip)
+	c.lists(first, memberStatuses{"b-1": ok, "b-2": ok, "b-3": ok, proxy: removed})
+	for _, s := range []*served{third, second, first} {
+		s.end(t, syscall.SIGTERM)
 	}
 }
