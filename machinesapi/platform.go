@@ -68,7 +68,7 @@ type Member struct {
 	Status  MemberStatus    `json:"status"`
 
 	// For a server that is not running.
-	Since    time.Time `json:"since,omitzero"`     // when it was last heard from, or was removed
+	Since    time.Time `json:"since,omitzero"`     // when it was last heard from, if known, or was removed
 	Machines int       `json:"machines,omitempty"` // number of machines when it was last reachable
 	Volumes  int       `json:"volumes,omitempty"`
 }
@@ -79,8 +79,8 @@ type MemberStatus string
 // Statuses of a member.
 const (
 	MemberOK      MemberStatus = "ok"
-	MemberDown    MemberStatus = "down"    // the server was killed or is unreachable
-	MemberStopped MemberStatus = "stopped" // it has left cleanly
+	MemberDown    MemberStatus = "down"    // the server was killed or is unreachable; a broker or proxy may also have left cleanly
+	MemberStopped MemberStatus = "stopped" // the worker has left cleanly
 	MemberRemoved MemberStatus = "removed" // an operator has removed the server
 )
 

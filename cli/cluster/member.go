@@ -25,8 +25,11 @@ func newMemberList(s *cli.Shell) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the workers, brokers and proxies of the cluster",
-		Long: `List the workers, brokers and proxies of the cluster, workers that are down or
-stopped, and servers that were removed in the last year and have not joined again.`,
+		Long: `List the workers, brokers and proxies of the cluster, including those that are down
+or stopped, and servers that were removed in the last year and have not joined again.
+
+A broker or proxy that is not running is listed as down until it is removed or its
+certificate expires. In a cluster without certificates, it is not listed.`,
 		Example: "  bourse member list",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -27,9 +27,10 @@ connections. To bring the server back, let its host join again with the same nam
 data; a worker then still has its machines and volumes. In a cluster without
 certificates, a removed server returns when it is started.
 
-A server that is running can only be removed with --force. So can a broker or proxy
-that is down, since nobody remembers those.`,
+A server that is running or not listed (bourse member list) can only be removed with
+--force.`,
 		Example: `  bourse member remove gru-1
+  bourse member remove gru-1-proxy
   bourse member remove gru-7 --force   # locks it out although it is running`,
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeMember(s),
