@@ -31,9 +31,8 @@ new key, then every server uses it, then every server forgets the old key. Each 
 begins when all servers have done the one before, so no request fails.
 
 If a server does not answer, the command waits for it. If it gives up or is
-interrupted, repeat it: it continues the rotation that has begun. If a worker will not
-come back, remove it first (bourse member remove). Brokers and proxies have to run,
-because those that are down are not known: they would be left with the old key.
+interrupted, repeat it: it continues the rotation that has begun. If a server will not
+come back, remove it first (bourse member remove).
 
 The old key of secrets stays in use until every secret was set again. After a theft,
 set new values, since whoever has the key can have read the old ones. Repeat the command
