@@ -18,29 +18,29 @@ import (
 
 // TestRotateKeys replaces the gossip key and the key of secrets of a cluster of three hosts while
 // requests pass through the proxies. No request may fail, and the cluster must keep its members. A
-// host is down at the beginning, so the rotation must not start before that host runs again.
+// host with a worker and a proxy is down at the beginning, so the rotation must not start before that
+// host runs again.
 func TestRotateKeys(t *testing.T) {
 	hosts := bareCluster(t, servertest.Program, markOf(t))
-	first, third := hosts[0], hosts[2]
+	first, second, third := hosts[0], hosts[1], hosts[2]
 	defer first.cleanUp()
 	eventually(t, patience, "all are members", first.members)
-	third.serving.stop()
-	eventually(t, patience, "the host is known to be down", func() error {
-		out, err := first.run("member", "list")
-		if err == nil && !strings.Contains(out, "stopped") {
-			err = fmt.Errorf("%s", out)
-		}
-		return err
-	})
+	second.serving.stop()
+	for _, row := range []string{`h2 +worker +gru +stopped since `, `h2-proxy +proxy +gru +DOWN since `} {
+		eventually(t, patience, "the host is known to be down", func() error { return first.lists(row) })
+	}
 	before := first.key()
-	if _, err := first.run("credentials", "rotate", "gossip", "--wait", "1ms"); err == nil || !strings.Contains(err.Error(), "h3: the worker is down") {
-		t.Errorf("without h3: %v", err)
+	_, err := first.run("credentials", "rotate", "gossip", "--wait", "1ms")
+	for _, want := range []string{"h2: the worker is down", "h2-proxy: the proxy is down"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("without h2: %v, want %q", err, want)
+		}
 	}
 	if first.key() != before {
-		t.Error("the key was replaced without h3")
+		t.Error("the key was replaced without h2")
 	}
-	third.serve()
-	third.ready()
+	second.serve()
+	second.ready()
 	eventually(t, patience, "all are members again", first.members)
 
 	client := first.client()
