@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -192,7 +193,8 @@ func TestAForgingMember(t *testing.T) {
 	clock := wire.Clock(time.Now().UnixMilli()) << 16
 	cancelled := inventory.CancelledRow(made.OrderID, "w1")
 	theft := inventory.AppRow(bourse.App{Name: "shop", ID: app.ID, Org: "thief", CreatedAt: time.Unix(1, 0)})
-	shared := []wire.Row{cancelled, theft, wire.Gone(wire.TableSecrets, "shop/a")}
+	invented := inventory.CertifiedRow(&inventory.CertifiedMember{ID: "p9", Role: bourse.RoleProxy, IssuedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)})
+	shared := []wire.Row{cancelled, theft, invented, wire.Gone(wire.TableSecrets, "shop/a")}
 	for i := range shared {
 		shared[i].Clock = clock
 		delete(shared[i].Columns, "deleted_at")
@@ -252,6 +254,9 @@ func TestAForgingMember(t *testing.T) {
 	}
 	if m, err := s.api.Machine(t.Context(), "shop", made.Machine.ID); err != nil || m.State != made.Machine.State {
 		t.Errorf("the machine is %s, %v, want %s", m.State, err, made.Machine.State)
+	}
+	if members, err := s.api.Members(t.Context()); err != nil || slices.ContainsFunc(members, func(m machinesapi.Member) bool { return m.ID == "p9" }) {
+		t.Errorf("the members are %+v, %v", members, err)
 	}
 	if workers, err := s.api.Worker(t.Context(), "w1"); err != nil || workers.Status != machinesapi.WorkerOK {
 		t.Errorf("the worker is %+v, %v", workers, err)
