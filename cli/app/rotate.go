@@ -209,7 +209,7 @@ func (r *rotation) giveUp(out *machinesapi.Rotation, missing []machinesapi.Rotat
 		r.shell.Note(fmt.Sprintf("%s: %s", cli.Clean(string(m.ID)), cli.Clean(m.Error)))
 	}
 	err := bourse.Errorf(bourse.CodeUnavailable, "the rotation stopped at the step %q, which %s has not done", stepTexts[out.Step], cli.Count(len(missing), "server"))
-	return cli.Hint(err, "repeat the command when they run: it continues where it stopped", "bourse member remove, for a worker that will not come back")
+	return cli.Hint(err, "repeat the command when they run: it continues where it stopped", "bourse member remove, for a server that will not come back")
 }
 
 func missingServers(out *machinesapi.Rotation) (list []machinesapi.RotationServer) {

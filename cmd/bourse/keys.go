@@ -234,6 +234,9 @@ func (s *server) rotate(ctx context.Context, key machinesapi.SharedKey, step mac
 }
 
 func (s *server) rotateHere(ctx context.Context, in enroll.RotateRequest) (machinesapi.Rotation, error) {
+	if !s.replica.directory.Knows() { // it would miss servers that are down
+		return machinesapi.Rotation{}, bourse.Errorf(bourse.CodeUnavailable, "broker %s does not know its cluster yet: it has just started, or cannot reach any other server", s.self.ID)
+	}
 	r := s.rotations[in.Key]
 	if in.Key == machinesapi.KeyCA {
 		ca, err := admission.CheckIssuer([]byte(in.CA), []byte(in.Issuer))
