@@ -148,7 +148,9 @@ func TestDownServersAreKnown(t *testing.T) {
 	c.lists(first, memberStatuses{"b-1": ok, "b-2": ok, "b-3": ok, proxy: down}) // it carries out the rotation
 	rotation, err := c.client(second).Operator().Rotate(t.Context(), machinesapi.KeyGossip, machinesapi.Rotate{Start: true})
 	want := machinesapi.Rotation{Step: machinesapi.RotationCheck, Servers: []machinesapi.RotationServer{
-		{ID: "b-1", Role: bourse.RoleBroker, OK: true}, {ID: "b-2", Role: bourse.RoleBroker, OK: true}, {ID: "b-3", Role: bourse.RoleBroker, OK: true},
+		{ID: "b-1", Role: bourse.RoleBroker, OK: true},
+		{ID: "b-2", Role: bourse.RoleBroker, OK: true},
+		{ID: "b-3", Role: bourse.RoleBroker, OK: true},
 		{ID: proxy, Role: bourse.RoleProxy, Error: "the proxy is down"},
 	}}
 	if diff := cmp.Diff(want, rotation); err != nil || diff != "" {
