@@ -96,7 +96,7 @@ func (s *server) checkNATS(ca *x509.Certificate) error {
 }
 
 // signersBesides returns the certificates that have signed something in the view, or are among
-// replied, and were not issued by the given CA. They are returned in PEM, sorted.
+// replied, and were not issued by the given CA. The result is in PEM.
 func (s *server) signersBesides(ctx context.Context, ca []byte, replied [][]byte) ([]string, error) {
 	b, err := admission.ParseBundle(ca)
 	if err != nil {
@@ -106,8 +106,13 @@ func (s *server) signersBesides(ctx context.Context, ca []byte, replied [][]byte
 	if err != nil {
 		return nil, err
 	}
+	for _, der := range replied {
+		certs = append(certs, string(der))
+	}
+	slices.Sort(certs)
 	var out []string
-	for _, der := range append(certs, replied...) {
+	for _, cert := range slices.Compact(certs) {
+		der := []byte(cert)
 		chain, err := x509.ParseCertificates(der)
 		if err != nil || len(chain) == 0 || b.Issued(chain) {
 			continue
@@ -117,6 +122,5 @@ func (s *server) signersBesides(ctx context.Context, ca []byte, replied [][]byte
 		}
 		out = append(out, strings.TrimSpace(string(admission.CertPEM(chain[0]))))
 	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
+	return out, nil
 }
