@@ -253,15 +253,10 @@ func AnyServer(pool *x509.CertPool, roles ...bourse.Role) *tls.Config {
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies the certificate, for a role instead of an address
 		VerifyConnection: func(s tls.ConnectionState) error {
-			between := x509.NewCertPool()
-			for _, cert := range s.PeerCertificates[1:] {
-				between.AddCert(cert)
-			}
-			leaf := s.PeerCertificates[0]
-			if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between}); err != nil {
+			if err := verifyChain(s.PeerCertificates, x509.VerifyOptions{Roots: pool}); err != nil {
 				return err
 			}
-			who, err := IdentityOf(leaf)
+			who, err := IdentityOf(s.PeerCertificates[0])
 			if err == nil && !slices.Contains(roles, who.Role) {
 				err = bourse.Errorf(bourse.CodeForbidden, "%s %s is none of %v", who.Role, who.ID, roles)
 			}

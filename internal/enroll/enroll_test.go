@@ -53,19 +53,19 @@ func newRig(t *testing.T) *rig {
 	if h.ledger, err = enroll.OpenLedger(h.path); err != nil {
 		t.Fatal(err)
 	}
-	h.address = h.serve(h.issuer, bourse.RoleBroker)
+	h.address = h.serve(h.issuer, bourse.RoleBroker, time.Now())
 	return h
 }
 
-// serve starts a server like a broker's, whose certificate has this role and comes from
-// by. It returns the server's address.
-func (h *rig) serve(by *admission.CA, role bourse.Role) string {
+// serve starts a server like a broker's, whose certificate has this role and was issued by
+// by at the given time. It returns the server's address.
+func (h *rig) serve(by *admission.CA, role bourse.Role, at time.Time) string {
 	h.t.Helper()
 	key, private, err := admission.NewKey()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	cert, err := by.Sign(request(h.t, key), admission.Identity{ID: "b1", Role: role}, nil, time.Now())
+	cert, err := by.Sign(request(h.t, key), admission.Identity{ID: "b1", Role: role}, nil, at)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -231,6 +231,20 @@ func TestJoinIsRefused(t *testing.T) {
 	}
 }
 
+// A host whose clock is wrong is told to set it, if the broker's certificate is not valid at the time that it
+// shows.
+func TestJoinWithAWrongClock(t *testing.T) {
+	h := newRig(t)
+	for name, issued := range map[string]time.Duration{"a day behind": 24 * time.Hour, "a week ahead": -admission.RenewedLife - time.Hour} {
+		v := h.invite(enroll.Terms{Roles: worker, Uses: 1})
+		v.Addresses = []string{h.serve(h.issuer, bourse.RoleBroker, time.Now().Add(issued))}
+		r, _ := host(t, "new")
+		if _, err := enroll.Join(t.Context(), &v, r); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "set the clock") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // If two hosts use an invitation for one host at the same time, only one of them is
 // admitted.
 func TestJoinOfTwoHostsAtOnce(t *testing.T) {
@@ -304,8 +318,8 @@ func TestJoinSendsTheSecretToBrokersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, address := range map[string]string{
-		"a worker of the cluster":     h.serve(h.issuer, bourse.RoleWorker),
-		"another CA of the same name": h.serve(fake, bourse.RoleBroker),
+		"a worker of the cluster":     h.serve(h.issuer, bourse.RoleWorker, time.Now()),
+		"another CA of the same name": h.serve(fake, bourse.RoleBroker, time.Now()),
 	} {
 		v.Addresses = []string{address}
 		r, _ := host(t, "gru-2")
