@@ -26,7 +26,7 @@ func newStoreCheck(s *cli.Shell) *cobra.Command {
 damage, without changing anything. The worker must not be running.
 
 The exit status is 0 if nothing is damaged, and 1 otherwise.`,
-		Example: `  bourse worker store check --data /var/lib/bourse`,
+		Example: `  bourse worker store check --data /var/lib/bourse/worker`,
 		Args:    cli.Exactly(0),
 		RunE: func(*cobra.Command, []string) error {
 			if data == "" {
@@ -59,7 +59,7 @@ Lost records cannot be restored. An order whose record is lost may be filled aga
 if its client repeats it. If records of the log are lost, other records may be out
 of date: a machine that was destroyed recently may reappear. If machines are running
 without a record, the worker lists them and starts only with --forget-machines.`,
-		Example: `  bourse worker store recover --data /var/lib/bourse`,
+		Example: `  bourse worker store recover --data /var/lib/bourse/worker`,
 		Args:    cli.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if data == "" {
