@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -18,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// TestOperations types the commands in docs/operations.md, which set up credentials, a
-// broker, workers, a private image and NATS, and perform an upgrade.
+// TestOperations types the commands in docs/operations.md, which set up a cluster, run a private
+// image, reach a host over NATS, perform an upgrade, and add a host by hand.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"containerd", "runc", "nats-server"} {
@@ -28,26 +29,40 @@ func TestOperations(t *testing.T) {
 		}
 	}
 	y := newYard(t, map[string]string{
-		"10.0.0.1": "api.example.com nats.example.com broker-1", "10.0.0.2": "gru-1", "10.0.0.3": "edge-7", "10.0.0.254": "registry.example.com",
+		"10.0.0.1": "nats.example.com gru-1", "10.0.0.2": "gru-2", "10.0.0.3": "edge-1", "10.0.0.4": "gru-3", "10.0.0.254": "registry.example.com",
 	})
 	p := y.player(map[string]*terminal{})
-	for name, address := range map[string]string{"broker-1": "10.0.0.1", "gru-1": "10.0.0.2", "edge-7": "10.0.0.3", "own": "10.0.0.100"} {
+	workers := map[string]string{"gru-1": "10.0.0.1", "gru-2": "10.0.0.2", "edge-1": "10.0.0.3"}
+	for name, address := range workers {
 		p.at[name] = y.host(name, address).first
-	}
-	for _, name := range []string{"gru-1", "edge-7"} {
 		y.containerd(name)
 	}
+	p.at["gru-3"], p.at["own"] = y.host("gru-3", "10.0.0.4").first, y.host("own", "10.0.0.100").first
+	for _, host := range p.at {
+		host.must("cp " + servertest.Program + " /usr/local/bin/bourse && mkdir -p /run/systemd/system /etc/systemd/system && rm -rf /etc/bourse")
+	}
+	y.hosts["gru-3"].write(t, "/etc/systemd/system/bourse.service", packagedUnit(t))
 	y.registry("10.0.0.254:5000")
-	p.at["own"].must("ln -s " + servertest.Program + " /usr/local/bin/bourse")
 	p.play(read(t, "docs/operations.md"))
 	for _, id := range []string{"hello", "far"} {
 		// Otherwise the container would outlive this test. The broker may not know about
 		// the worker yet, because the document has just restarted it.
-		p.at["own"].must("until bourse machine destroy --force --yes " + id + "; do sleep 0.1; done")
+		p.at["gru-1"].must("until bourse machine destroy --force --yes " + id + "; do sleep 0.1; done")
 	}
-	for _, name := range []string{"gru-1", "edge-7"} { // a supervisor removes its cgroups when it exits
-		p.at[name].must("systemctl stop bourse-worker && kill $(pgrep -x exe) && while pgrep -x exe; do sleep 0.05; done")
+	for name := range workers { // a supervisor removes its cgroups when it exits
+		p.at[name].must("systemctl stop bourse && { ! pgrep -x exe || kill $(pgrep -x exe); } && while pgrep -x exe; do sleep 0.05; done")
 	}
+	p.at["gru-3"].must("systemctl stop bourse")
+}
+
+// packagedUnit returns the unit that the packages install.
+func packagedUnit(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../cli/host/bourse.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(text), "/usr/bin/bourse", "/usr/local/bin/bourse")
 }
 
 // containerd starts containerd on a host.

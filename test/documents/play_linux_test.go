@@ -42,7 +42,7 @@ func (p *player) play(blocks []block) {
 			}
 		case "file":
 			for _, name := range b.hosts {
-				p.hosts[name].write(p.T, b.path, b.text)
+				p.hosts[name].write(p.T, b.path, p.filledIn(b.text))
 				p.verify(b, name)
 			}
 		case "shows":
@@ -62,7 +62,7 @@ var (
 	serves     = regexp.MustCompile(`(?m)^\{"id":.*\n|^Bourse is up.*\n`)
 	ids        = map[string]*regexp.Regexp{
 		"ORDER": regexp.MustCompile(`\b01[0-9A-HJKMNP-TV-Z]{24}\b`), "MACHINE": regexp.MustCompile(`\b[0-9a-f]{14}\b`),
-		"TOKEN": regexp.MustCompile(`\bbourse-join-\S+`),
+		"TOKEN": regexp.MustCompile(`\bbourse-join-\S+`), "CLUSTER": regexp.MustCompile(`\bbourse-[a-z0-9]{6}\b`),
 	}
 )
 
@@ -80,9 +80,7 @@ func (p *player) run(b *block, t *terminal, line string) {
 		return
 	}
 	want := cmp.Or(ends[command], "0")
-	for name, text := range p.names {
-		command = regexp.MustCompile(`\b`+name+`\b`).ReplaceAllString(command, text)
-	}
+	command = p.filledIn(command)
 	if strings.HasSuffix(command, "=$(cat …)") {
 		command = p.token
 	}
@@ -110,6 +108,14 @@ func (p *player) run(b *block, t *terminal, line string) {
 		}
 	}
 	p.printed += printed
+}
+
+// filledIn replaces the placeholders in a text of the document.
+func (p *player) filledIn(text string) string {
+	for name, value := range p.names {
+		text = regexp.MustCompile(`\b`+name+`\b`).ReplaceAllString(text, value)
+	}
+	return text
 }
 
 // shows checks the output of the previous block. Servers learn about each other with a

@@ -86,6 +86,8 @@ func systemctl(args []string) error {
 		return stopUnit(unit)
 	case "restart":
 		return errors.Join(stopUnit(unit), startUnit(unit))
+	case "reload":
+		return reloadUnit(unit)
 	default:
 		return fmt.Errorf("systemctl %s: not here", verb)
 	}
@@ -195,12 +197,39 @@ func startUnit(unit string) error {
 	return nil
 }
 
-func stopUnit(unit string) error {
+// pidOf returns the process ID of a unit's program.
+func pidOf(unit string) (int, error) {
 	text, err := os.ReadFile("/run/" + unit + ".pid")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(text))
+}
+
+// reloadUnit sends SIGHUP to a unit's program, and waits until one of its servers has been restarted.
+func reloadUnit(unit string) error {
+	pid, err := pidOf(unit)
 	if err != nil {
 		return err
 	}
-	pid, err := strconv.Atoi(string(text))
+	served := func() int {
+		text, _ := os.ReadFile("/run/" + unit + ".log") // empty if it cannot be read
+		return strings.Count(string(text), "msg=serving")
+	}
+	before := served()
+	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if served() > before {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has restarted no server", unit)
+}
+
+func stopUnit(unit string) error {
+	pid, err := pidOf(unit)
 	if err != nil {
 		return err
 	}
