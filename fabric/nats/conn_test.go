@@ -98,12 +98,13 @@ func TestDial(t *testing.T) {
 // connection unless they imitate its frames.
 func TestStrangers(t *testing.T) {
 	s := serverWith(t, maxPayload(16<<20))
-	link := open(t, s.ClientURL())
+	config := nats.Config{URLs: []string{s.ClientURL()}, Patience: patience} // signs of life may arrive after all large messages
+	link := openWith(t, config)
 	if _, err := link.Offer("w1", "gru", quoting()); err != nil {
 		t.Fatal(err)
 	}
 	link.Transport()
-	one, other := pair(t, open(t, s.ClientURL()), link)
+	one, other := pair(t, openWith(t, config), link)
 	stranger, err := client.Connect(s.ClientURL())
 	if err != nil {
 		t.Fatal(err)

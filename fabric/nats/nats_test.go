@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -78,7 +79,7 @@ func open(t testing.TB, url string) *nats.Link {
 
 func openWith(t testing.TB, c nats.Config) *nats.Link {
 	t.Helper()
-	c.Cluster, c.Patience = "test", 3*time.Second
+	c.Cluster, c.Patience = "test", cmp.Or(c.Patience, 3*time.Second)
 	l, err := nats.Open(t.Context(), c)
 	if err != nil {
 		t.Fatalf("open: %v", err)
