@@ -2,9 +2,11 @@ package admission_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,6 +36,9 @@ func TestSigners(t *testing.T) {
 	if _, _, _, err := worker.Author(birth, now.Add(2*admission.RenewedLife)); err == nil {
 		t.Error("the broker may sign after its certificate has expired")
 	}
+	if id, _, _, err := worker.Author(issuedBy(t, signed, now), now); err == nil {
+		t.Errorf("%s is an author, with a certificate that the broker has issued", id)
+	}
 	unknown, _ := must(admission.NewCredentials(old.Pair().Cert, other))(t).Own()
 	if id, _, _, err := worker.Author(unknown, now); err == nil {
 		t.Errorf("%s is an author, although the old CA was removed", id)
@@ -44,6 +49,22 @@ func TestSigners(t *testing.T) {
 	if err := shake(t, must(admission.NewCredentials(slices.Concat(old.Pair().Cert, fresh.Pair().Cert), signed))(t).Public(), worker, broker1.ServerName()); err == nil {
 		t.Error("the worker connected to a broker with a certificate of the removed CA")
 	}
+}
+
+// issuedBy returns a broker's certificate, in DER, that a server has signed with its own key, followed
+// by the server's certificate.
+func issuedBy(t *testing.T, server admission.Pair, now time.Time) []byte {
+	t.Helper()
+	by := must(tls.X509KeyPair(server.Cert, server.Key))(t)
+	key, _, err := admission.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"b-9.broker.bourse.internal"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+	}
+	der := must(x509.CreateCertificate(rand.Reader, template, by.Leaf, &key.PublicKey, by.PrivateKey))(t)
+	return append(der, by.Leaf.Raw...)
 }
 
 // firstPEM returns the first certificate of a chain.
