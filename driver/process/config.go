@@ -54,6 +54,7 @@ type SupervisorConfig struct {
 const (
 	drainGrace   = Grace            // for output that an escaped process holds open
 	killGrace    = 5 * time.Second  // for processes that survive SIGKILL, for example because of a failed disk
+	execGrace    = time.Second      // for a process whose environment cannot be read yet, because it is starting a program
 	shutdownTerm = time.Second      // time between SIGTERM and SIGKILL during a shutdown
 	hangupGrace  = 2 * time.Second  // time between SIGHUP and SIGKILL when a terminal's user has left
 	firstGrace   = 10 * time.Second // time until the daemon that started the supervisor connects

@@ -31,15 +31,43 @@ func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 	return driver.TaskID{}, false
 }
 
+// markOf returns the task to which a running process belongs, from the mark in its environment.
+func markOf(pid int, mark string) (driver.TaskID, bool) {
+	for deadline := time.Now().Add(execGrace); ; time.Sleep(100 * time.Microsecond) {
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil { // the process has ended or belongs to another user
+			return driver.TaskID{}, false
+		}
+		if len(environ) > 0 || !hasEnvironment(pid) || time.Now().After(deadline) {
+			return markedAs(environ, mark)
+		}
+	}
+}
+
+// hasEnvironment reports whether a process has an environment, or will have one in a moment. While the kernel replaces
+// a process's program, the environment reads as empty.
+func hasEnvironment(pid int) bool {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // from the third field in proc(5), because the second one may contain spaces
+	if len(fields) <= statEnvEnd {
+		return false
+	}
+	size, start, end := string(fields[statSize]), string(fields[statEnvStart]), string(fields[statEnvEnd])
+	return size != "0" && (end == "0" || start != end) // a size of 0 means that it has ended, or is a thread of the kernel
+}
+
+// Fields of /proc/PID/stat, counted from the state of the process.
+const (
+	statSize     = 20
+	statEnvStart = 47
+	statEnvEnd   = 48
+)
+
 // markedTasks yields the task of every process on the host with a directory's mark.
 func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	return func(yield func(driver.TaskID) bool) {
 		for _, pid := range numbers("/proc") {
-			environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			if err != nil { // the process has ended or belongs to another user
-				continue
-			}
-			if id, ok := markedAs(environ, mark); ok && !yield(id) {
+			if id, ok := markOf(pid, mark); ok && !yield(id) {
 				return
 			}
 		}
@@ -51,11 +79,7 @@ func markedTasks(mark string) iter.Seq[driver.TaskID] {
 func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int {
 	killed := 0
 	for _, pid := range pids {
-		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if err != nil { // the process has ended or belongs to another user
-			continue
-		}
-		if id, ok := markedAs(environ, s.mark); ok && doomed(id) && syscall.Kill(pid, syscall.SIGKILL) == nil {
+		if id, ok := markOf(pid, s.mark); ok && doomed(id) && syscall.Kill(pid, syscall.SIGKILL) == nil {
 			killed++
 		}
 	}

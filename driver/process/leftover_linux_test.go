@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -76,5 +77,42 @@ func TestMarkCannotBeForged(t *testing.T) {
 	got := s.marked([]string{"BOURSE_TASK=other/1/1", "BOURSE_TASKS=kept", "A=1"}, driver.TaskID{Machine: bourse.MachineID("m"), Boot: 1})
 	if want := []string{"BOURSE_TASKS=kept", "A=1", "BOURSE_TASK=abc/m/1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestMarkOfAProcessThatStartsPrograms checks that a process's mark is found at every moment. While the kernel
+// replaces the process's program, its environment reads as empty.
+func TestMarkOfAProcessThatStartsPrograms(t *testing.T) {
+	const loop = `exec sh -c "$LOOP"`
+	c := exec.CommandContext(t.Context(), "sh", "-c", loop)
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "LOOP=" + loop, markVariable + "=abc/m/1"}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Wait() }()
+	defer func() { _ = c.Process.Kill() }()
+	for i := range 20_000 {
+		if _, ok := markOf(c.Process.Pid, "abc"); !ok {
+			t.Fatalf("look %d found no mark", i)
+		}
+	}
+}
+
+func TestMarkOfOthers(t *testing.T) {
+	c := exec.CommandContext(t.Context(), "sleep", "1000")
+	c.Env = []string{}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := exec.CommandContext(t.Context(), "true")
+	if err := ended.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Wait() }()
+	defer func() { _ = c.Process.Kill() }()
+	for what, pid := range map[string]int{"a process without an environment": c.Process.Pid, "a thread of the kernel": 2, "this process": os.Getpid(), "no process": 1 << 30} {
+		if _, ok := markOf(pid, "abc"); ok {
+			t.Errorf("%s has a mark", what)
+		}
 	}
 }
