@@ -279,10 +279,12 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 			continue
 		}
 		switch v, err := m.judge(&d.node); {
-		case v == proven: // add the member, because memberlist may not have been allowed to
+		case v == proven:
 			delete(m.doubtful, name)
-			d.node.proven = true
-			m.enter(d.node)
+			if m.nodes[name].name != "" { // otherwise it is the boot of a server that has ended, and memberlist would never remove it
+				d.node.proven = true
+				m.enter(d.node) // because memberlist has not been allowed to update it
+			}
 		case err != nil:
 			d.wrong = err
 			m.refused++

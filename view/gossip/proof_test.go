@@ -335,6 +335,42 @@ func TestReplayedStatementsRemoveNoMember(t *testing.T) {
 	})
 }
 
+// TestEarlierBootStaysAway checks that a member does not list a server's earlier boot again if it hears of that boot
+// late, from a server that has not noticed the end. The certificate at the server's address, of a later boot, proves the
+// earlier boot's metadata, too.
+func TestEarlierBootStaysAway(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net, o := gossiptest.NewMemory(1), new(offices)
+		first, _ := joinCertified(t, net, 1, o, gossip.Config{Self: certified(1)})
+		second, _ := joinCertified(t, net, 2, o, gossip.Config{Self: certified(2), Join: []string{first.Addr()}})
+		untilCount(t, []running{first, second}, 2)
+
+		late := memberlist.DefaultLANConfig()
+		late.Name, late.Label, late.Transport, late.LogOutput = "late", "bourse/bourse", net.End(50), noLog{}
+		late.SecretKey, late.EnableCompression, late.ProbeInterval, late.PushPullInterval = gossip.PublicKey(), false, 0, 0
+		list, err := memberlist.Create(late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = list.Shutdown() })
+		if _, err := list.Join([]string{first.Addr(), second.Addr()}); err != nil {
+			t.Fatal(err)
+		}
+		net.Partition(func(from, to int) bool { return (from == 50) != (to == 50) })
+		second.kill()
+		until(t, first.Members, "the second is lost", func() bool { return len(first.Members.Members()) == 1 })
+
+		net.Partition(nil)
+		if _, err := list.Join([]string{first.Addr()}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := first.Members.Members(); len(got) != 1 {
+			t.Errorf("the first member lists %+v, want only itself", got)
+		}
+	})
+}
+
 // list returns an error if the member has stopped.
 func (r running) list() ([]bourse.Member, error) {
 	select {
