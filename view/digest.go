@@ -35,6 +35,14 @@ func (v *View) Head(s wire.Stream) uint64 {
 	return v.state.heads[s].seq
 }
 
+// Superseded reports whether this server has a stream, and its site has begun a later epoch. Then
+// the stream's owned rows no longer count.
+func (v *View) Superseded(s wire.Stream) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.state.heads[s].seq > 0 && s.Epoch < v.state.newest[s.Site]
+}
+
 // Self returns the position of this server's own last transaction.
 func (v *View) Self() wire.Position {
 	v.mu.Lock()

@@ -18,7 +18,7 @@ import (
 // block others.
 //
 // The caller must make sure that the snapshot comes from the site itself or from a member that may provide snapshots,
-// because owned rows are not signed individually.
+// because owned rows are not signed individually. If the stream is [View.Superseded], any member may provide it.
 //
 // Errors: CodeInvalid if the snapshot is malformed or truncated, or is a snapshot of another stream
 // or of this server's own stream; CodeForbidden if its author is not the site that it names.

@@ -19,8 +19,8 @@ const (
 	maxRepair = 10 * time.Minute
 )
 
-// sharedStrikes is the number of consecutive comparisons that must find different shared rows
-// before the rows are repaired although the heads differ, too. In a busy cluster, heads
+// sharedStrikes is the number of consecutive comparisons with a member that must find different
+// shared rows before the rows are repaired although the heads differ, too. In a busy cluster, heads
 // always differ.
 const sharedStrikes = 5
 
@@ -41,10 +41,13 @@ type Unrepaired struct {
 type repairs struct {
 	mu      sync.Mutex
 	tried   map[string]Unrepaired
-	strikes int // consecutive comparisons that found different shared rows
+	strikes map[bourse.WorkerID]int // consecutive comparisons with a member that found different shared rows
 }
 
-func (x *repairs) init() { x.tried = map[string]Unrepaired{} }
+func (x *repairs) init() {
+	x.tried = map[string]Unrepaired{}
+	x.strikes = map[bourse.WorkerID]int{}
+}
 
 // due reports whether a repair may be attempted now and, if so, counts the attempt.
 func (x *repairs) due(what string, now time.Time) bool {
@@ -228,7 +231,7 @@ func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	if heads {
 		r.repair.repairedStreams()
 	}
-	if !r.repair.sharedDiffer(c.theirs.shared != c.ours.shared, heads) || !r.repair.due(sharedRows, time.Now()) {
+	if !r.repair.sharedDiffer(c.with.ID, c.theirs.shared != c.ours.shared, heads) || !r.repair.due(sharedRows, time.Now()) {
 		return
 	}
 	err := r.restoreShared(ctx, c.with)
@@ -238,16 +241,19 @@ func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	}
 }
 
-// sharedDiffer records whether a comparison found differences between shared rows, and reports
-// whether to repair the rows.
-func (x *repairs) sharedDiffer(differ, equalHeads bool) bool {
+// sharedDiffer records whether a comparison with a member found differences between shared rows,
+// and reports whether to repair the rows.
+func (x *repairs) sharedDiffer(with bourse.WorkerID, differ, equalHeads bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !differ {
-		x.strikes = 0
+		delete(x.strikes, with)
 		delete(x.tried, sharedRows)
 		return false
 	}
-	x.strikes++
-	return equalHeads || x.strikes >= sharedStrikes
+	if len(x.strikes) >= maxRepairs {
+		clear(x.strikes)
+	}
+	x.strikes[with]++
+	return equalHeads || x.strikes[with] >= sharedStrikes
 }

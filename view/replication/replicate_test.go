@@ -294,6 +294,56 @@ func TestOldFileComesBack(t *testing.T) {
 	})
 }
 
+// TestRestoredHost restores a broker and a worker, in a cluster with certificates, while the only member with newer rows
+// has no transactions, but only snapshots of them. A worker's snapshots of others are not trusted. All members must
+// nevertheless get the shared rows, and agree, because the broker has begun a new epoch.
+func TestRestoredHost(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		net, dir := gossiptest.NewMemory(1), t.TempDir()
+		keys := map[int]wire.Keys{}
+		at := func(number int, role bourse.Role, file string, join ...string) *gossiptest.Node {
+			if keys[number] == nil {
+				key, err := wire.NewKey(role)
+				if err != nil {
+					t.Fatal(err)
+				}
+				keys[number] = key
+			}
+			return startNode(t, net, gossiptest.NodeConfig{
+				Number: number, Path: filepath.Join(dir, file), Keys: keys[number], Role: role, Certified: true, Join: join,
+			})
+		}
+		broker := at(1, bourse.RoleBroker, "broker")
+		neighbor := at(2, bourse.RoleWorker, "neighbor", broker.Addr())
+		publish(t, broker, release(1))
+		untilEqual(t, []*gossiptest.Node{broker, neighbor}, time.Minute)
+		for _, name := range []string{"broker", "neighbor"} {
+			if err := view.Backup(t.Context(), filepath.Join(dir, name), filepath.Join(dir, name+"-backup")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		survivor := at(3, bourse.RoleWorker, "survivor", broker.Addr())
+		for i := range 5 {
+			publish(t, broker, release(2+i))
+		}
+		untilEqual(t, []*gossiptest.Node{broker, neighbor, survivor}, time.Minute)
+		stop(t, survivor)
+		stop(t, neighbor)
+		stop(t, broker)
+
+		broker = at(1, bourse.RoleBroker, "broker-backup")
+		neighbor = at(2, bourse.RoleWorker, "neighbor-backup", broker.Addr())
+		untilEqual(t, []*gossiptest.Node{broker, neighbor}, time.Minute)
+		survivor = at(3, bourse.RoleWorker, "survivor", broker.Addr())
+		untilEqual(t, []*gossiptest.Node{broker, neighbor, survivor}, time.Minute)
+		for _, table := range broker.View.Health().Tables {
+			if table.Table == wire.TableReleases && table.Rows != 6 {
+				t.Errorf("the broker has %d releases, want 6", table.Rows)
+			}
+		}
+	})
+}
+
 func stop(t *testing.T, n *gossiptest.Node) {
 	t.Helper()
 	if err := n.Stop(); err != nil {

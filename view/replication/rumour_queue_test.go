@@ -214,3 +214,27 @@ func TestRepairsBackOff(t *testing.T) {
 		t.Error("what was repaired is remembered")
 	}
 }
+
+// TestStrikesCountPerMember checks that a lasting difference from one member is repaired although this server agrees with
+// all the others, and that a difference that disappears is not.
+func TestStrikesCountPerMember(t *testing.T) {
+	var x repairs
+	x.init()
+	for i := range sharedStrikes {
+		if got := x.sharedDiffer("w2", true, false); got != (i == sharedStrikes-1) {
+			t.Errorf("comparison %d with w2: repair %v", i+1, got)
+		}
+		if x.sharedDiffer("w3", i%2 == 0, false) || x.sharedDiffer("w4", false, false) {
+			t.Errorf("comparison %d with another member: repair", i+1)
+		}
+	}
+	if !x.sharedDiffer("w4", true, true) {
+		t.Error("equal heads: no repair")
+	}
+	for i := range 3 * maxRepairs {
+		x.sharedDiffer(bourse.WorkerID(fmt.Sprint("x", i)), true, false)
+	}
+	if len(x.strikes) > maxRepairs {
+		t.Errorf("%d members are remembered", len(x.strikes))
+	}
+}
