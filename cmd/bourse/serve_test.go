@@ -66,6 +66,9 @@ func launch(t *testing.T, args ...string) *served {
 		_ = s.cmd.Process.Kill() // it may have exited already
 		_ = s.cmd.Wait()         // its exit may have been awaited already
 		_ = r.Close()
+		if t.Failed() {
+			t.Logf("the log of bourse %s:\n%s", strings.Join(args, " "), s.stderr.String())
+		}
 	})
 	return s
 }
