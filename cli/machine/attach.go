@@ -14,10 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// remoteCommand is a command that runs on another host. The methods of io.Writer write to
-// its standard input.
+// remoteCommand is a command that runs on another host.
 type remoteCommand interface {
-	io.Writer // the command's standard input
+	io.Writer // writes to the command's standard input
 	CloseWrite() error
 	Resize(size machinesapi.TerminalSize) error
 	Copy(stdout, stderr io.Writer) (bourse.Exit, error)
@@ -26,14 +25,14 @@ type remoteCommand interface {
 
 // attachment describes how a remote command is connected to our standard streams.
 type attachment struct {
-	stdin    bool // pass our standard input to the command
-	terminal bool // give the command a terminal
+	stdin    bool // whether to pass our standard input to the command
+	terminal bool // whether to give the command a terminal
 	open     func(context.Context, machinesapi.ExecStart) (remoteCommand, error)
 }
 
 // attach connects our standard streams to a remote command until it exits, and returns its
-// exit status as an error. If the command has a terminal and standard input, our terminal
-// is in raw mode in the meantime, so that Ctrl-C reaches the command.
+// exit status as an error. If the command has a terminal and reads standard input, our
+// terminal is in raw mode until then, so that keys such as Ctrl-C reach the command.
 func attach(ctx context.Context, s *cli.Shell, a attachment) error {
 	if a.terminal && !s.Out.TTY {
 		return bourse.Errorf(bourse.CodeInvalid, "--tty: standard output is not a terminal")
@@ -70,7 +69,7 @@ func attach(ctx context.Context, s *cli.Shell, a attachment) error {
 func feed(s *cli.Shell, command remoteCommand) {
 	_, err := io.Copy(command, s.In)
 	if err == nil || !errors.Is(err, io.ErrClosedPipe) {
-		_ = command.CloseWrite() // fails if the command has exited, which Copy reports as well
+		_ = command.CloseWrite() // fails if the command has exited; Copy reports that
 	}
 }
 

@@ -40,7 +40,7 @@ with another volume or with "none".`,
 				req.Config.Image = from.ImageRef.String()
 			}
 			for _, key := range []string{deploy.KeyReplaces, deploy.KeyCopies, deploy.KeyPaused, deploy.KeyCanary} {
-				delete(req.Config.Metadata, key) // otherwise plans would treat the clone as a replacement
+				delete(req.Config.Metadata, key) // otherwise, deployment plans would treat the clone as a replacement
 			}
 			if err := cloneMounts(c, s, app, volume, &from, &req); err != nil {
 				return err
@@ -74,7 +74,8 @@ with another volume or with "none".`,
 	return c
 }
 
-// cloneMounts sets the volume that the clone mounts, if there is one.
+// cloneMounts applies --volume to the clone's mounts. It fails if the original machine
+// mounts a volume and the flag is not set.
 func cloneMounts(c *cobra.Command, s *cli.Shell, app, volume string, from *machinesapi.Machine, req *machinesapi.CreateMachine) error {
 	switch {
 	case volume == "none":

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// reservationFlags are the flags of "reservation create", which are those of "machine run"
-// that affect placement.
+// reservationFlags are the flags of "reservation create". They include those flags of
+// "machine run" that affect placement.
 type reservationFlags struct {
 	app, region, id string
 	size            place.Size
@@ -111,7 +111,7 @@ func (f *reservationFlags) request(args []string) (machinesapi.CreateReservation
 		Orders: []machinesapi.ReserveOrder{{App: bourse.AppName(f.app), Region: f.region, Config: config, Count: &f.count}},
 	}
 	if f.id == "" {
-		req.ID = bourse.NewReservationKey() // chosen here, so that the request can be repeated if its reply is lost
+		req.ID = bourse.NewReservationKey() // chosen by the client, so that the request can be repeated if its reply is lost
 	} else if err := req.ID.Validate(); err != nil {
 		return req, cli.FlagError("--id", err)
 	}

@@ -50,8 +50,8 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// checkDestroyable returns a function that fails if a worker would refuse to destroy the
-// machine. It is called before the user is asked for confirmation.
+// checkDestroyable returns a function that returns an error if a worker would refuse to
+// destroy the machine. The command calls the function before it asks for confirmation.
 func checkDestroyable(ctx context.Context, s *cli.Shell, app string, yes bool) func(bourse.MachineID) error {
 	return func(id bourse.MachineID) error {
 		m, err := s.Client().Machine(ctx, bourse.AppName(app), id)
@@ -67,7 +67,7 @@ func checkDestroyable(ctx context.Context, s *cli.Shell, app string, yes bool) f
 	}
 }
 
-// stillRunning adds the hint to use --force to the error for a machine that is running.
+// stillRunning adds a hint to use --force to the error about a running machine.
 func stillRunning(app string, id bourse.MachineID, yes bool, err error) error {
 	return cli.Hint(withMachine(id, err), "bourse machine destroy"+appFlag(bourse.AppName(app))+" "+string(id)+" --force"+cli.YesFlag(yes))
 }

@@ -53,7 +53,7 @@ type events struct {
 	app    string
 	limit  int
 	follow bool
-	newest map[bourse.MachineID]bourse.EventID // id of the newest event that was printed
+	newest map[bourse.MachineID]bourse.EventID // id of each machine's newest printed event
 }
 
 // machineEvent is an event together with its machine.
@@ -116,10 +116,10 @@ func (e *events) all(ctx context.Context, words []string) error {
 // eventReaders is the maximum number of machines that are queried at the same time.
 const eventReaders = 8
 
-// news returns the events that it has not returned before, sorted by time, and the workers
-// that did not answer. If only is not empty, it returns only events of these machines. If
-// all is set, it queries every machine; otherwise it queries only machines that have a new
-// event.
+// news returns the events that earlier calls have not returned, sorted by time. silent
+// lists the workers that did not answer. If only is not empty, it restricts the result to
+// the events of these machines. If all is set, news queries every machine; otherwise it
+// queries only machines that have a new event.
 func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (out []machineEvent, silent []bourse.WorkerID, err error) {
 	client, app := e.shell.Client(), bourse.AppName(e.app)
 	machines, silent, err := client.Machines(ctx, app, machinesapi.ListMachines{Deleted: true})
@@ -163,8 +163,8 @@ func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (o
 	return out, silent, nil
 }
 
-// print prints events as they arrive. Columns have fixed widths, because later events are
-// unknown.
+// print prints one line for each event. Columns have fixed widths, because the contents of
+// later lines are unknown.
 func (e *events) print(list []machineEvent) error {
 	for i := range list {
 		if e.shell.JSON {

@@ -139,8 +139,9 @@ const (
 	noProgram     = 127
 )
 
-// withShellStatus adds the exit status that a shell would use if the command could not be
-// run. Only the message of the worker's driver tells why it could not.
+// withShellStatus adds the exit status that a shell would report if the command could not
+// be run. It searches the error's text for the reason, because the error code is the same
+// for every reason.
 func withShellStatus(err error) error {
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		return err

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	forkStep = 500 * time.Millisecond // polling interval while a volume is being filled
+	forkStep = 500 * time.Millisecond // polling interval while a volume is being copied
 	forkWait = time.Hour
 )
 

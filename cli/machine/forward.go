@@ -87,7 +87,7 @@ func forward(ctx context.Context, s *cli.Shell, l net.Listener, app string, id b
 	}
 }
 
-// carry copies data in both directions until both sides have finished sending.
+// carry copies data in both directions until the machine has finished sending.
 func carry(ctx context.Context, s *cli.Shell, conn net.Conn, app string, id bourse.MachineID, port uint16) error {
 	tunnel, err := s.Client().Tunnel(ctx, bourse.AppName(app), id, port)
 	if err != nil {
@@ -103,7 +103,7 @@ func carry(ctx context.Context, s *cli.Shell, conn net.Conn, app string, id bour
 		}
 	})
 	_, err = io.Copy(conn, tunnel)
-	_ = conn.Close() // the machine no longer reads, so the other direction ends, too
+	_ = conn.Close() // also ends the copying in the other direction
 	sending.Wait()
 	return err
 }

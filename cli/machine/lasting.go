@@ -15,10 +15,10 @@ import (
 // started. A program that cannot run usually exits at once.
 const startedFor = time.Second
 
-// confirmStarted waits for startedFor and returns the machine's state. before describes the
-// machine at the time when it was found started. confirmStarted fails if the program has
-// exited since then, unless the machine is in one of the wanted states and will not be
-// restarted.
+// confirmStarted checks that a machine stays started. It waits for startedFor, and returns
+// the machine's state. before describes the machine when it was first seen started. If the
+// program has exited since then, confirmStarted fails, unless the machine is in one of the
+// given states and will not be restarted.
 func confirmStarted(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
 	timer := time.NewTimer(startedFor)
 	defer timer.Stop()

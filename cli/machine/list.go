@@ -153,8 +153,8 @@ func machineRow(s *cli.Shell, m *machinesapi.Machine) []string {
 	}
 }
 
-// hostDoubt describes the state of a machine's host if the host does not answer, because
-// the machine's data may then be outdated. It returns "" if the host answers.
+// hostDoubt describes the status of a machine's host if the host does not answer. In that
+// case, the machine's data may be outdated. It returns "" if the host answers.
 func hostDoubt(s *cli.Shell, m *machinesapi.Machine) string {
 	if m.HostStatus == "" || m.HostStatus == machinesapi.HostOK {
 		return ""
@@ -166,7 +166,7 @@ func hostDoubt(s *cli.Shell, m *machinesapi.Machine) string {
 	return text
 }
 
-// since formats the time since an RFC 3339 time.
+// since formats the time that has passed since at, an RFC 3339 timestamp.
 func since(s *cli.Shell, at string) string {
 	t, err := time.Parse(time.RFC3339, at)
 	if err != nil {

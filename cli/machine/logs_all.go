@@ -16,7 +16,7 @@ import (
 
 const (
 	maxLogs             = 100             // maximum number of machines whose output is shown at the same time
-	maxLabel            = 24              // maximum length of the machine's name before a line, in characters
+	maxLabel            = 24              // maximum length of the machine name printed before a line, in characters
 	newMachinesInterval = 2 * time.Second // interval between checks for new machines
 )
 
@@ -24,7 +24,7 @@ const (
 type source struct {
 	machinesapi.Summary
 	want machinesapi.LogQuery
-	next chan machinesapi.LogLine // lines that exist when the command starts
+	next chan machinesapi.LogLine // lines that already exist when the command starts
 	err  error                    // error that ended the reading of lines; set before next is closed
 }
 
@@ -80,8 +80,8 @@ func (l *logs) named(ctx context.Context, words []string) ([]*source, error) {
 	return out, nil
 }
 
-// past prints the existing lines of all machines, merged by time, and records each
-// machine's last position.
+// past prints the existing lines of all machines, merged by time, and records the position
+// of each machine's last line.
 func (l *logs) past(ctx context.Context, list []*source, width int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
@@ -93,7 +93,7 @@ func (l *logs) past(ctx context.Context, list []*source, width int) error {
 		reading.Go(func() { l.read(ctx, x) })
 		heads[i] = x.head()
 	}
-	var last []logLine // used with --tail, which limits the lines of all machines together
+	var last []logLine // with --tail, the last lines of all machines together
 	for {
 		first := -1
 		for i, h := range heads {

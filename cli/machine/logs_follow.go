@@ -38,7 +38,7 @@ func (l *logs) one(ctx context.Context, id bourse.MachineID) error {
 func (l *logs) followOne(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, give func(machinesapi.LogLine) error) error {
 	var backoff cli.Backoff
 	var failed error // error that give returned
-	lost := false    // the connection is lost, and the user has been notified
+	lost := false    // whether the user has been notified that the connection is lost
 	for want.Follow = true; ; {
 		err := l.shell.Client().Logs(ctx, bourse.AppName(l.app), id, want, func(x machinesapi.LogLine) error {
 			want.After, lost, backoff = x.Position, false, cli.Backoff{}

@@ -86,8 +86,8 @@ func volumeBytes(text string) (uint64, error) {
 	return uint64(size) << 20, err
 }
 
-// enough returns an error if there is room for fewer machines than wanted. If want is 0,
-// one machine is wanted.
+// enough returns an error if the listed regions together have room for fewer than want
+// machines. A want of 0 counts as 1.
 func enough(list []machinesapi.RegionPlacement, want int64) error {
 	var n int64
 	for i := range list {

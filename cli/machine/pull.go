@@ -15,8 +15,8 @@ import (
 const pullInterval = 300 * time.Millisecond
 
 // followPull shows the progress of an order, and of an image pull that the order waits for,
-// until end is called. The argument of end reports whether the order was filled. Errors of
-// requests for the progress are ignored.
+// until end is called. The argument of end is whether the order was filled. Failed requests
+// for the progress are not reported.
 func followPull(ctx context.Context, s *cli.Shell, app bourse.AppName, image string, order bourse.OrderID) (end func(filled bool)) {
 	spin := cli.Spin(s.Err, "placing order "+string(order))
 	if s.JSON || bourse.KindOfImage(image) != bourse.RegistryImage {
@@ -41,7 +41,7 @@ type pullProgress struct {
 	bars  cli.Bars
 	first func() // stops the spinner before the first pull is shown
 	last  machinesapi.PullLine
-	began time.Time // when the worker's pull was first seen
+	began time.Time // when the current worker's pull was first seen
 }
 
 // follow polls and shows the pulls of an order until ctx is done.

@@ -119,7 +119,7 @@ func each(ctx context.Context, s *cli.Shell, app string, words []string, do func
 	})
 }
 
-// maxWait limits the timeout of a single request to wait for a machine's state.
+// maxWait is the longest timeout of a single request that waits for a machine's state.
 const maxWait = time.Minute
 
 // wait blocks until the machine is in one of the given states. It fails if this takes

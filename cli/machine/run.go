@@ -87,14 +87,14 @@ func runMachine(ctx context.Context, s *cli.Shell, f *runFlags, args []string) e
 	}
 	order := bourse.OrderID(f.order)
 	if order == "" {
-		order, req.FirstTry = bourse.NewOrderID(), true // chosen here, so that the request can be repeated if the reply is lost
+		order, req.FirstTry = bourse.NewOrderID(), true // chosen by the client, so that the request can be repeated if its reply is lost
 	} else if err := order.Validate(); err != nil {
 		return cli.FlagError("--order-id", err)
 	}
 	if f.attach {
-		req.Config.AutoDestroy = false // attached destroys the machine instead
+		req.Config.AutoDestroy = false // the function attached destroys the machine instead
 		if req.Config.Restart == nil {
-			req.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} // the machine ends when its program does
+			req.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} // the machine stops when its program exits
 		}
 	}
 	m, err := create(ctx, s, f.App, req, order)
@@ -161,7 +161,7 @@ func printCreated(s *cli.Shell, m *machinesapi.Created) error {
 	return nil
 }
 
-// timing formats the server's time measurements for the request.
+// timing formats the server's measurements of how long the request took.
 func timing(t machinesapi.Timing) string {
 	var total time.Duration
 	var parts []string

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// nextStart returns when a machine's schedule starts it next. It returns false if the
+// nextStart returns the time of a machine's next scheduled start. It returns false if the
 // machine has no schedule or was never started.
 func nextStart(s *cli.Shell, m *machinesapi.Machine) (time.Time, bool) {
 	if m.Config == nil || m.Starts == 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// screenText makes a program's output line safe for a terminal. It keeps colors and
+// screenText makes a line of a program's output safe for a terminal. It keeps colors and
 // tabs, and escapes everything else as [cli.Clean] does. If the line sets a color,
 // screenText resets it at the end.
 func screenText(s string) string {

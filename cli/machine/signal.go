@@ -26,8 +26,9 @@ func newSignal(s *cli.Shell) *cobra.Command {
 			if err != nil {
 				return cli.FlagError("--signal", err)
 			}
-			// kill(1) accepts a signal as an argument, but here it would be taken for a
-			// machine, and the other machines would get SIGTERM.
+			// Unlike kill(1), this command accepts the signal only as a flag. Without this
+			// check, a signal in the arguments would be mistaken for a machine, and the other
+			// machines would receive SIGTERM.
 			if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "SIG") }); i >= 0 {
 				return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "%s is not a machine id; no signal was sent", bourse.Quoted(args[i])), "bourse machine signal --signal "+bourse.Quoted(args[i])+" MACHINE")
 			}

@@ -21,7 +21,8 @@ func NewSpare(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// Spare is a stopped machine that can be started when it is needed.
+// Spare describes a standby, or any other machine that is not running and can be started on
+// demand.
 type Spare struct {
 	ID     bourse.MachineID `json:"id"`
 	Name   string           `json:"name"`
@@ -42,7 +43,8 @@ type Twin struct {
 	State  bourse.State     `json:"state,omitempty"`
 }
 
-// spares returns an app's spares, which are its standbys and its stopped machines.
+// spares returns an app's standbys, and its machines that are stopped, suspended, or have
+// not been started yet.
 func spares(list []machinesapi.Machine) []Spare {
 	out := []Spare{}
 	for i := range list {

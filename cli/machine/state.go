@@ -13,8 +13,8 @@ import (
 // status" shows the full error.
 const maxReason = 40
 
-// stateText formats a machine's state. It includes how the program ended, or that the
-// machine is a standby.
+// stateText formats a machine's state. In parentheses, it adds how the program ended, or
+// that the machine is a standby or has been promoted.
 func stateText(m *machinesapi.Machine) string {
 	switch asked := m.Exit == nil || m.Exit.RequestedStop; {
 	case m.StandsIn != "" && m.Exit == nil:

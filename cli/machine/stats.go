@@ -58,7 +58,7 @@ func showStats(ctx context.Context, s *cli.Shell, app string, words []string) er
 		switch {
 		case err != nil && len(words) > 0:
 			return about(err, app, list[i].ID)
-		case err != nil: // the machine may have ended in the meantime
+		case err != nil: // the machine may have stopped in the meantime
 			list[i].Error = bourse.MessageOf(err)
 		default:
 			list[i].Usage = &u
@@ -77,7 +77,8 @@ func showStats(ctx context.Context, s *cli.Shell, app string, words []string) er
 	})
 }
 
-// started returns the named machines, or all running machines of the app if words is empty.
+// started returns the named machines. If words is empty, it returns the app's started and
+// suspended machines.
 func started(ctx context.Context, s *cli.Shell, app string, words []string) ([]machineUsage, error) {
 	out := []machineUsage{}
 	for _, word := range words {

@@ -170,7 +170,8 @@ func eventRow(e *machinesapi.Event) []string {
 	return []string{cli.At(time.UnixMilli(e.Timestamp)), string(e.Type), string(e.Status), by, exit, eventDetail(e)}
 }
 
-// eventDetail describes an event beyond its type.
+// eventDetail describes an event's reason, the progress of an image pull, or how a program
+// ended.
 func eventDetail(e *machinesapi.Event) string {
 	if e.Reason != "" {
 		return e.Reason

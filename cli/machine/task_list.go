@@ -69,7 +69,7 @@ worker's daemon started, and its last error. Only started machines accept payloa
 	return c
 }
 
-// warmMachine is a machine that is warm for a task, with its counters.
+// warmMachine is a machine that is warm for a task, with its task counters.
 type warmMachine struct {
 	machinesapi.Machine
 	Tasks *bourse.TaskTally `json:"tasks,omitempty"` // nil if the counters are unknown
@@ -78,7 +78,7 @@ type warmMachine struct {
 // usageReaders is the maximum number of machines that are queried at the same time.
 const usageReaders = 8
 
-// tallies fetches the counters of started machines.
+// tallies adds task counters to the machines in list that are started.
 func tallies(ctx context.Context, s *cli.Shell, list []machinesapi.Machine) []warmMachine {
 	out := make([]warmMachine, len(list))
 	var group errgroup.Group
@@ -95,6 +95,6 @@ func tallies(ctx context.Context, s *cli.Shell, list []machinesapi.Machine) []wa
 			return nil
 		})
 	}
-	_ = group.Wait() // no function returns an error
+	_ = group.Wait() // never fails, because the functions return no errors
 	return out
 }

@@ -56,8 +56,9 @@ is stopped again.`,
 	return c
 }
 
-// trial returns the plan that starts a spare and restores its previous state. If a step
-// fails, the plan's undo steps restore that state, too.
+// trial returns a plan that tests a spare: it starts the spare, waits until it is ready,
+// and restores its previous state. If a step fails, the plan's undo steps restore that
+// state, too.
 func trial(app bourse.AppName, m *machinesapi.Machine, wait time.Duration) deploy.Plan {
 	p := deploy.Plan{App: app, What: "test of a spare"}
 	group := ""

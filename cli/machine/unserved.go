@@ -54,7 +54,8 @@ func served(m *machinesapi.Machine) string {
 }
 
 // forwardCommand returns a command that forwards a local port to m's first TCP service. It
-// returns "" if m has none or belongs to a poller, whose machines cannot be accessed.
+// returns "" if m has no such service, or if a poller runs m, because pollers' machines
+// cannot be accessed.
 func forwardCommand(m *machinesapi.Machine, list []workload.Service) string {
 	i := slices.IndexFunc(list, func(s workload.Service) bool { return s.Protocol == "tcp" && s.InternalPort > 0 })
 	if i < 0 || m.Known().ImageKind() == bourse.PollerImage {

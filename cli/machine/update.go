@@ -98,7 +98,8 @@ func update(ctx context.Context, s *cli.Shell, f *updateFlags, id bourse.Machine
 	return printAction(s, id, m, what)
 }
 
-// base returns the config that the flags change.
+// base returns the config to which the flags are applied: the contents of a config file, an
+// earlier version, or the machine's current config.
 func (f *updateFlags) base(ctx context.Context, s *cli.Shell, now *machinesapi.Machine) (*bourse.Config, error) {
 	switch {
 	case f.config != "":

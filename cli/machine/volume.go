@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// mountVolume replaces a volume's name in --volume with the volume's id, because the API
-// accepts only ids.
+// mountVolume sets the request's mount from --volume. It replaces a volume's name with the
+// volume's id, because the API accepts only ids.
 func mountVolume(ctx context.Context, s *cli.Shell, f *runFlags, req *machinesapi.CreateMachine) error {
 	if f.Volume == "" {
 		return nil
@@ -32,8 +32,9 @@ func mountVolume(ctx context.Context, s *cli.Shell, f *runFlags, req *machinesap
 	return nil
 }
 
-// freeVolume returns the id of a volume. If word is a name, it returns the first volume
-// with that name that no machine uses.
+// freeVolume returns the id of a volume. If word is a name, it returns the first usable
+// volume with that name that no machine mounts. If region is not empty, the volume must be
+// in that region.
 func freeVolume(ctx context.Context, s *cli.Shell, app, word string, region bourse.Region) (bourse.VolumeID, error) {
 	if id := bourse.VolumeID(word); id.Validate() == nil {
 		return id, nil
