@@ -53,8 +53,8 @@ func (c *child) restart() {
 	}
 }
 
-// run keeps the process running until quit is closed. If a process exits before it is
-// ready and failed returns true, run returns an error.
+// run keeps the process running until quit is closed. If a process exits before it is ready
+// and c.failed returns true, run returns an error.
 func (c *child) run() error {
 	backoff := backoffFirst
 	for {
@@ -67,7 +67,7 @@ func (c *child) run() error {
 			backoff = backoffFirst
 			continue
 		}
-		if c.served.Load() { // it did start, so it failed for another reason
+		if c.served.Load() { // the process had become ready, so the delay starts from its minimum again
 			backoff = backoffFirst
 		} else if c.failed(err) {
 			return cmp.Or(err, errEndedEarly)
@@ -145,7 +145,7 @@ func (c *child) start(cmd *exec.Cmd) (sent <-chan struct{}, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a pipe: %w", err)
 	}
-	cmd.ExtraFiles = []*os.File{r} // configFD
+	cmd.ExtraFiles = []*os.File{r} // the child inherits r as configFD
 	text := c.config()
 	err = cmd.Start()
 	_ = r.Close() // the process has its own copy
@@ -187,7 +187,7 @@ func (l *readyLine) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end asks the process to exit, and kills it if it does not.
+// end asks the process to exit, and kills it if it has not exited after c.patience.
 func (c *child) end(p *os.Process, ended <-chan error, said *namedLines) {
 	_ = p.Signal(syscall.SIGTERM) // the process may have exited already
 	select {

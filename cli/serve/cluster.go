@@ -26,7 +26,7 @@ import (
 
 const (
 	stopPatience    = 5 * time.Second // how long a server may take to stop cleanly
-	killGrace       = 2 * time.Second // how long the remaining processes may take after that
+	killGrace       = 2 * time.Second // how long the remaining processes may take to exit after that
 	readyWithin     = 3 * time.Minute // how long all servers may take to become ready and find each other
 	membersInterval = 5 * time.Millisecond
 )
@@ -53,7 +53,7 @@ func run(ctx context.Context, s *cli.Shell, d config) error {
 	defer stop()
 	began := s.Now()
 	if d.temporary {
-		dir, err := tempdir.Hold(d.data) // this process holds it too, because the keeper may be killed
+		dir, err := tempdir.Hold(d.data) // this process also locks the directory, because the keeper may be killed
 		if err != nil {
 			return fmt.Errorf("hold the servers' directory: %w", err)
 		}
@@ -76,8 +76,8 @@ func run(ctx context.Context, s *cli.Shell, d config) error {
 	return errors.Join(err, c.stop())
 }
 
-// start starts the broker, then in parallel the workers and the proxy, which join it.
-// It returns once the broker knows all workers.
+// start starts the broker. It then starts the workers and the proxy in parallel, and these
+// join the broker. It returns once all workers accept the broker's orders.
 func (c *cluster) start(ctx context.Context) error {
 	defer cli.Spin(c.shell.Err, "starting the cluster")()
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
@@ -125,12 +125,12 @@ func clusterNameOf(data string) string {
 	return fmt.Sprintf("dev-%016x", h.Sum64())
 }
 
-// namespacePrefix returns the prefix with which all containerd namespaces of a cluster
-// begin. data is the cluster's data directory.
+// namespacePrefix returns the prefix of the names of all containerd namespaces of the
+// cluster whose data directory is data.
 func namespacePrefix(data string) string { return "bourse-" + clusterNameOf(data) + "-" }
 
-// addNATS starts the NATS server if the cluster has one. It starts before all other
-// servers and stops after them.
+// addNATS starts the NATS server if the cluster has one. The NATS server starts before all
+// other servers and stops after them.
 func (c *cluster) addNATS(ctx context.Context) error {
 	if c.config.fabric != fabricNATS {
 		return nil
@@ -176,10 +176,9 @@ func (c *cluster) workers() []*server {
 	return slices.DeleteFunc(slices.Clone(c.servers), func(d *server) bool { return d.role != bourse.RoleWorker })
 }
 
-// portRanges returns a function that assigns each of n workers its own range of ports.
-// All ranges are below the ports that the kernel assigns. If anywhere is set, the
-// ranges start at a random port, so that a second cluster on the host is unlikely to
-// use the same ports.
+// portRanges returns a function that assigns each of n workers its own range of ports. All
+// ranges are below the kernel's ephemeral ports. If anywhere is set, the ranges start at a
+// random port, so that a second cluster on the host is unlikely to use the same ports.
 func portRanges(n int, anywhere bool) func(i int) string {
 	const first, last = 20000, 32000
 	size := min(1000, (last-first)/n)

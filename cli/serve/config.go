@@ -23,7 +23,7 @@ import (
 // addresses, membership, credentials and readiness.
 type ServerConfig struct {
 	File        string           // configuration file, whose settings the command line overrides; "" means none
-	Address     netip.Addr       // the host's address, the default of Listen and Gossip; may be invalid
+	Address     netip.Addr       // the host's address, from which Listen and Gossip get their defaults; may be the zero Addr
 	Credentials Credentials      // the files in --credentials
 	Listen      netip.AddrPort   // API address; port 0 means any free port
 	Gossip      netip.AddrPort   // membership address; port 0 means any free port
@@ -33,15 +33,15 @@ type ServerConfig struct {
 	Cluster     string           // name of the cluster; servers of other clusters are ignored
 	View        string           // path of the view's file; "" means a temporary file
 	Names       []string         // names that clients use for the server, in addition to IP addresses, localhost and those in its certificate
-	Insecure    bool             // permits listening beyond loopback without credentials
+	Insecure    bool             // whether the server may listen beyond loopback without credentials
 	ReadyFile   string           // file that is written once the server is ready and removed when it stops; "" means none
 	Log         LogConfig        //
 	LifeLine    bool             // whether to stop when standard input is closed, because the parent process has then exited
-	fromParent  bool             // whether to read the text of File from configFD instead; the parent process has checked it
+	fromParent  bool             // whether to read the text of File from configFD; the parent process has already checked it
 	rejected    map[string]error // errors of flags that could not be parsed, by flag
 	file        *File            // the settings in File; nil if there are none, or if they could not be read
-	given       map[string]bool  // flags on the command line
-	named       int              // number of addresses in Join that were configured; the others are this host's other servers
+	given       map[string]bool  // flags that are set on the command line
+	named       int              // number of configured addresses in Join; the rest are those of this host's other servers
 }
 
 // DefaultCluster is the default name of a cluster.
@@ -50,34 +50,36 @@ const DefaultCluster = "bourse"
 // viewFile is the name of the view's file in a server's data directory.
 const viewFile = "view.db"
 
-// viewIn sets the path of the view in the data directory, if there is one.
+// viewIn sets the path of the view to a file in the data directory. If data is "", it does
+// nothing.
 func (c *ServerConfig) viewIn(data string) {
 	if data != "" {
 		c.View = filepath.Join(data, viewFile)
 	}
 }
 
-// The default ports of a server for which --address is given.
+// The default ports of a server for which --address is set.
 var (
 	apiPorts    = map[bourse.Role]uint16{bourse.RoleBroker: 4280, bourse.RoleWorker: 4281, bourse.RoleProxy: 4282}
 	gossipPorts = map[bourse.Role]uint16{bourse.RoleWorker: 7946, bourse.RoleBroker: 7947, bourse.RoleProxy: 7948}
 )
 
-// Ports returns the default ports of a server's API and of its membership.
+// Ports returns a role's default ports for the API and for the membership.
 func Ports(role bourse.Role) (api, gossip uint16) { return apiPorts[role], gossipPorts[role] }
 
 func (c *ServerConfig) shared() *ServerConfig { return c }
 
-// settings returns a copy of the settings alone.
+// settings returns a copy that contains only the settings, for comparison with other
+// configs.
 func (c *ServerConfig) settings() ServerConfig {
 	s := *c
 	s.Join, s.file, s.given = c.Join[:c.named], nil, nil
 	return s
 }
 
-// settle completes the config of a server once the flags are parsed. The missing
-// settings come from the configuration file, from --address, and from the credentials
-// directory. It returns the problems of the file.
+// settle completes the config of a server once the flags are parsed. It takes missing
+// settings from the configuration file, from --address, and from the credentials directory.
+// It returns the configuration file's problems.
 func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bourse.WorkerID) []error {
 	c.given = map[string]bool{}
 	flags.Visit(func(flag *pflag.Flag) { c.given[flag.Name] = true })
@@ -101,14 +103,14 @@ func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bour
 			}
 		}
 	}
-	// If --address, --gossip or --join is given, a broker or proxy on NATS is also a member of
-	// the group of servers that are not on NATS.
+	// A broker or proxy on NATS also joins the group of servers that are not on NATS if
+	// --address, --gossip or --join is set.
 	c.NATS.Both = role != bourse.RoleWorker && c.NATS.Set() && (c.Address.IsValid() || onGossip || len(c.Join) > 0)
 	c.Credentials.find(*name, role)
 	return problems
 }
 
-// listenByDefault sets the addresses that were not given.
+// listenByDefault sets Listen and Gossip to their defaults, unless they are set already.
 func (c *ServerConfig) listenByDefault(role bourse.Role) {
 	api, gossip := netip.MustParseAddrPort(loopbackAPI(role)), netip.MustParseAddrPort(loopbackGossip)
 	if c.Address.IsValid() {
@@ -151,7 +153,7 @@ func (c *ServerConfig) readFile() (*File, error) {
 // clusterName matches valid cluster names.
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
 
-// LogConfig configures a server's log, which goes to standard error.
+// LogConfig configures a server's log, which is written to standard error.
 type LogConfig struct {
 	Level  slog.Level
 	Format string // text or json
@@ -197,8 +199,8 @@ func parseLevel(s string) (level slog.Level, err error) {
 	return level, nil
 }
 
-// serverProblems returns all problems of the config. api lists the safeguards that the API
-// needs if other hosts can connect to it, and has lists those that are configured.
+// serverProblems returns all problems of the config. The arguments are the safeguards that
+// the API needs if other hosts can connect to it, and those that are configured.
 func (c *ServerConfig) serverProblems(api, has []admission.Safeguard) []error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(c.rejected)) {

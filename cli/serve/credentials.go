@@ -14,7 +14,7 @@ import (
 type Credentials struct {
 	Dir string // credentials directory; "" means none
 
-	Files      admission.Files // both are set, or neither is
+	Files      admission.Files // CA, and certificate with key; either both are set, or neither is
 	GossipKey  string
 	Tokens     string // only for brokers
 	SecretsKey string // only for brokers
@@ -26,8 +26,8 @@ type Credentials struct {
 // TLS reports whether the server has a certificate.
 func (c *Credentials) TLS() bool { return c.Files != admission.Files{} }
 
-// find looks for the files of the server with this name and role. Validate reports
-// problems with them.
+// find looks for the files of the server with this name and role. It records problems with
+// the files, which serverProblems reports.
 func (c *Credentials) find(name bourse.WorkerID, role bourse.Role) {
 	if c.Dir == "" {
 		return

@@ -39,8 +39,8 @@ func UsualSettings(role bourse.Role, contained ...string) string {
 	})
 }
 
-// printDefaults prints a configuration file with every setting of servers with these
-// roles. Those that a worker requires are set.
+// printDefaults prints a configuration file with all settings of servers with these roles.
+// The settings that a worker requires have values, and all others are comments.
 func printDefaults(w io.Writer, roles []string) error {
 	for _, role := range roles {
 		if !slices.Contains(bourse.ServerRoles(), bourse.Role(role)) {
@@ -83,7 +83,7 @@ func inAll(name string) bool {
 func commented(role bourse.Role, include func(name string) bool) string {
 	const width = 100
 	var text strings.Builder
-	flags := flagsOf(role) // the role "" has the flags that all servers share, too
+	flags := flagsOf(role) // for the role "", these include the flags that all servers share
 	flags.VisitAll(func(flag *pflag.Flag) {
 		if !settable(flags, flag.Name) || !include(flag.Name) {
 			return

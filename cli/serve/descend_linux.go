@@ -18,7 +18,7 @@ func adoptOrphans() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // supported since Linux 3.4
 }
 
-// inUse reports whether a process has a cluster's directory on its command line.
+// inUse reports whether any process has dir, a cluster's directory, on its command line.
 func inUse(dir string) bool {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
 	return slices.ContainsFunc(lines, func(path string) bool {
@@ -30,7 +30,7 @@ func inUse(dir string) bool {
 // descendantsInterval is the interval between checks for remaining processes.
 const descendantsInterval = 2 * time.Millisecond
 
-// killDescendants ends all descendants of this process. Until grace has passed, it
+// killDescendants terminates all descendants of this process. Until grace has passed, it
 // sends them SIGTERM, so that supervisors can clean up their machines. It then sends
 // SIGKILL until no process is left, for at most patience. It returns the number of
 // remaining processes. It must not be called while another goroutine waits for a child.

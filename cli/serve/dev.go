@@ -33,9 +33,8 @@ type config struct {
 	sweep      Sweep
 }
 
-// Sweep removes leftovers of servers other than processes and files: containerd
-// namespaces whose names begin with prefix, and mounts below dir. It is called after
-// the servers have exited.
+// Sweep removes leftovers of servers that have exited: containerd namespaces whose names
+// begin with prefix, and mounts below dir.
 type Sweep func(ctx context.Context, containerd, prefix, dir string) error
 
 // The fabrics of a dev cluster.
@@ -151,7 +150,7 @@ func (d *config) proxyAddress() (netip.AddrPort, error) {
 	if err != nil || d.proxyGiven {
 		return a, err
 	}
-	if d.api != cli.DefaultAPI || !free(a) { // this is not the first cluster on this host
+	if d.api != cli.DefaultAPI || !free(a) { // another cluster on this host may use the default port
 		a = netip.AddrPortFrom(a.Addr(), 0)
 	}
 	return a, nil

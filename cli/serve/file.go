@@ -34,7 +34,7 @@ type File struct {
 	text   []byte
 	common []setting
 	tables map[bourse.Role]*table
-	wrong  []error // problems that concern no server's settings
+	wrong  []error // problems found while the text was parsed
 }
 
 // table contains the settings of one server.
@@ -43,15 +43,15 @@ type table struct {
 	settings []setting
 }
 
-// setting is one flag in a file, with its values.
+// setting is a flag that the file sets, with its values.
 type setting struct {
 	name   string
 	values []string
 	at     int // offset in the file
 }
 
-// CheckFile returns the servers in the configuration at path, as Servers does. If the file
-// does not exist, it returns CodeNotFound.
+// CheckFile reads and checks the configuration at path, and returns its servers. Errors:
+// those of [ReadFile] and [File.Servers].
 func CheckFile(path string) ([]Server, error) {
 	f, err := ReadFile(path)
 	if err != nil {
@@ -82,7 +82,7 @@ func readTrusted(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat() // of the open file, because the path may change
+	info, err := f.Stat() // check the open file, because another file may replace it at this path
 	if err != nil {
 		return nil, err
 	}
@@ -144,8 +144,8 @@ func (f *File) Servers() ([]Server, error) {
 	return servers, cli.JoinProblems(distinct(problems))
 }
 
-// distinct removes repeated problems. Each server reports those of the settings that it
-// shares with others.
+// distinct removes repeated problems. A problem of a setting that several servers share is
+// reported by each of them.
 func distinct(problems []error) []error {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(problems, func(err error) bool {
@@ -169,8 +169,8 @@ func (c *ProxyConfig) server() Server {
 	return Server{ServerConfig: &c.ServerConfig, Role: bourse.RoleProxy, Name: c.Name, Data: c.Data}
 }
 
-// parseFile returns the configuration in a text. Invalid TOML and duplicate names are
-// found by the library's decoder.
+// parseFile parses the text of a configuration. The TOML library's decoder reports syntax
+// errors and duplicate names.
 func parseFile(path string, text []byte) (*File, error) {
 	f := &File{path: path, text: text, tables: map[bourse.Role]*table{}}
 	err := toml.Unmarshal(text, new(map[string]any))
@@ -247,8 +247,8 @@ func texts(v *unstable.Node) ([]string, bool) {
 	return nil, false
 }
 
-// problem returns an invalid error that begins with a position in the file. at is an
-// offset.
+// problem returns an error with the code invalid that begins with a position in the file.
+// at is the byte offset of that position.
 func (f *File) problem(at int, format string, args ...any) error {
 	before := string(f.text[:min(at, len(f.text))])
 	line := strings.Count(before, "\n") + 1
@@ -256,9 +256,9 @@ func (f *File) problem(at int, format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "%s:%d:%d: %s", f.path, line, column, fmt.Sprintf(format, args...))
 }
 
-// locate adds the position of a setting that has caused a problem. If the file does not
-// contain that setting, it is the position of the server's table. A problem of a flag on
-// the command line remains unchanged.
+// locate adds to a problem the position of the setting that has caused it. If the file does
+// not contain that setting, locate adds the position of the server's table. It returns a
+// problem of a flag on the command line unchanged.
 func (f *File) locate(err error, role bourse.Role, given map[string]bool) error {
 	t := f.tables[role]
 	if t == nil {
@@ -322,8 +322,8 @@ func (f *File) set(flags *pflag.FlagSet, rejected map[string]error, s *setting) 
 	return nil
 }
 
-// own returns one server's values for a setting above the tables. It extends names and
-// directories by the role, because they must differ between the servers of a host.
+// own returns one server's values for a setting above the tables. It adds the role to the
+// name and to the data directory, because these must differ between the servers of a host.
 func own(name string, values []string, role bourse.Role) []string {
 	if len(values) != 1 {
 		return values

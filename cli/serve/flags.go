@@ -10,7 +10,7 @@ import (
 )
 
 // binder binds flags to a config. It records parse errors instead of returning them to
-// pflag, so that Validate can report all problems at once.
+// pflag, so that all problems can be reported at once.
 type binder struct {
 	*pflag.FlagSet
 	rejected map[string]error // parse errors, by flag
@@ -53,7 +53,8 @@ func bindOptional(b binder, to **bool, name, usage string) {
 	flag.Value.(*parsed).kind = "bool" //nolint:forcetypeassert // bindParsed has just created it
 }
 
-// bindAll binds a repeatable flag to the value that parse returns for all its texts.
+// bindAll binds a repeatable flag to the value that parse returns for the list of all its
+// texts.
 func bindAll[T any](b binder, to *T, name, usage string, parse func([]string) (T, error)) {
 	var list []string
 	b.Var(&parsed{"", "stringArray", func(text string) {

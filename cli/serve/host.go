@@ -80,7 +80,7 @@ With the name of a server as a word, run only that server, in this process.`
 	return c
 }
 
-// withoutFile adds hints to the error of a host without a configuration.
+// withoutFile adds hints to the error that the host has no configuration.
 func withoutFile(err error) error {
 	if bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err
@@ -108,15 +108,17 @@ func printCheck(s *cli.Shell, path string) error {
 	return err
 }
 
-// RunHost runs the servers in the configuration at path until ctx is done. It calls each
-// whenever a server becomes ready, and all once every server has been ready.
+// RunHost runs the servers in the configuration at path until ctx is done. It calls the
+// function each whenever a server becomes ready, and the function all once every server has
+// been ready.
 //
 // SIGHUP makes RunHost read the file again. It then restarts the servers whose settings
-// have changed, starts those that are new, and stops those that are missing. If the file
-// is invalid, nothing changes.
+// have changed, starts those that are new, and stops those that are missing. If the file is
+// invalid, nothing changes.
 //
-// Errors: not_found if there is no file; invalid; those of a server that could not be
-// started before all were ready, and those of each and all.
+// Errors: not_found if there is no file; invalid if the file is invalid, or if a server
+// could not be started before every server had been ready; and errors that the functions
+// each and all return.
 func RunHost(ctx context.Context, s *cli.Shell, path string, each func(Ready) error, all func() error) error {
 	// The channel holds one signal, so that none is lost during a reload. A single further
 	// reload reads the latest file, however many signals have arrived.
@@ -154,10 +156,10 @@ type host struct {
 	path    string
 	each    func(Ready) error
 	all     func() error
-	fail    context.CancelCauseFunc // ends the host
+	fail    context.CancelCauseFunc // stops all servers and makes runHost return the error
 	running sync.WaitGroup
 
-	mu       sync.Mutex // guards the following fields, and calls of each
+	mu       sync.Mutex // guards the following fields, and is held while the function each is called
 	file     *File      // the latest valid configuration
 	servers  map[bourse.Role]*hosted
 	complete bool // whether every server has been ready
@@ -222,7 +224,7 @@ func (h *host) load() (changes []string, err error) {
 }
 
 // start starts a server and keeps it running. Every server receives the text of the
-// configuration that was checked, because the file may have changed since, and may be
+// configuration that was checked, because the file may have changed since then, and may be
 // incomplete while it is being edited.
 func (h *host) start(s Server) {
 	c := &hosted{settings: s.config}
@@ -256,7 +258,7 @@ func (h *host) start(s Server) {
 }
 
 // hasStarted reports whether every server has been ready. From then on, a server that
-// cannot start does not end the others.
+// cannot start does not stop the other servers.
 func (h *host) hasStarted() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -275,7 +277,7 @@ func (h *host) announce(c *hosted, r Ready) error {
 	return h.finishStart()
 }
 
-// finishStart calls all when every server has been ready for the first time.
+// finishStart calls h.all once every server has been ready. It calls h.all only once.
 func (h *host) finishStart() error {
 	h.mu.Lock()
 	first := !h.complete

@@ -97,8 +97,8 @@ const (
 
 var errInUse = errors.New("its servers are still running")
 
-// removeLeftovers removes what is left of previous clusters whose keeper and inner
-// process were both killed, for example because the host crashed.
+// removeLeftovers removes the files, mounts and containerd namespaces of previous clusters
+// whose keeper and inner process were both killed, for example because the host crashed.
 func (d *config) removeLeftovers(s *cli.Shell) {
 	removed, err := tempdir.RemoveLeft(os.TempDir(), tempPrefix, func(dir string) error {
 		if inUse(dir) {
@@ -119,8 +119,8 @@ func (d *config) removeLeftovers(s *cli.Shell) {
 	}
 }
 
-// clear removes everything that the cluster's servers have left on this host, except
-// files. It must be called after the servers have exited.
+// clear removes the containerd namespaces and mounts that the cluster's servers have left
+// on this host. It must be called after the servers have exited.
 func (d *config) clear() error {
 	return d.sweep(context.Background(), d.containerd, namespacePrefix(d.data), d.data)
 }

@@ -19,10 +19,10 @@ type output struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	// The position in the output. finish continues from it once the follower has
-	// returned, so only one goroutine uses it at a time.
+	// The position in the output needs no lock, because finish continues from it only after
+	// the follower has returned.
 	last   time.Time // time of the latest line
-	same   int       // number of lines that have the time last
+	same   int       // number of lines with that time that have been read
 	pieces map[string]*strings.Builder
 }
 
@@ -31,8 +31,8 @@ func (r *runProgram) follow(ctx context.Context) *output {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	o := &output{r: r, stop: stop, pieces: map[string]*strings.Builder{}}
 	o.done.Go(func() {
-		// Logs returns after stop was called, or when the driver has stopped and
-		// nothing is left to read.
+		// Logs returns when stop is called, or when the driver has stopped and nothing is
+		// left to read.
 		_ = r.cfg.Runner.Logs(ctx, r.machine, driver.LogQuery{Follow: true}, o.line)
 	})
 	return o

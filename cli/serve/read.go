@@ -25,8 +25,8 @@ const (
 
 var taskName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Read parses a JSON list of tasks: [{"Name", "Command", "Restart"}]. Errors: invalid,
-// with the names of the task and the line.
+// Read parses a JSON list of tasks: [{"Name", "Command", "Restart"}]. Errors: invalid, with
+// the task's number and the line.
 func Read(r io.Reader) ([]Task, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {

@@ -25,7 +25,7 @@ type Ready struct {
 	TCP    []string      `json:"tcp,omitempty"`
 	PID    int           `json:"pid"`
 
-	Members int `json:"members,omitzero"` // known members of its cluster, including itself; 1 means that it has not joined yet
+	Members int `json:"members,omitzero"` // number of known members of the cluster, including this server; 1 means that it has not joined yet
 
 	TokenFile string `json:"token_file,omitempty"` // file with the token that the broker or gateway has created for its clients
 }

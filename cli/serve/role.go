@@ -16,7 +16,7 @@ type roleConfig interface {
 	problems() []error                   // returns all problems of the completed config
 	server() Server
 	shared() *ServerConfig
-	settings() any // returns a copy without anything that depends on the host's other servers
+	settings() any // returns a copy for comparison, without anything that depends on the host's other servers
 }
 
 // newConfig returns an empty config of a server with this role.
@@ -39,8 +39,8 @@ func flagsOf(role bourse.Role) *pflag.FlagSet {
 	return flags
 }
 
-// complete completes a config once the flags are parsed, and returns all of its problems.
-// Those of settings in the configuration file begin with their position.
+// complete completes a config once the flags are parsed, and returns all of its problems. A
+// problem of a setting in the configuration file begins with that setting's position.
 func complete(c roleConfig, flags *pflag.FlagSet) []error {
 	problems := c.settle(flags)
 	file := c.shared().file
@@ -62,13 +62,13 @@ func sameSettings(a, b roleConfig) bool { return reflect.DeepEqual(a.settings(),
 // flagProblem is a problem of one or more flags.
 type flagProblem struct {
 	error
-	flags []string // the first one that the configuration file contains determines the problem's position
+	flags []string // flags that may have caused the problem; they determine its position in the configuration file
 }
 
 // Unwrap returns the problem without the flags.
 func (p *flagProblem) Unwrap() error { return p.error }
 
-// about names the flags that have caused a problem. It returns nil if err is nil.
+// about attaches the flags that have caused a problem. It returns nil if err is nil.
 func about(err error, flags ...string) error {
 	if err == nil {
 		return nil

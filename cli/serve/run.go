@@ -37,11 +37,11 @@ type Print interface {
 	Say(task, text string)
 }
 
-// Run runs all tasks until each has ended and will not be restarted, or until ctx is
-// done, when it stops them. It returns the names of the failed tasks. A task has failed
-// if it ended with an error or could not be started, and its policy does not restart
-// it. A task with the policy always has failed if it was restarted too often. A task
-// that is stopped because ctx is done has not failed. Errors come from the driver.
+// Run runs all tasks until each has ended and will not be restarted. If ctx is done
+// earlier, Run stops them. It returns the names of the failed tasks. A task fails if it
+// cannot be started or ends with an error, and its policy does not restart it. A task whose
+// policy is "always" also fails if it was restarted too often. A task that is stopped
+// because ctx is done does not fail. Errors come from the driver.
 func Run(ctx context.Context, cfg Config) (failed []string, err error) {
 	var all sync.WaitGroup
 	var printing sync.Mutex

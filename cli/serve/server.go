@@ -64,7 +64,7 @@ func (d *server) commandLine() []string {
 
 // noteReady records the addresses of a server that is ready.
 func (d *server) noteReady(r Ready) {
-	if d.cluster.nats == nil || d.role != bourse.RoleWorker { // a worker on NATS does not listen
+	if d.cluster.nats == nil || d.role != bourse.RoleWorker { // a worker on NATS does not listen on a port
 		d.listen, d.gossip = r.API, r.Gossip
 	}
 	if d.role == bourse.RoleProxy && len(r.HTTP) > 0 && len(r.HTTPS) > 0 {

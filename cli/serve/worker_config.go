@@ -18,14 +18,14 @@ type WorkerConfig struct {
 	Capacity  Capacity
 	Host      HostConfig
 	Pull      PullConfig
-	Ports     cli.PortRange // assigned to machines as $PORT; the zero value means the worker's default
+	Ports     cli.PortRange // ports that are assigned to machines as $PORT; the zero value means the worker's default
 	AllowHost bool          // whether to accept orders with the image "host"
-	Forget    bool          // whether to remove machines and volumes that the store does not know
+	Forget    bool          // whether to remove machines and volumes on this host that are not in the store
 	NoLimits  bool          // whether to ignore the limits of machines with the image "host"
 	Ephemeral bool          // whether to destroy all machines and end all processes when the daemon stops
-	Standby   time.Duration // how long another worker may be silent before its standbys here start
-	IdleAfter time.Duration // idle time after which a machine is stopped if its config requests it
-	allowHost *bool         // nil means the default, which AllowHost contains
+	Standby   time.Duration // how long another worker may be silent before this worker starts the standbys of its machines
+	IdleAfter time.Duration // idle time after which a machine is stopped or suspended if its config requests that
+	allowHost *bool         // value of --allow-host; nil means that AllowHost contains the default
 }
 
 // Bounds of --idle-after. The minimum is about the time that a machine takes to start.
@@ -37,13 +37,13 @@ const (
 // Capacity is the part of a worker's capacity that its operator has configured. The
 // worker determines the rest from the host.
 type Capacity struct {
-	CPUs       bourse.MilliCPU    // 0 means as determined from the host
-	Memory     bourse.MiB         // 0 means as determined from the host
-	Disk       bourse.MiB         // 0 means as determined from the host
+	CPUs       bourse.MilliCPU    // 0 means all cores of the host
+	Memory     bourse.MiB         // 0 means nine tenths of the host's memory
+	Disk       bourse.MiB         // 0 means the free space
 	GPUs       bourse.Amounts     // number of GPUs, by kind
 	Resources  bourse.Amounts     // amounts of other countable resources, by name
 	Labels     map[string]string  //
-	Overcommit map[string]float64 // factors, by resource; "shared" stands for shared CPUs
+	Overcommit map[string]float64 // overcommit factors, by resource; "shared" stands for shared CPUs
 }
 
 // bind binds the flags to the config.

@@ -10,21 +10,21 @@ import (
 )
 
 // HostConfig configures which features of its host a worker uses: containers, images,
-// networks, volumes and devices. The zero value means everything that the host
+// networks, volumes and devices. The flags' defaults enable everything that the host
 // supports.
 type HostConfig struct {
-	Containerd        string // path of containerd's socket; "auto" means the default one if it exists, "none" disables containers
+	Containerd        string // path of containerd's socket; "auto" means the default socket if it exists, "none" disables containers
 	Namespace         string // containerd namespace, which only this worker may use
 	Runtime           string // containerd's name of the container runtime
 	Network           NetworkMode
 	NoVolumes         bool
 	Images            bourse.MiB          // maximum disk space for images; 0 means a fifth of the disk
-	Registries        map[string]Registry // access to image registries, by their hosts
-	Private           bool                // whether images may come from registries in the worker's own network
+	Registries        map[string]Registry // access to image registries, by host
+	Private           bool                // whether images may come from registries at private, loopback and link-local addresses
 	AllowedRegistries []string            // hosts of the registries that images may come from; nil means any
 	DockerAuth        string              // Docker config.json with credentials for all organizations; "" means none
 	OrgAuth           map[string]string   // like DockerAuth, but for single organizations
-	Devices           map[string][]string // CDI names, by kind of GPU; the devices of other kinds are detected
+	Devices           map[string][]string // CDI device names, by kind of GPU; devices of kinds that are not listed are detected
 	Shared            bool                // whether shared CPUs are limited to the Machines API's quota even if CPUs are idle
 }
 
@@ -33,7 +33,7 @@ type NetworkMode string
 
 // The network modes.
 const (
-	NetworkAuto       NetworkMode = "auto"       // containers, if the host permits it; the default
+	NetworkAuto       NetworkMode = "auto"       // machines that run in containers, if the host permits it; the default
 	NetworkHost       NetworkMode = "host"       // no machine: all of them use the host's network
 	NetworkContainers NetworkMode = "containers" // machines that run in containers
 	NetworkAll        NetworkMode = "all"        // all machines

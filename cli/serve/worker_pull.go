@@ -8,11 +8,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// PullConfig configures whether and how a worker is also a gateway, from which other
+// PullConfig configures whether and how a worker also acts as a gateway, from which other
 // hosts fetch work.
 type PullConfig struct {
 	On        bool
-	Listen    netip.AddrPort // address of /sched; port 0 means any free port
+	Listen    netip.AddrPort // address at which /sched is served; port 0 means any free port
 	TokenFile string         // file with callers' tokens; "" means that no token is required
 	Lost      time.Duration  // how long a job's poller may be silent before the job fails
 }
