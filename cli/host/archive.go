@@ -23,7 +23,8 @@ import (
 // archiveFormat is the version of the format of backups.
 const archiveFormat = 1
 
-// Names in an archive. The manifest comes first, and lists the others in their order.
+// Names of the entries in an archive. The manifest is the first entry, and lists the others
+// in the order in which they follow.
 const (
 	manifestEntry  = "manifest.json"
 	configPrefix   = "config/" // followed by the name of a file in the directory of the configuration
@@ -31,15 +32,15 @@ const (
 	volumeKeyFile  = "volume.key"
 )
 
-// viewEntry returns the name of a server's view.
+// viewEntry returns the name of the archive entry that contains a server's view.
 func viewEntry(role bourse.Role) string { return string(role) + "/view.db" }
 
 // Limits of an archive.
 const (
 	maxSmall = 1 << 20   // size in bytes of each file except the view
-	maxView  = 8<<30 - 1 // size of the view in bytes, which a plain tar header can state
+	maxView  = 8<<30 - 1 // size of the view in bytes; the maximum in a plain tar header
 	maxFiles = 1000      // number of files
-	maxMode  = 0o755     // permissions that are restored
+	maxMode  = 0o755     // permission bits that a file may have
 )
 
 // fileName matches the names of files that can be backed up.
@@ -50,7 +51,7 @@ type manifest struct {
 	Format  int             `json:"format"`
 	Cluster string          `json:"cluster"`
 	Host    bourse.WorkerID `json:"host"`
-	Release string          `json:"release,omitempty"` // of the program that wrote the backup; "" if it was no release
+	Release string          `json:"release,omitempty"` // release of the program that wrote the backup; "" for a build without a release
 	Time    time.Time       `json:"time"`
 	Config  string          `json:"config"` // path of the configuration
 	Servers []saved         `json:"servers"`
@@ -62,14 +63,14 @@ type saved struct {
 	Role    bourse.Role     `json:"role"`
 	Name    bourse.WorkerID `json:"name"`
 	Region  bourse.Region   `json:"region,omitempty"`
-	Address string          `json:"address,omitempty"` // of the host
-	Listen  string          `json:"listen,omitempty"`  // address of the API
-	Gossip  string          `json:"gossip,omitempty"`  // address of the membership
-	Data    string          `json:"data,omitempty"`    // path of its directory
-	View    string          `json:"view,omitempty"`    // path of its view
+	Address string          `json:"address,omitempty"` // address of the host
+	Listen  string          `json:"listen,omitempty"`  // API address
+	Gossip  string          `json:"gossip,omitempty"`  // membership address
+	Data    string          `json:"data,omitempty"`    // path of the server's data directory
+	View    string          `json:"view,omitempty"`    // path of the server's view
 }
 
-// archived is a file in a manifest.
+// archived describes a file in a manifest.
 type archived struct {
 	Name   string      `json:"name"`
 	Mode   fs.FileMode `json:"mode"`
@@ -205,9 +206,9 @@ func writeArchive(w io.Writer, m *manifest, entries []entry) error {
 	return out.Close()
 }
 
-// readArchive reads and verifies a backup. It calls take with each file, which may read less than
-// everything. The file's contents are verified only once readArchive returns nil. Errors: invalid if
-// it is not a complete backup, and those of take.
+// readArchive reads and verifies a backup. It calls take for each file. The function take
+// need not read the file to its end. The contents are verified only once readArchive
+// returns nil. Errors: invalid if the backup is incomplete or damaged, and those of take.
 func readArchive(r io.Reader, take func(m *manifest, f *archived, r io.Reader) error) (*manifest, error) {
 	in := tar.NewReader(r)
 	text, err := readManifest(in)
@@ -232,7 +233,7 @@ func readArchive(r io.Reader, take func(m *manifest, f *archived, r io.Reader) e
 		}
 		sum := sha256.New()
 		content := io.TeeReader(in, sum)
-		if err := take(m, f, content); bourse.CodeOf(err) == bourse.CodeInternal { // an error of content
+		if err := take(m, f, content); bourse.CodeOf(err) == bourse.CodeInternal { // an error without a code comes from reading the content
 			return nil, notBackup("file %s: %w", f.Name, incomplete(err))
 		} else if err != nil {
 			return nil, err

@@ -50,11 +50,11 @@ replaced. With - as FILE, the archive is written to standard output.`,
 	return c
 }
 
-// backup is one call of the "backup" command.
+// backup is one invocation of the "backup" command.
 type backup struct {
 	shell  *cli.Shell
 	config string
-	temp   string // directory for the copy of the view
+	temp   string // directory for the copy of the view and the unfinished archive
 }
 
 func (b *backup) run(ctx context.Context, path string) (err error) {
@@ -72,7 +72,7 @@ func (b *backup) run(ctx context.Context, path string) (err error) {
 		}
 		dir = filepath.Dir(path)
 	}
-	if b.temp, err = os.MkdirTemp(dir, ".bourse-backup-*"); err != nil { // mode 0700
+	if b.temp, err = os.MkdirTemp(dir, ".bourse-backup-*"); err != nil { // MkdirTemp uses mode 0700
 		return cannotWrite(path, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.temp)) }()
@@ -157,7 +157,8 @@ func hostOf(servers []serve.Server) bourse.WorkerID {
 	return bourse.WorkerID(strings.TrimSuffix(string(s.Name), "-"+string(s.Role)))
 }
 
-// savedOf describes a server in the manifest. Its credentials must be in dir.
+// savedOf returns the description of a server for the manifest. Errors: failed_precondition
+// if the server's credentials are not in dir.
 func savedOf(s *serve.Server, dir string) (saved, error) {
 	out := saved{Role: s.Role, Name: s.Name, Region: s.Region}
 	if s.Address.IsValid() {
@@ -199,7 +200,7 @@ func (b *backup) configFiles(dir string) ([]entry, error) {
 		path := filepath.Join(dir, e.Name())
 		info, err := os.Stat(path)
 		switch {
-		case strings.HasPrefix(e.Name(), "."): // a file that is being replaced, or an editor's
+		case strings.HasPrefix(e.Name(), "."): // a temporary file, for example an editor's
 			continue
 		case errors.Is(err, fs.ErrNotExist):
 			continue
@@ -218,8 +219,8 @@ func (b *backup) configFiles(dir string) ([]entry, error) {
 	return entries, nil
 }
 
-// dataFiles reads the key for encrypted volumes, and copies the view of one of the servers. All
-// servers have the same view.
+// dataFiles reads the key for encrypted volumes, and copies the view of one server. One
+// copy suffices, because all servers have the same view.
 func (b *backup) dataFiles(ctx context.Context, servers []saved) ([]entry, error) {
 	var entries []entry
 	copied := false
@@ -261,7 +262,7 @@ func (b *backup) copyView(ctx context.Context, s *saved) (entry, error) {
 	return entry{archived{Name: viewEntry(s.Role), Mode: 0o600, Size: size, SHA256: sum}, func() (io.ReadCloser, error) { return os.Open(path) }}, nil
 }
 
-// readEntry reads a small file.
+// readEntry reads a file of at most maxSmall bytes.
 func readEntry(name, path string) (entry, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -285,8 +286,9 @@ func readEntry(name, path string) (entry, error) {
 	}}, err
 }
 
-// writeNew creates a file that did not exist. It writes to temp, a path on the same file system, and
-// renames the file once everything is on the disk.
+// writeNew creates the file path, and returns an error if it already exists. It writes to
+// temp, which is on the same file system, and moves the file to path once everything is on
+// the disk.
 func writeNew(path, temp string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -298,7 +300,7 @@ func writeNew(path, temp string, write func(io.Writer) error) error {
 	switch err := os.Link(temp, path); { // a rename would replace a file
 	case errors.Is(err, fs.ErrExist):
 		return exists(path)
-	case err != nil: // the file system has no links
+	case err != nil: // the file system does not support hard links
 		if _, err := os.Lstat(path); err == nil {
 			return exists(path)
 		}
@@ -320,10 +322,10 @@ func exists(path string) error {
 	return bourse.Errorf(bourse.CodeAlreadyExists, "%s already exists and is not replaced: choose another file", path)
 }
 
-// cannotWrite returns the error for a backup that was not written. The caller removes everything that
-// was written.
+// cannotWrite returns the error for a backup that could not be written. The caller removes
+// the incomplete files.
 func cannotWrite(path string, err error) error {
-	if bourse.CodeOf(err) != bourse.CodeInternal { // it already explains itself
+	if bourse.CodeOf(err) != bourse.CodeInternal { // the error already explains the failure
 		return err
 	}
 	code := bourse.CodeUnavailable

@@ -20,7 +20,7 @@ import (
 // status is the result of a check.
 type status string
 
-// The results of a check. A check that could not be made results in a warning.
+// The results of a check. A check that could not be performed results in a warning.
 const (
 	statusOK      status = "ok"
 	statusWarning status = "warning"
@@ -47,8 +47,8 @@ func problem(check, try, format string, args ...any) finding {
 	return finding{check, statusProblem, fmt.Sprintf(format, args...), try}
 }
 
-// failed returns the finding for an error. An error that root would not get is a
-// warning, any other error is a problem.
+// failed returns the finding for an error. If root would not get this error, the finding is
+// a warning; otherwise, it is a problem.
 func failed(check, try string, err error) finding {
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 		return warning(check, asRoot, "not checked: %s", cli.MessageOf(err))
@@ -111,7 +111,7 @@ The exit status is 5 if there is a problem, and 0 if there are only warnings.`,
 	return c
 }
 
-// checksOf returns the checks of a host with the configuration at this path.
+// checksOf returns the checks of the host whose configuration is at the path in config.
 func checksOf(s *cli.Shell, config string) []check {
 	found, servers := readConfig(config)
 	checks := []check{{"configuration", checkLimit, func(context.Context) []finding { return found }}}

@@ -18,11 +18,11 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 )
 
-// clocksToRead is the number of other servers whose clocks are read.
+// clocksToRead is the maximum number of other servers whose clocks are read.
 const clocksToRead = 8
 
 // clocks returns the addresses of servers on other hosts whose clocks are to be read.
-// Brokers come first, because other servers only answer if this host has a valid
+// Brokers come first, because workers and proxies answer only if this host has a valid
 // certificate.
 func (c *cluster) clocks(others []bourse.Member) []string {
 	var out []string
@@ -82,10 +82,10 @@ func (c *cluster) checkClock(ctx context.Context, addresses []string) []finding 
 	return []finding{compareClocks(ahead)}
 }
 
-// aheadOf returns the least amount by which this host's clock must be ahead of a
-// server's clock. It is negative if this clock must be behind, and 0 if the clocks may
-// agree. The server wrote date, which it truncates to a second, between sent and
-// received.
+// aheadOf returns the smallest possible difference between this host's clock and a server's
+// clock. It is positive if this host's clock is ahead, negative if it is behind, and 0 if
+// the clocks may agree. date is the server's time, truncated to a second, at some moment
+// between sent and received.
 func aheadOf(date, sent, received time.Time) time.Duration {
 	if least := sent.Sub(date.Add(time.Second)); least > 0 {
 		return least
@@ -93,8 +93,7 @@ func aheadOf(date, sent, received time.Time) time.Duration {
 	return min(0, received.Sub(date))
 }
 
-// The differences between clocks from which compareClocks returns a warning and a
-// problem.
+// The differences between clocks above which compareClocks returns a warning and a problem.
 const (
 	clockWarning = time.Second
 	clockProblem = 30 * time.Second

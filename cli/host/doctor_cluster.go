@@ -65,7 +65,7 @@ func newCluster(own []serve.Server, release string, now func() time.Time) *clust
 	return c
 }
 
-// answer is a server's report about itself and the members that it lists.
+// answer is the result of asking a server which members it lists.
 type answer struct {
 	bourse.Member
 	gossip.Membership
@@ -99,7 +99,7 @@ func (c *cluster) checkNATS(ctx context.Context) []finding {
 	for _, s := range c.own {
 		for _, text := range s.NATS.URLs {
 			u, err := url.Parse(text)
-			if err != nil { // this error is reported by the check of the configuration
+			if err != nil { // the configuration check reports this error
 				continue
 			}
 			address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), natsPort))
@@ -135,7 +135,8 @@ func oneSuffices(found []finding) []finding {
 // natsPort is the port of NATS servers whose URLs contain no port.
 const natsPort = "4222"
 
-// askOwn asks this host's servers. It returns the answers of those that are running.
+// askOwn asks this host's servers which members they list. It returns the answers of the
+// servers that are running.
 func (c *cluster) askOwn(ctx context.Context) ([]answer, []finding) {
 	answers, found := make([]answer, len(c.own)), make([]finding, len(c.own))
 	each(len(c.own), func(i int) {
@@ -169,9 +170,9 @@ func (c *cluster) askOwn(ctx context.Context) ([]answer, []finding) {
 	return slices.DeleteFunc(answers, func(a answer) bool { return a.ID == "" }), found
 }
 
-// askJoin connects to the membership addresses in the configuration, and asks the
-// servers there. A host that has not joined knows no other addresses. It needs only one
-// of them to join.
+// askJoin connects to the membership addresses in the configuration, and asks the servers
+// there which members they list. A host that has not joined its cluster yet knows only
+// these addresses. It can join if it reaches one of them.
 func (c *cluster) askJoin(ctx context.Context) ([]answer, []finding) {
 	joined := c.joined()
 	answers, found := make([]answer, len(joined)), make([]finding, len(joined))
@@ -183,7 +184,7 @@ func (c *cluster) askJoin(ctx context.Context) ([]answer, []finding) {
 			switch m, err = c.identify(ctx, api); {
 			case err == nil:
 				answers[i] = c.ask(ctx, m)
-			case errors.Is(err, syscall.ECONNREFUSED): // the server does not use the usual ports
+			case errors.Is(err, syscall.ECONNREFUSED): // the server's API does not use the default port
 				err = nil
 			default:
 				address = api
@@ -199,7 +200,8 @@ func (c *cluster) askJoin(ctx context.Context) ([]answer, []finding) {
 	return slices.DeleteFunc(answers, func(a answer) bool { return a.ID == "" }), oneSuffices(found)
 }
 
-// joined returns the membership addresses of other hosts that are configured.
+// joined returns the configured membership addresses, except those of this host's own
+// servers.
 func (c *cluster) joined() []string {
 	var out []string
 	for _, s := range c.own {
@@ -225,8 +227,8 @@ func apiOf(join string) string {
 	return ""
 }
 
-// identify returns the server at an address. The server must have a certificate of this
-// cluster.
+// identify returns the member whose name and role are in the certificate of the server at
+// an address. The certificate must belong to this cluster.
 func (c *cluster) identify(ctx context.Context, address string) (bourse.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
@@ -395,8 +397,8 @@ func released(release string) string {
 	return release
 }
 
-// unreached describes why a server could not be asked, and what to do about it. what
-// continues a sentence that begins with the server's address.
+// unreached describes why a server could not be asked, and suggests a remedy. The
+// description continues a sentence that begins with the server's address.
 func unreached(err error) (what, try string) {
 	invalid, wrong := errors.AsType[x509.CertificateInvalidError](err)
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)

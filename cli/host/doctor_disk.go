@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 )
 
-// space is the state of a file system, from statfs(2).
+// space describes a file system's type and size, and the free space on it.
 type space struct {
 	kind               int64 // magic number of the file system's type
 	bytes, freeBytes   uint64
@@ -28,8 +28,8 @@ const (
 	spaceProblem = 0.02
 )
 
-// unsuitable describes the types of file systems that must not contain the servers'
-// data. The keys are the magic numbers of statfs(2).
+// unsuitable describes the types of file systems that should not contain the servers' data.
+// The keys are the magic numbers of statfs(2).
 var unsuitable = map[int64]string{
 	0x01021994: "tmpfs, which a restart of the host empties",
 	0x858458f6: "ramfs, which a restart of the host empties",

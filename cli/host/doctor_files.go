@@ -19,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// readConfig reads the configuration. servers is nil if there is no configuration. If
-// the configuration is invalid, servers may be empty.
+// readConfig reads the configuration. servers is nil only if there is no configuration. If
+// the configuration is invalid, servers lists those that could be read, and may be empty.
 func readConfig(path string) (found []finding, servers []serve.Server) {
 	const name = "configuration"
 	list, err := serve.CheckFile(path)
@@ -118,7 +118,8 @@ func checkPrivate(name string, is status, files ...string) (found []finding) {
 	return found
 }
 
-// checkCA checks when the cluster's CA, or its CAs while one replaces another, expire.
+// checkCA checks when the cluster's CA expires. While one CA replaces another, it checks
+// both.
 func checkCA(dir admission.Dir, now time.Time) (found []finding) {
 	const name, try = "CA", "copy ca.pem from another host of the cluster"
 	text, err := os.ReadFile(dir.CA())
@@ -153,8 +154,8 @@ func checkIssuer(dir admission.Dir, now time.Time) []finding {
 	return []finding{checkAuthority(name, try, issuer.Expires(), now)}
 }
 
-// authorityWarning is how long before its expiry the CA or an issuer should be
-// replaced.
+// authorityWarning is the remaining validity of a CA or an issuer below which there is a
+// warning.
 const authorityWarning = 30 * 24 * time.Hour
 
 func checkAuthority(name, try string, expires, now time.Time) finding {

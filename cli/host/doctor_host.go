@@ -41,7 +41,8 @@ func workerOf(servers []serve.Server) *serve.HostConfig {
 // checkCgroups checks which of the machines' limits this host can enforce.
 func checkCgroups() []finding { return []finding{compareLabels(container.HostLabels())} }
 
-// compareLabels returns the finding for the labels that a driver has on this host.
+// compareLabels returns the finding for the labels in which a driver lists the limits that
+// it can enforce on this host.
 func compareLabels(labels map[string]string) finding {
 	const name = "cgroups"
 	var has, lacks []string
@@ -137,7 +138,7 @@ func checkVolumes(c *serve.HostConfig) []finding {
 	return []finding{ok(name, "loop devices and e2fsprogs are available")}
 }
 
-// leastFiles is the number of open files below which there is a warning. Servers keep
+// leastFiles is the limit on open files below which there is a warning. Servers keep
 // several connections open for each machine, member and client.
 const leastFiles = 65536
 
@@ -163,8 +164,8 @@ func checkLimits(ctx context.Context, configured bool) []finding {
 	return []finding{ok(name, "servers that are started here may open %d files", limit.Max)}
 }
 
-// checkService checks properties of the servers' unit. shown is the output of
-// "systemctl show".
+// checkService checks properties of the systemd unit that runs the servers. shown is the
+// output of "systemctl show".
 func checkService(shown string) []finding {
 	const name = "service"
 	p := map[string]string{}
@@ -208,7 +209,7 @@ func checkDNS(ctx context.Context, servers []serve.Server) []finding {
 	return resolve(ctx, string(config), namesIn(servers), net.DefaultResolver.LookupHost)
 }
 
-// hostName is a name that a server must resolve, and the status of the check if it
+// hostName is a name that a server must resolve, with the status of the finding if it
 // cannot be resolved.
 type hostName struct {
 	host   string
@@ -254,8 +255,8 @@ func namesIn(servers []serve.Server) []hostName {
 	return names
 }
 
-// resolve calls lookup for each name. config is the content of resolv.conf, which must
-// contain a name server.
+// resolve calls lookup for each name, and returns a finding for each. config is the content
+// of resolv.conf. If it lists no name server, resolve only returns a warning.
 func resolve(ctx context.Context, config string, names []hostName, lookup func(ctx context.Context, host string) ([]string, error)) []finding {
 	const check = "DNS"
 	var nameservers []string

@@ -128,7 +128,7 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 	for _, role := range h.roles {
 		who := admission.Identity{ID: enroll.ServerName(bourse.WorkerID(h.name), bourse.Role(role)), Role: bourse.Role(role)}
 		var hosts []string
-		if who.Role == bourse.RoleBroker { // clients connect to brokers by their address
+		if who.Role == bourse.RoleBroker { // clients connect to a broker by its address
 			hosts = []string{h.address}
 		}
 		pair, err := issuer.Issue(who, hosts, now)

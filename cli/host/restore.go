@@ -67,12 +67,12 @@ run.`,
 	return c
 }
 
-// restore is one call of the "restore" command.
+// restore is one invocation of the "restore" command.
 type restore struct {
 	setup
 	whole    bool
 	manifest *manifest
-	small    map[string][]byte // contents to restore of all files except the view, by their names in the archive
+	small    map[string][]byte // contents of the files to restore, except the view, by their names in the archive
 	kept     map[string]bool   // names of the certificates that an earlier attempt has renewed
 }
 
@@ -182,8 +182,8 @@ func (r *restore) matches() error {
 	return nil
 }
 
-// certificates returns new certificates for servers whose certificates have expired or will soon. Errors:
-// failed_precondition if the backup has no issuer to sign them.
+// certificates returns new certificates for the servers whose certificates have expired or
+// will expire soon. Errors: failed_precondition if the backup has no issuer to sign them.
 func (r *restore) certificates() (map[string][]byte, error) {
 	out, now := map[string][]byte{}, r.shell.Now()
 	for _, s := range r.manifest.Servers {
@@ -210,10 +210,12 @@ func (r *restore) certificates() (map[string][]byte, error) {
 	return out, nil
 }
 
-// enoughLife is how long a restored certificate must be valid, so that its server can renew it.
+// enoughLife is how long a restored certificate must remain valid, so that its server can
+// renew it.
 const enoughLife = 24 * time.Hour
 
-// reissue creates a key and a certificate for the server that another certificate names.
+// reissue creates a new key and a new certificate for the server that the certificate old
+// names.
 func (r *restore) reissue(old *x509.Certificate, now time.Time) ([]byte, error) {
 	who, err := admission.IdentityOf(old)
 	if err != nil {
@@ -252,8 +254,9 @@ func (r *restore) target(f *archived) string {
 	return ""
 }
 
-// absent checks that no file would be overwritten. Files with the same contents may exist, so that an
-// interrupted restore can be repeated. A view may exist, too: it is newer than the backup.
+// absent checks that no file would be overwritten. Files with the same contents may exist,
+// so that an interrupted restore can be repeated. A view may exist, too, because it is
+// newer than the one in the backup.
 func (r *restore) absent() error {
 	for i := range r.manifest.Files {
 		f := &r.manifest.Files[i]
@@ -313,7 +316,8 @@ func (r *restore) addressesFree(ctx context.Context) error {
 	return nil
 }
 
-// write writes all files, the configuration last: without it, no server starts, and restore can be repeated.
+// write writes all files. The configuration is the last one, because no server starts
+// without it. An interrupted restore can therefore be repeated.
 func (r *restore) write(ctx context.Context, archive io.ReadSeeker) error {
 	dirs := []string{string(r.dir())}
 	for _, s := range r.manifest.Servers {
@@ -356,7 +360,7 @@ func (r *restore) writeView(ctx context.Context, archive io.ReadSeeker) error {
 		return bourse.Errorf(bourse.CodeInvalid, "read the backup again: %w", err)
 	}
 	var temp, path string
-	defer func() { _ = os.Remove(temp) }() // fails once the file was renamed
+	defer func() { _ = os.Remove(temp) }() // fails if the file has been renamed
 	verified, err := readArchive(archive, func(_ *manifest, f *archived, content io.Reader) error {
 		if !isView(f) {
 			return nil
@@ -398,7 +402,8 @@ func writeSynced(path string, content io.Reader) error {
 	return nil
 }
 
-// logIn makes the user's commands use the cluster, if this host has a broker whose token file permits everything.
+// logIn adds the cluster to the user's contexts and selects it, if this host has a broker
+// whose token file contains a token that permits everything.
 func (r *restore) logIn() error {
 	at := slices.IndexFunc(r.manifest.Servers, func(s saved) bool { return s.Role == bourse.RoleBroker })
 	if at < 0 {

@@ -29,7 +29,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
-// setup contains the settings that "bourse init" and "bourse join" share.
+// setup contains the settings that "bourse init", "bourse join" and "bourse restore" share.
 type setup struct {
 	shell   *cli.Shell
 	config  string // path of the configuration; the credentials are in the same directory
@@ -104,8 +104,8 @@ func (h *setup) find(ctx context.Context) error {
 }
 
 // portsFree returns an error if a port that this host's servers need is in use. It is
-// called before anything is written. Otherwise, the servers would be restarted again
-// and again.
+// called before anything is written. Without this check, the servers would be restarted
+// again and again.
 func (h *setup) portsFree(ctx context.Context) error {
 	for _, name := range h.roles {
 		role := bourse.Role(name)
@@ -177,10 +177,10 @@ func ownAddress(ctx context.Context) (netip.Addr, error) {
 type networks struct {
 	address string   // IP address at which the host's servers listen; "" means that they use only NATS
 	join    []string // gossip addresses of other servers
-	nats    []string // addresses of NATS servers; may be empty if there is an address
+	nats    []string // addresses of NATS servers; may be empty if address is set
 }
 
-// common returns the settings of all of a host's servers.
+// common returns the settings that all of a host's servers share.
 func (n *networks) common() map[string]any {
 	if n.address == "" {
 		return map[string]any{"nats": n.nats}
@@ -260,8 +260,8 @@ func systemd() bool {
 	return err == nil && info.IsDir()
 }
 
-// unitPath is where the unit is written if no package has installed one. systemd
-// prefers it to a package's unit.
+// unitPath is where the unit is written if no package has installed one, or if the
+// configuration is not at its default path. systemd prefers this unit to a package's unit.
 const unitPath = "/etc/systemd/system/bourse.service"
 
 // unit is the systemd unit of a host's servers, as packages install it. Machines keep
@@ -271,8 +271,7 @@ const unitPath = "/etc/systemd/system/bourse.service"
 //go:embed bourse.service
 var unit string
 
-// unitOf returns the unit for a program and a configuration that are not where packages
-// install them.
+// unitOf returns the unit for the program and the configuration at the given paths.
 func unitOf(program, config string) string {
 	return strings.NewReplacer("/usr/bin/bourse", program, serve.DefaultFile, config).Replace(unit)
 }
@@ -302,7 +301,7 @@ func systemctl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// found prints the host's settings and the flags that change them.
+// found prints the host's settings.
 func (h *setup) found() {
 	containerd := "not found: install it to run images, or set allow-host = true below [worker] in " + h.config + " to run commands of this host"
 	if _, err := os.Stat("/run/containerd/containerd.sock"); err == nil {
