@@ -12,9 +12,9 @@ import (
 )
 
 // benchAPI measures the most frequent requests. The time to get one machine is divided by
-// that of a server that, like a broker, fetches the same body from another server, decodes
-// it and encodes it. The time to list a hundred machines is divided by the time to encode
-// the list.
+// the time of a minimal server that does the same as a broker: it fetches the machine from
+// another server, decodes it and encodes it. The time to list a hundred machines is divided
+// by the time to encode the list.
 func benchAPI(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru"})
 	if err != nil {
@@ -85,7 +85,8 @@ func fetch(ctx context.Context, url string) (m machinesapi.Machine, err error) {
 	return m, json.NewDecoder(resp.Body).Decode(&m)
 }
 
-// measureList measures a list, without the time that the client takes to decode it.
+// measureList measures the time to list machines. It subtracts the time that the client
+// takes to decode the list.
 func measureList(ctx context.Context, client *machinesapi.Client, machines int, out Figures) error {
 	var list, encode, decode samples
 	for range 200 {

@@ -76,10 +76,10 @@ func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 	})
 }
 
-// benchTB is a testing.TB with which a benchmark can use the tests' containerd and
-// registry. Its fatal methods panic, and withTB recovers the panic.
+// benchTB implements the part of testing.TB that containerdtest and registrytest need. Its
+// fatal methods panic, and withTB recovers the panic.
 type benchTB struct {
-	testing.TB                 // nil, because other methods are not called
+	testing.TB                 // nil, because no other methods are called
 	ctx        context.Context //nolint:containedctx // as a test's
 	dir        string
 	cleanups   []func()

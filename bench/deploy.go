@@ -19,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// bootVariable is the environment variable that delays a machine's program before it
-// listens.
+// bootVariable is the environment variable with the time that a machine's program waits
+// before it listens.
 const bootVariable = "BOURSE_BENCH_BOOT"
 
 // greeting is the response of a machine's program.
@@ -37,9 +37,9 @@ func serve() error {
 	return s.ListenAndServe()
 }
 
-// benchDeploy measures a rolling update of 20 machines on 4 workers, 5 at a time, divided
-// by the length of its critical path. This is the number of updates that must wait for one
-// another, multiplied by the time that the program takes to stop, start and listen.
+// benchDeploy measures a rolling update of 20 machines on 4 workers, 5 at a time. The time
+// is divided by the length of the critical path: the number of updates that must run one
+// after another, multiplied by the time that the program takes to stop, start and listen.
 func benchDeploy(ctx context.Context, lab *Lab, out Figures) error {
 	const machines, lanes, boot = 20, 5, time.Second
 	client, _, err := lab.market(ctx, []string{"gru", "gru", "gru", "gru"})

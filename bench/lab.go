@@ -36,7 +36,7 @@ func order(region string, memory bourse.MiB) machinesapi.CreateMachine {
 	}}
 }
 
-// Lab is a temporary directory and the servers that were started in it.
+// Lab holds a temporary directory and the servers that were started in it.
 type Lab struct {
 	binary  string
 	dir     string
@@ -81,8 +81,8 @@ func (l *Lab) close() {
 	_ = os.RemoveAll(l.dir) // it is only a temporary directory
 }
 
-// worker starts a worker with room for thousands of machines. more are
-// additional arguments.
+// worker starts a worker with room for thousands of machines. more contains additional
+// arguments.
 func (l *Lab) worker(ctx context.Context, name, region string, more ...string) (*Server, error) {
 	args := []string{
 		"serve", "worker", "--region", region, "--name", name, "--data", filepath.Join(l.dir, name),
@@ -168,7 +168,7 @@ func (l *Lab) market(ctx context.Context, regions []string, more ...string) (*ma
 	return client, workers, awaitQuotes(ctx, client, len(workers))
 }
 
-// awaitQuotes waits until this many workers answer with a quote.
+// awaitQuotes waits until the given number of workers answer with a quote.
 func awaitQuotes(ctx context.Context, client *machinesapi.Client, workers int) error {
 	return until(ctx, 10*time.Second, "all workers quote", func() bool {
 		known := 0
@@ -198,7 +198,7 @@ func startedOn(ctx context.Context, w *Server) (map[bourse.MachineID]bourse.Boot
 	caller := direct.NewOver(direct.TCP, nil, proof)
 	defer caller.Close()
 	id := bourse.WorkerID(w.Ready.ID)
-	worker := bourse.Member{ID: id, Role: bourse.RoleWorker, Address: w.Ready.API, Tag: id.Tags()[0]} // a worker has the first of these tags unless another worker has it
+	worker := bourse.Member{ID: id, Role: bourse.RoleWorker, Address: w.Ready.API, Tag: id.Tags()[0]} // a worker chooses its first tag unless another worker has it
 	machines, err := fabric.MachineList.Call(ctx, caller, worker, fabric.MachinesQuery{})
 	if err != nil {
 		return nil, fmt.Errorf("machines of %s: %w", w.Name, err)

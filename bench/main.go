@@ -84,7 +84,7 @@ func main() {
 	flag.Parse()
 	var err error
 	switch {
-	case *serving: // an interrupt must end it, like any other program
+	case *serving: // without a signal handler, so that an interrupt ends the process at once
 		err = serve()
 	case *echoAt != "":
 		err = echo(*echoAt)

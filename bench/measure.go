@@ -76,7 +76,8 @@ func together(clients, n int, do func(i int) error) (float64, error) {
 	return float64(n) / time.Since(begin).Seconds(), first
 }
 
-// until polls done every 2 ms until it returns true.
+// until polls done every 2 ms until it returns true. It returns an error if that takes
+// longer than limit.
 func until(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	begin := time.Now()
 	for !done() {

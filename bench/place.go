@@ -73,9 +73,9 @@ func reap(pid int) {
 	_, _ = syscall.Wait4(pid, nil, 0, nil)
 }
 
-// benchThroughput measures the rate at which 16 clients create machines, and divides it by the rate
-// at which a single process starts the same program, 16 at a time, with a directory and limits for
-// each. The two measurements alternate.
+// benchThroughput measures the rate at which 16 clients create machines. It divides this
+// rate by the rate at which a single process starts the same program, 16 at a time, with a
+// directory and limits for each. The two measurements alternate.
 func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
@@ -115,8 +115,8 @@ func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// kernel starts sleepers without Bourse. Each has only a directory and, on hosts with cgroup v2,
-// limits.
+// kernel starts sleepers without Bourse. Each sleeper has only a directory and, on hosts
+// with cgroup v2, limits.
 type kernel struct{ dir, group string }
 
 func newKernel(dir string) (*kernel, error) {
@@ -141,7 +141,7 @@ func (k *kernel) start(n int) (pid int, err error) {
 		return 0, err
 	}
 	for file, value := range map[string]string{"memory.max": "16777216", "memory.swap.max": "0", "pids.max": "1000", "cpu.weight": "100"} {
-		if err := os.WriteFile(filepath.Join(group, file), []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) { // missing if the controller is not enabled
+		if err := os.WriteFile(filepath.Join(group, file), []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) { // the file is missing if its controller is not enabled
 			return 0, err
 		}
 	}

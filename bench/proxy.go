@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// web is a market with a proxy in front of it.
+// web is a proxy, with a broker and workers.
 type web struct {
 	client  *machinesapi.Client
 	workers []*Server
@@ -38,7 +38,8 @@ func (l *Lab) web(ctx context.Context, regions []string, more ...string) (*web, 
 	return &web{client, workers, clientTo(proxy.Ready.HTTP[0])}, nil
 }
 
-// clientTo returns a client that sends all requests to one address, whatever their host is.
+// clientTo returns a client that sends all requests to one address, whatever host their
+// URLs contain.
 func clientTo(at string) *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		MaxIdleConnsPerHost: 256, DisableCompression: true,
@@ -77,8 +78,8 @@ func serverOrder(region string) (machinesapi.CreateMachine, error) {
 	return machinesapi.CreateMachine{Region: region, Config: c}, err
 }
 
-// serve creates a machine in gru that serves HTTP, and waits until the proxy answers. at is
-// the machine's own address.
+// serve creates a machine in region gru that serves HTTP, and waits until the proxy
+// answers. at is the machine's own address.
 func (w *web) serve(ctx context.Context) (id bourse.MachineID, at string, err error) {
 	in, err := serverOrder("gru")
 	if err != nil {
@@ -95,8 +96,9 @@ func (w *web) serve(ctx context.Context) (id bourse.MachineID, at string, err er
 	return m.ID, fmt.Sprintf("127.0.0.1:%d", started[m.ID].Port), err
 }
 
-// benchProxy measures requests from 32 clients through the proxy to one machine, divided by the
-// same with nginx in front of the machine. The two measurements alternate.
+// benchProxy measures the rate and the latency of requests that 32 clients send through the
+// proxy to one machine. Both are divided by those with nginx in front of the machine. The
+// two measurements alternate.
 func benchProxy(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
@@ -203,7 +205,8 @@ http {
 }
 
 // benchCold measures how long a request takes if the app has no running machine. It
-// subtracts the time to start the same machine through the API until it listens.
+// subtracts the time from a start of the same machine through the API until the machine
+// listens.
 func benchCold(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
@@ -317,9 +320,9 @@ func benchFailover(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// benchStandby kills the worker of an app's only machine and measures the time until the standby
-// answers. Workers start a standby after 2 s here. The default is 10 s, which gives a host time to
-// return.
+// benchStandby kills the worker of an app's only machine and measures the time until the
+// standby answers. Here, workers start a standby 2 s after the loss. The default is 10 s,
+// which gives a host time to return.
 func benchStandby(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru", "mad"}, "--standby-after", "2s")
 	if err != nil {

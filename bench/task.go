@@ -31,12 +31,12 @@ const (
 	echoSubject = "bench.echo"
 )
 
-// payload is the input of the task, and the message that the floor sends.
+// payload is the input of the task, and the message that is echoed as the baseline.
 var payload = json.RawMessage(`{"N":41}`)
 
-// benchTask measures a durable task on a warm program over NATS, with one client and with
-// 16. This process takes the place of the broker. The figures are compared with a request
-// that is echoed through the same NATS server.
+// benchTask measures durable tasks that run on a warm program over NATS, with one client
+// and with 16. This process takes the place of the broker. The figures are divided by those
+// of a request that is echoed through the same NATS server.
 func benchTask(ctx context.Context, lab *Lab, out Figures) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	tuning.RuntimeOfServer() // this process acts as a broker and collects garbage like one
@@ -169,7 +169,7 @@ func openExchange(link *nats.Link, workers []machinesapi.Worker) (*market.Exchan
 	return market.New(market.Config{Directory: members, Trader: fabric.Trader{Fabric: f}}), nil
 }
 
-// directory is a fixed list of workers in gru.
+// directory is a fixed list of workers in region gru.
 type directory []bourse.Member
 
 func (directory) Regions() []bourse.Region { return []bourse.Region{"gru"} }

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// benchVisible measures how long it takes until a change is in the views of all 100
-// members. All members run in this process, on few processors, so only ten machines per
+// benchVisible measures the time until a change appears in the views of all 100 members.
+// All members run in this process and share its few processors, so only ten machines per
 // second are started or stopped in total.
 func benchVisible(ctx context.Context, _ *Lab, out Figures) (err error) {
 	const members, changes, every = 100, 400, 100 * time.Millisecond
