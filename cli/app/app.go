@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// New returns the "app" commands, including more commands that other packages
-// implement.
+// New returns the "app" command. The commands in more, which other packages implement, are added to
+// its subcommands.
 func New(s *cli.Shell, more ...*cobra.Command) *cobra.Command {
 	verbs := append([]*cobra.Command{newCreate(s), newList(s), newShow(s), newDestroy(s)}, more...)
 	c := cli.Noun("app", "Manage apps, which group machines", verbs...)

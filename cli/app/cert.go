@@ -106,9 +106,9 @@ func check(who admission.Identity, hosts []string) error {
 	return nil
 }
 
-// readSigner reads the issuer or the CA that signs the certificate of a server with this
-// role. Only the cluster's servers renew their certificates, so only they get one from the
-// issuer.
+// readSigner reads the CA that signs a certificate for the given role. It is the issuer if dir
+// contains one and the role is that of a cluster's server, and otherwise the root CA. Only the
+// cluster's servers renew their certificates, so only they get one from the issuer.
 func readSigner(dir string, role bourse.Role, now time.Time) (*admission.CA, error) {
 	pair, err := os.ReadFile(admission.Dir(dir).Issuer())
 	if errors.Is(err, fs.ErrNotExist) || !slices.Contains(bourse.ServerRoles(), role) {

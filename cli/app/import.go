@@ -37,8 +37,8 @@ starts with """ extends to the next """, possibly over several lines.`,
 
 const longQuote = `"""`
 
-// parseLines parses NAME=VALUE lines. If a name occurs more than once, its last value
-// counts. Errors never contain values.
+// parseLines parses NAME=VALUE lines. If a name occurs more than once, its last value is used.
+// Errors never contain values.
 func parseLines(text string) (names []string, values map[string]*string, err error) {
 	values = map[string]*string{}
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")

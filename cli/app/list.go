@@ -33,7 +33,8 @@ func newList(s *cli.Shell) *cobra.Command {
 	return c
 }
 
-// appAge returns "-" for the default app, which exists without having been created.
+// appAge formats the time since an app was created. It returns "-" for the default app, which
+// exists without having been created.
 func appAge(now time.Time, createdAt int64) string {
 	if createdAt == 0 {
 		return "-"

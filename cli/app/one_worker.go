@@ -23,11 +23,12 @@ type OneWorker struct {
 type Move struct {
 	Machine bourse.MachineID `json:"machine"`
 	To      bourse.WorkerID  `json:"to"`
-	Start   bool             `json:"start,omitempty"` // start it first: without a volume, only a started machine can be moved to a named worker
+	Start   bool             `json:"start,omitempty"` // start the machine first, because a stopped one without a volume cannot be moved to a named worker
 }
 
-// oneWorker returns nil if the group's machines are on several workers, if there is only
-// one machine, or if no other worker would accept it.
+// oneWorker suggests moves if all of the group's machines are on one worker. It returns nil if they
+// are on several workers or on an unreachable one, if there are fewer than two machines, or if no
+// other worker would accept any of them.
 func oneWorker(ctx context.Context, s *cli.Shell, app bourse.AppName, g *GroupStatus, machines []machinesapi.Machine) *OneWorker {
 	var all []*machinesapi.Machine
 	for i := range machines {
@@ -45,7 +46,7 @@ func oneWorker(ctx context.Context, s *cli.Shell, app bourse.AppName, g *GroupSt
 		return nil
 	}
 	config := *all[0].Known()
-	config.Mounts, config.Standbys = nil, nil // a move copies the volume, and standbys do not matter
+	config.Mounts, config.Standbys = nil, nil // the quote must ignore the volumes, which a move copies, and the standbys
 	quoted, err := s.Client().Quote(ctx, app, machinesapi.CreateMachine{Region: string(g.Region), Config: &config})
 	if err != nil || quoted.Outcome == bourse.OutcomeRefused {
 		return nil

@@ -62,13 +62,13 @@ old CA, too, until the command is repeated without this flag.`,
 	return c
 }
 
-// rotation is a rotation in progress.
+// rotation executes one "credentials rotate" command.
 type rotation struct {
 	shell *cli.Shell
 	key   machinesapi.SharedKey
 	in    machinesapi.Rotate
 	dir   string    // directory with the new CA
-	end   time.Time // when to give up waiting for servers
+	end   time.Time // time at which the command stops waiting for servers
 }
 
 func (r *rotation) run(c *cobra.Command) error {
@@ -112,11 +112,11 @@ func (r *rotation) run(c *cobra.Command) error {
 				return err
 			}
 		}
-		r.in.Start = out.Step == machinesapi.RotationCheck // nothing has begun yet
+		r.in.Start = out.Step == machinesapi.RotationCheck // the rotation does not begin until all servers have answered
 	}
 }
 
-// prepareCA reads the new CA and its issuer, or creates them.
+// prepareCA reads or creates the new CA and its issuer, and makes this command trust the new CA.
 func (r *rotation) prepareCA() error {
 	ca, issuer, err := r.newCA()
 	if err != nil {
@@ -127,7 +127,8 @@ func (r *rotation) prepareCA() error {
 	return nil
 }
 
-// trustBoth makes the context's user trust the new CA, too, because brokers have certificates of it soon.
+// trustBoth adds the new CA to the context's trusted CAs, because brokers will soon use
+// certificates from the new CA.
 func (r *rotation) trustBoth() error {
 	_, err := r.shell.ChangeCA(func(old string) string {
 		if strings.Contains(old, r.in.CA) {
@@ -138,7 +139,8 @@ func (r *rotation) trustBoth() error {
 	return err
 }
 
-// newCA returns the CA in the directory and the certificate and key of its issuer in PEM.
+// newCA returns the CA in r.dir, and its issuer's certificate and key in PEM. If the directory
+// contains no CA, newCA creates all of them.
 func (r *rotation) newCA() (*admission.CA, []byte, error) {
 	now := r.shell.Now()
 	if _, err := os.Stat(filepath.Join(r.dir, caFile)); errors.Is(err, fs.ErrNotExist) {
@@ -202,7 +204,7 @@ func (r *rotation) finish() error {
 	return err
 }
 
-// giveUp returns the error for a step that some servers have not done.
+// giveUp returns the error for a step that some servers have not completed.
 func (r *rotation) giveUp(out *machinesapi.Rotation, missing []machinesapi.RotationServer) error {
 	const most = 5
 	for _, m := range missing[:min(most, len(missing))] {

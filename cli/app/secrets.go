@@ -22,7 +22,7 @@ func secretsOf(s *cli.Shell, app string) machinesapi.AppSecrets {
 	return s.Client().Secrets(bourse.AppName(app))
 }
 
-// change changes secrets and reports the changes in the order of names. A nil value
+// change sets and removes secrets, and reports the changes in the order of names. A nil value
 // removes a secret.
 func change(ctx context.Context, s *cli.Shell, app string, names []string, values map[string]*string) error {
 	out, err := secretsOf(s, app).Change(ctx, values)

@@ -61,7 +61,7 @@ type Status struct {
 	Release *release.Release  `json:"release,omitempty"` // latest release; nil if the app has none
 	URLs    []string          `json:"urls,omitempty"`    // URLs at which proxies serve the app, best first
 	Groups  []GroupStatus     `json:"groups"`            // sorted by group and region
-	Silent  []bourse.WorkerID `json:"silent,omitempty"`  // workers that did not answer, whose machines are missing
+	Silent  []bourse.WorkerID `json:"silent,omitempty"`  // workers that did not answer; their machines are missing from the status
 }
 
 // GroupStatus is the status of a process group's machines in one region.
@@ -72,8 +72,8 @@ type GroupStatus struct {
 	States   map[bourse.State]int      `json:"states"`
 	Checks   map[bourse.CheckState]int `json:"checks,omitempty"`
 	Releases []string                  `json:"releases,omitempty"` // the machines' release numbers; more than one during a deploy
-	// Ports are the ports at which proxies serve the group. Without ports, the counts
-	// below are 0.
+	// Ports are the ports at which proxies serve the group. If there are none, the counts below are
+	// 0.
 	Ports   []int `json:"ports,omitempty"`
 	Served  int   `json:"served"`  // machines that have a service with ports
 	Serving int   `json:"serving"` // machines that proxies currently send requests to
@@ -88,9 +88,9 @@ type GroupStatus struct {
 	ill  bool // at least one machine on a reachable worker has a problem
 }
 
-// statusOf fetches an app's status. If quotes is set, it also requests quotes to find
-// workers that would accept machines of groups that are all on one worker. Requesting a
-// quote contacts image registries, so this must not be done often.
+// statusOf fetches an app's status. If quotes is set, it also requests a quote for each group whose
+// machines are all on one worker, to find other workers that would accept them. Requesting a quote
+// contacts image registries, so it must not be done often.
 func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName, quotes bool) (Status, error) {
 	machines, silent, err := s.Client().Machines(ctx, app, machinesapi.ListMachines{})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

@@ -68,8 +68,8 @@ func isValid(t *machinesapi.Token, now time.Time) bool {
 	return strings.HasPrefix(validity(t, now), "valid")
 }
 
-// findToken returns the id of the token with the given id, or with a name that only one
-// valid token has.
+// findToken returns the id of the token that word identifies by its id or by its name. If it is a
+// name, exactly one valid token must have it.
 func findToken(list []machinesapi.Token, word string, now time.Time) (string, error) {
 	var ids []string
 	for i := range list {

@@ -19,7 +19,7 @@ const statusStep = time.Second // refresh interval of --watch
 type watch struct {
 	shell *cli.Shell
 	look  func() (Status, error)
-	wait  func(context.Context) error // waits until it is time for the next update
+	wait  func(context.Context) error // waits until the next update is due
 
 	shown []byte // last output: a rendered frame, or JSON
 	lines int    // height of the last frame, in lines
@@ -68,7 +68,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// print appends the status if it has changed.
+// print prints the status below the previous one if it has changed.
 func (w *watch) print(st *Status) error {
 	raw, _ := json.Marshal(st) // a Status can always be marshaled
 	if bytes.Equal(raw, w.shown) {
