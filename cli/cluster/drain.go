@@ -62,7 +62,7 @@ type drain struct {
 	worker  bourse.WorkerID
 	apps    int
 	options deploy.MoveOptions
-	states  map[bourse.AppName]*deploy.State // state of each app before the drain
+	states  map[bourse.AppName]*deploy.State // state of each app when its moves were planned
 	show    *plans.Progress                  // progress display; nil if --json is set
 
 	mu    sync.Mutex
@@ -112,7 +112,7 @@ func (d *drain) run(ctx context.Context, only, yes bool) error {
 	return d.carry(ctx)
 }
 
-// moves plans the moves of all machines on the worker, by app.
+// moves plans how to move all machines on the worker. It returns the moves by app.
 func (d *drain) moves(ctx context.Context) (map[bourse.AppName]deploy.Moves, error) {
 	list, _, err := d.shell.Client().Machines(ctx, "", machinesapi.ListMachines{Worker: d.worker})
 	if err != nil {
@@ -211,8 +211,7 @@ func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, 
 	return nil
 }
 
-// maxRows limits the lists of machines to move and of machines that stay: each shows at
-// most this many.
+// maxRows limits the rows for machines to move and, separately, the rows for machines that stay.
 const maxRows = 50
 
 func hidden(n int) string {
@@ -328,7 +327,8 @@ func (d *drain) leave(list ...left) {
 	d.stay = append(d.stay, list...)
 }
 
-// event counts moved machines. With --json, it also prints the event.
+// event records which machines were moved and which volumes were destroyed. With --json, it also
+// prints the event.
 func (d *drain) event(app bourse.AppName, moves *deploy.Moves, e run.Event) {
 	if d.shell.JSON {
 		_ = d.shell.PrintLine(struct { // a closed standard output is not an error

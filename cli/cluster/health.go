@@ -62,8 +62,8 @@ otherwise 0, even if rows are in quarantine.`,
 	return c
 }
 
-// awaitHealth polls until every member is ok or the time limit patience has passed. It
-// returns the last reply.
+// awaitHealth polls until every member is ok, but not for longer than patience. It returns the last
+// reply.
 func awaitHealth(ctx context.Context, s *cli.Shell, patience time.Duration) (machinesapi.ViewHealth, error) {
 	defer cli.Spin(s.Err, "asking the members")()
 	end := s.Now().Add(patience)

@@ -72,8 +72,8 @@ func errorTable(h *machinesapi.ViewHealth) *cli.Table {
 	return t
 }
 
-// differenceTable lists the versions of each table whose contents differ, with the members
-// that have each version.
+// differenceTable lists the tables whose contents differ between members. Each row shows one
+// version of a table and the members that have it.
 func differenceTable(h *machinesapi.ViewHealth) *cli.Table {
 	differ := map[string]bool{}
 	for i := range h.Members {
@@ -88,7 +88,7 @@ func differenceTable(h *machinesapi.ViewHealth) *cli.Table {
 		for i := range h.Members {
 			m := &h.Members[i]
 			if m.State != machinesapi.ViewOK && m.State != machinesapi.ViewDiffers {
-				continue // if a member lacks changes, its checksum differs anyway
+				continue // a member that lacks changes is expected to have a different checksum
 			}
 			for _, v := range m.Tables {
 				if v.Name != name {

@@ -42,7 +42,7 @@ shown.`,
 	}
 }
 
-// region is a region with the totals of its workers. The totals are missing if the token
+// region describes a region and contains its workers' totals. The totals are missing if the token
 // does not permit listing workers.
 type region struct {
 	Code     bourse.Region    `json:"code"`
@@ -123,8 +123,8 @@ func (r *region) free(of bourse.Resource) string {
 	return "-"
 }
 
-// workersOf formats the number of a region's workers, and the number of those that accept
-// orders if it is smaller.
+// workersOf formats the number of a region's workers. If only some of them accept orders, it adds
+// the number of those.
 func workersOf(r *region) string {
 	if *r.OK == r.Workers {
 		return fmt.Sprint(r.Workers)
