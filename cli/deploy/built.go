@@ -58,23 +58,23 @@ func (b *buildFlags) over(in *config.Build) (config.Build, error) {
 	}
 	maps.Copy(out.Args, args)
 	out.Target = cmp.Or(b.target, out.Target)
-	if b.dockerfile != "" { // relative to the working directory, like other files on the command line
+	if b.dockerfile != "" { // the path is relative to the working directory, like other paths on the command line
 		out.Dockerfile, err = filepath.Abs(b.dockerfile)
 	}
 	return out, err
 }
 
-// buildsAs returns the name under which the image is pushed, and whether an image has to be
-// built. This is the case if --push-to is set, if the configuration names a Dockerfile, or
-// if there is a Dockerfile in dir and the configuration names no image.
+// buildsAs returns the name under which the image is pushed, and whether an image has to be built.
+// An image has to be built if --push-to is set, if the configuration names a Dockerfile, or if
+// there is a Dockerfile in dir and the configuration names no image.
 func (b *buildFlags) buildsAs(c *config.Build, dir string) (name string, wanted bool) {
 	_, there := build.Dockerfile(dir, c.Dockerfile)
 	return cmp.Or(b.pushTo, c.Image), b.pushTo != "" || c.Dockerfile != "" || there && c.Image == ""
 }
 
-// built returns the image to deploy. This is the given image, an image that it builds and
-// pushes, or "" if the configuration names the image. If only a plan is wanted, built does
-// not build anything; later then reports whether an image would be built.
+// built returns the image to deploy. If an image is given, built returns its name. If an image has
+// to be built, built builds and pushes it. Otherwise it returns "", because the configuration names
+// the image. With --plan, it builds nothing, and later reports whether an image would be built.
 func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config, image string) (name string, later bool, err error) {
 	b, err := f.build.over(c.Build)
 	if err != nil {

@@ -39,8 +39,8 @@ func (f *configFile) find() (string, error) {
 	return name, cli.Hint(err, "--config FILE", "bourse config save APP, to write one for an existing app")
 }
 
-// withFiles calls read with the directory that contains the given configuration file.
-// Symbolic links cannot lead out of that directory.
+// withFiles calls read with the directory that contains the given configuration file. The file
+// system passed to read does not follow symbolic links out of that directory.
 func withFiles(file string, read func(fs.FS) error) error {
 	root, err := os.OpenRoot(filepath.Dir(file))
 	if err != nil {
@@ -88,8 +88,8 @@ position in the file. The exit status is 2 if there are errors. No API is used.`
 	return c
 }
 
-// resolveConfig reads a configuration and returns the desired state of its app. The image
-// may be missing.
+// resolveConfig reads a configuration and returns the desired state of its app. The configuration
+// may name no image.
 func resolveConfig(name string, options config.Options) (app deploy.App, warnings []config.Warning, err error) {
 	c, err := config.Load(name)
 	if err != nil {

@@ -123,7 +123,7 @@ func refused(p *deploy.Plan) error {
 	return bourse.Errorf(bourse.CodeInvalid, "%s", strings.Join(cli.Bounded(p.Refused, maxLines), "\n"))
 }
 
-// nothing, called if a plan has no steps, reports that the app is up to date.
+// nothing prints the plan's warnings and reports that there is nothing to do.
 func (d *deployer) nothing(p *deploy.Plan) error {
 	d.warn(p)
 	if d.shell.JSON {
@@ -143,8 +143,8 @@ func (d *deployer) warn(p *deploy.Plan) {
 	}
 }
 
-// fits requests quotes for the machines that the plan creates. It returns an error if no
-// worker would accept one of them.
+// fits requests quotes for the machines that the plan creates. It returns an error if one of the
+// machines would be refused by all workers.
 func (d *deployer) fits(ctx context.Context, p *deploy.Plan, have *there) error {
 	end := cli.Spin(d.shell.Err, "requesting quotes")
 	fits := plans.Fits(ctx, d.quotes(have), p)
@@ -190,8 +190,8 @@ func (d *deployer) record(ctx context.Context, w *want) (release.Release, error)
 	})
 }
 
-// carry executes a plan and shows its progress. Once it holds the leases of the app's
-// machines, it calls plan to update the plan.
+// carry executes a plan and shows its progress. Once it holds the leases of the app's machines, it
+// calls plan with the app's current state and executes the resulting plan instead of p.
 func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) (deploy.Plan, error), title string, o run.Options) (run.Result, error) {
 	if err := refused(p); err != nil {
 		return run.Result{}, err
@@ -253,9 +253,9 @@ const (
 	urlStep   = 200 * time.Millisecond
 )
 
-// printURL prints the URL at which proxies serve an app. It prints nothing if the app's
-// machines have no ports or if no proxy serves them in time. It reports no other errors,
-// because the deploy has succeeded.
+// printURL prints the URL at which proxies serve an app. It prints nothing if the app's machines
+// have no ports, if the proxies cannot be listed, or if none serves the app in time. Its only error
+// is a failed write, because the deploy has succeeded.
 func (d *deployer) printURL(ctx context.Context, app *deploy.App) error {
 	if d.shell.JSON || !slices.ContainsFunc(app.Groups, hasPorts) {
 		return nil

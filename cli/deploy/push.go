@@ -115,7 +115,7 @@ func showPush(ctx context.Context, s *cli.Shell, name string, do func(context.Co
 		bars.Set(cli.Bar{Name: name, Status: "pushing", Done: p.Sent, Total: p.Total})
 	})
 	stop()
-	_, noTLS := errors.AsType[tls.RecordHeaderError](err) // the registry replied over plain HTTP in a form that net/http does not recognize
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err) // the registry uses plain HTTP, and net/http did not recognize its reply as HTTP
 	if noTLS || errors.Is(err, http.ErrSchemeMismatch) {
 		return image, cli.Hint(err, "the same with --insecure: the registry speaks plain HTTP")
 	}

@@ -48,8 +48,8 @@ func (d *deployer) resume(ctx context.Context) error {
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// Continue even if the plan has no steps: a request that the killed client sent may
-	// still take effect, and carry makes the plan again.
+	// Continue even if the plan has no steps: a request that the killed client sent may still take
+	// effect, and carry plans again.
 	result, err := d.carry(ctx, &p, plan, "release "+vName(r)+" of "+string(app), run.Options{Release: r.ID, Resumed: true})
 	begun := slices.ContainsFunc(result.Steps, func(o run.Outcome) bool { return o.State != "" })
 	if stays := d.keep || ctx.Err() != nil; err == nil || stays || !begun || errors.Is(err, run.ErrOvertaken) {

@@ -126,8 +126,8 @@ func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) er
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// Continue even if the plan has no steps: a request that the killed client sent may
-	// still take effect, and carry makes the plan again.
+	// Continue even if the plan has no steps: a request that the killed client sent may still take
+	// effect, and carry plans again.
 	if _, err := d.carry(ctx, &p, plan, "rollback of release "+vName(r)+" of "+string(have.App), run.Options{}); err != nil {
 		return err
 	}

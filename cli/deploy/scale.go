@@ -106,8 +106,8 @@ func groupOf(c *bourse.Config) string {
 	return deploy.DefaultGroup
 }
 
-// workFlags are the flags of commands that change existing machines without reading their
-// configuration from a file.
+// workFlags are the flags of commands that change existing machines. These commands read only the
+// app's name from a configuration file.
 type workFlags struct {
 	target
 	planFlags

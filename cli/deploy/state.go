@@ -77,9 +77,9 @@ func (t *there) mustBe() error {
 	return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "app %s does not exist", t.App), "bourse app list", "bourse deploy, to create it")
 }
 
-// digests resolves the images of an app, so that the plan notices an image that was pushed
-// again under the same name. If the registry does not answer, the result omits the image,
-// and workers resolve it later.
+// digests resolves the images of an app, so that the plan notices an image that was pushed again
+// under the same name. If the registry does not answer, the result omits the image, and workers
+// resolve its name later.
 func digests(ctx context.Context, s *cli.Shell, app *deploy.App) (map[string]string, error) {
 	defer cli.Spin(s.Err, "resolving images")()
 	client := s.Client()
@@ -121,7 +121,7 @@ func versions(ctx context.Context, client *machinesapi.Client, have *there) erro
 			if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeUnavailable && lost {
 				return nil // the plan handles machines that are gone or whose workers do not answer
 			}
-			if err != nil { // without former versions, the machine would look new
+			if err != nil { // without its former versions, the machine would be taken for a new one
 				return err
 			}
 			mu.Lock()

@@ -41,7 +41,7 @@ func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(filepath.Dir(c.File())) // a root, so that symbolic links cannot lead out of the directory
+	root, err := os.OpenRoot(filepath.Dir(c.File())) // a root prevents symbolic links from leading out of the directory
 	if err != nil {
 		return nil, err
 	}
