@@ -99,7 +99,8 @@ func outcome(d *bourse.Decision) string {
 	return string(d.Outcome)
 }
 
-// filledWith describes the result of an order.
+// filledWith names the machine or volume that an order created. If there is neither, the order's
+// capacity is held for a reservation.
 func filledWith(d *bourse.Decision) string {
 	switch {
 	case d.Machine != "":

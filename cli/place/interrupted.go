@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// Interval and time limit for polling an order whose request was interrupted, until the
-// broker has noticed the interruption and canceled the order.
+// Interval and time limit for polling an order whose request was interrupted. Polling stops when
+// the broker has recorded the order's outcome.
 const (
 	cancelPatience = 5 * time.Second
 	cancelStep     = 100 * time.Millisecond
