@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// board tracks the progress of a plan. It is changed only by events, and is independent of
-// clocks and screens.
+// board tracks the progress of a plan. It depends only on the events that it receives, not on a
+// clock or a screen.
 type board struct {
 	label    string // name of the app if several plans are shown; otherwise ""
 	plan     *deploy.Plan
@@ -150,8 +150,8 @@ func (b *board) told(s *subject) status {
 	return out
 }
 
-// text returns an event's text. If the event is about the replacement of the subject's
-// machine, the text says so.
+// text returns an event's text. If the event concerns the replacement for the subject's machine,
+// and has no text or reports an undone step, the result mentions the replacement.
 func (b *board) text(s *subject, e *run.Event) string {
 	if !b.ofReplacement(s, e.Step) {
 		return e.Text
@@ -165,8 +165,7 @@ func (b *board) text(s *subject, e *run.Event) string {
 	return e.Text
 }
 
-// short returns an event's text without the action and the machine, which are shown next to
-// it.
+// short returns an event's text. It omits the action and the machine, which the row already shows.
 func (b *board) short(e *run.Event) string {
 	if e.State != run.Failed || !b.has(e.Step) {
 		return e.Text

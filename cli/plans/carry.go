@@ -87,8 +87,8 @@ func LeftText(app bourse.AppName, left []bourse.VolumeID) string {
 	return fmt.Sprintf("%d volumes are left, with their data; to remove them: %s", len(left), command)
 }
 
-// interrupts tells the user what happens next if ctx is canceled before over is closed. It
-// returns a channel that is closed at the second interrupt.
+// interrupts prints what happens next if ctx is canceled. It returns a channel that is closed at
+// the second interrupt. It stops once over is closed.
 func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan struct{}) <-chan struct{} {
 	abandon := make(chan struct{})
 	signals, stop := c.Signals, func() {}

@@ -65,7 +65,7 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 		at, ok := known[k]
 		if !ok {
 			config := *c
-			config.Mounts, config.Standbys = nil, nil // omit volumes and machines that may not exist yet
+			config.Mounts, config.Standbys = nil, nil // omit references to volumes and machines, which may not exist yet
 			if makes.Worker != "" {
 				config.Requirements = config.Requirements.On(makes.Worker)
 			} else if makes.Volume != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// Print prints a plan and whether its machines would fit.
+// Print prints a plan, and reports whether workers would accept its machines.
 func Print(s *cli.Shell, p *deploy.Plan, fits []Fit) error {
 	width, _ := s.Out.Size()
 	if width == 0 {

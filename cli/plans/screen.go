@@ -31,7 +31,7 @@ func (x *boards) add(b *board) {
 	x.list = append(x.list, b)
 }
 
-// leave hides the subjects that are also part of another plan.
+// leave hides the subjects that are also part of the other plan.
 func (b *board) leave(other *board) {
 	for i := range b.subjects {
 		s := &b.subjects[i]
@@ -115,7 +115,7 @@ func (x *boards) screen(now time.Time, width, height int, color bool) []string {
 	rows := x.rows()
 	room := len(rows)
 	if height > 0 {
-		room = max(1, min(room, height-4)) // 4 lines: the head, the table's header, the omitted rows and the cursor
+		room = max(1, min(room, height-4)) // 4 lines remain for the head, the table's header, the omitted rows and the cursor
 	}
 	t := cli.NewTable("APP", "GROUP", "REGION", "MACHINE", "STATE", "TIME", "").Numbers(5).Narrow(6, 3).Drop(1).Paint(4, toneOf)
 	if !x.many {
