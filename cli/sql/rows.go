@@ -96,7 +96,7 @@ func safeJSON(v any) (string, error) {
 			b.WriteRune(r)
 			continue
 		}
-		if r > 0xffff { // a pair of surrogates
+		if r > 0xffff { // needs a surrogate pair
 			hi, lo := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
 			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
 			continue

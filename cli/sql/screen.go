@@ -159,7 +159,7 @@ func (s *screen) lines() []string {
 	width, height := s.out.Size()
 	shown := len(s.rows)
 	if height > 0 {
-		shown = min(shown, max(1, height-4)) // 4 lines for the header, the number of omitted rows, the status and the cursor
+		shown = min(shown, max(1, height-4)) // 4 lines remain for the header, the number of omitted rows, the status and the cursor
 	}
 	g := newGrid(append([]string{" "}, s.columns...)) // the first column contains the marks
 	texts := make([][]string, shown)

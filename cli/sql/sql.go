@@ -99,7 +99,7 @@ func run(ctx context.Context, s *cli.Shell, f options, args []string) error {
 		err = ask(ctx, s, q, f)
 	}
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // with --watch, this is the normal end
+		return context.Cause(ctx) // with --watch, the command normally ends this way
 	}
 	if bourse.CodeOf(err) == bourse.CodeTimeout {
 		return cli.Hint(err, smallerResult)

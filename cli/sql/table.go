@@ -165,7 +165,7 @@ func (g *grid) fit(width int) (fitted grid, ok bool) {
 	return fitted, true
 }
 
-// sumWidths returns a line's width if each column is limited to the width most.
+// sumWidths returns a line's width if each column is cut to the given maximum width.
 func sumWidths(widths []int, most int) int {
 	sum := max(0, len(widths)-1) * len(cli.ColumnGap)
 	for _, n := range widths {

@@ -99,8 +99,8 @@ func (w *watch) follow(sub *machinesapi.Subscription, resumed bool) error {
 	return nil
 }
 
-// reconnect tries to connect until it succeeds or fails permanently. The delays between
-// tries grow.
+// reconnect tries to connect until it succeeds or fails permanently. The delays between attempts
+// grow.
 func (w *watch) reconnect(ctx context.Context, backoff *cli.Backoff) (sub *machinesapi.Subscription, resumed bool, err error) {
 	client := w.shell.Client()
 	for {
@@ -124,9 +124,9 @@ func (w *watch) reconnect(ctx context.Context, backoff *cli.Backoff) (sub *machi
 	}
 }
 
-// subscriptionGone reports whether the subscription cannot be resumed, because the broker
-// was restarted, another broker answered, or the broker no longer has the changes that
-// followed the last one received.
+// subscriptionGone reports whether the subscription cannot be resumed. This happens if the broker
+// was restarted, if another broker answered, or if the broker has discarded changes that were not
+// received yet.
 func subscriptionGone(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeConflict:
