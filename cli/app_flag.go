@@ -26,8 +26,8 @@ type AppFlag struct {
 	required bool     // a command without an app fails instead of using DefaultApp
 }
 
-// BindApp adds the flag --app to c and sets *app before c.RunE and c.ValidArgsFunction
-// run. Both must already be set.
+// BindApp adds the flag --app to c. It wraps c.RunE and c.ValidArgsFunction so that *app is set
+// before they run. The caller must set both of them before it calls BindApp.
 func (s *Shell) BindApp(c *cobra.Command, app *string) *AppFlag {
 	f := &AppFlag{shell: s, value: app}
 	c.Flags().StringVarP(app, "app", "a", "", "`app` (default: BOURSE_APP, then the app in this directory's configuration, then "+DefaultApp+")")

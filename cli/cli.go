@@ -22,10 +22,10 @@ import (
 type Env struct {
 	In, Out, Err Stream
 	Getenv       func(string) string
-	Transport    http.RoundTripper // sends API requests; nil means the default, or one that trusts only the chosen CA
+	Transport    http.RoundTripper // sends API requests; nil means the default, which trusts only the chosen CA, if any
 	Now          func() time.Time
 	Version      Version
-	Program      string // command that starts this program; "" means bourse; see [Shell.Typed]
+	Program      string // command that users type to start this program; "" means bourse; see [Shell.Typed]
 }
 
 // Process returns the environment of the current process.
@@ -92,14 +92,14 @@ type Shell struct {
 	token   string
 	ca      string // file with the CA's certificates
 
-	alsoTrusted string // see TrustAlso
+	alsoTrusted string // CA passed to TrustAlso, preceded by a newline
 
 	once   sync.Once
 	chosen target // API chosen by the flags above and the environment; see [Shell.target]
 	began  bool   // the command's own code has started, so later errors are not usage errors
 }
 
-// Root returns the root command with all commands below it.
+// Root returns the root command with all of its subcommands.
 func Root(s *Shell, commands func(*Shell) []Group) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bourse",

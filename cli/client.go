@@ -40,10 +40,9 @@ func (s *Shell) Client() *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: base, Token: token, HTTP: &http.Client{Transport: s.target().transport}}
 }
 
-// credential returns the token to send to the API, and the API's URL. The token comes from
-// the first of these that has one: --token, the context, the environment (unless a context
-// was chosen), and the file that a broker on loopback has written. It is "" if none has
-// one.
+// credential returns the token to send to the API, and the API's URL. It looks for the token in
+// --token, in the context, in the environment (unless the API was chosen through a context), and in
+// the file that a broker on loopback has written, in this order. The token is "" if it finds none.
 func (s *Shell) credential() (token, base string) {
 	t := s.target()
 	token, base = cmp.Or(s.token, t.Token), s.baseURL()
@@ -59,8 +58,8 @@ func (s *Shell) credential() (token, base string) {
 	return "", base
 }
 
-// WarnMissing warns that a list lacks some workers' objects. what names these objects,
-// in the plural.
+// WarnMissing warns that a list is incomplete because the workers in silent did not answer. The
+// parameter what names the listed objects, in the plural.
 func (s *Shell) WarnMissing(silent []bourse.WorkerID, what string) {
 	if len(silent) > 0 {
 		names := make([]string, len(silent))
@@ -96,7 +95,7 @@ func Temporary(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeRateLimited:
 		return true
-	case bourse.CodeTimeout: // temporary if a proxy reported it; not if it is the request's own timeout
+	case bourse.CodeTimeout: // temporary if a proxy reported it, but not if the request itself timed out
 		reply, ok := errors.AsType[*machinesapi.ReplyError](err)
 		return ok && reply.Status >= http.StatusInternalServerError
 	default:
@@ -113,8 +112,8 @@ const (
 	MaxBackoff = 10 * time.Second
 )
 
-// Wait waits before the next try, or returns the cause once ctx is done. Half of the delay
-// is random, so that the clients of a restarted server do not all reconnect at once.
+// Wait waits before the next attempt. It returns ctx's cause if ctx is done first. Half of the
+// delay is random, so that the clients of a restarted server do not all reconnect at once.
 func (b *Backoff) Wait(ctx context.Context) error {
 	wait := max(b.next, minBackoff)
 	b.next = min(2*wait, MaxBackoff)
@@ -154,9 +153,8 @@ func URLs(list []machinesapi.Proxy) (out []string) {
 	return out
 }
 
-// CheckFilters returns an error if the region or the worker that a list is filtered by does
-// not exist; "" means no filter. The worker is not checked if the token does not permit
-// listing workers.
+// CheckFilters returns an error if a list is filtered by a region or a worker that does not exist.
+// "" means no filter. The worker is not checked if the token does not permit listing workers.
 func (s *Shell) CheckFilters(ctx context.Context, region bourse.Region, worker bourse.WorkerID) error {
 	if region != "" {
 		list, err := s.Client().Regions(ctx)

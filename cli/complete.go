@@ -36,8 +36,8 @@ func (s *Shell) CompleteRegions(c *cobra.Command) {
 	})
 }
 
-// Complete completes a command's first argument from the result of find. If find fails,
-// there are no completions.
+// Complete returns a function that completes a command's first argument with the results of find.
+// If find fails, it offers no completions.
 func Complete(find func(ctx context.Context) ([]cobra.Completion, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -47,8 +47,8 @@ func Complete(find func(ctx context.Context) ([]cobra.Completion, error)) cobra.
 	}
 }
 
-// CompleteFlag completes a flag's value from the result of find. If find fails, there are
-// no completions.
+// CompleteFlag completes a flag's value with the results of find. If find fails, it offers no
+// completions.
 func CompleteFlag(c *cobra.Command, flag string, find func(ctx context.Context) ([]cobra.Completion, error)) {
 	_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return completed(c, find)

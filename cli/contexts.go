@@ -90,7 +90,7 @@ func UpdateContexts(getenv func(string) string, change func(*Contexts) error) (*
 	}
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
-		defer lock.Close() // also unlocks it
+		defer lock.Close() // closing the file also releases the lock
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
 	}
 	if err != nil {
@@ -188,7 +188,7 @@ func devContext(getenv func(string) string) Context {
 	return Context{API: "http://" + api.String()}
 }
 
-// target is the API that a command uses.
+// target describes the API that a command uses.
 type target struct {
 	Context
 	name      string            // name of the context; "" if the API was not chosen through one
@@ -197,21 +197,22 @@ type target struct {
 	err       error             // reason why no request can be sent, or nil
 }
 
-// target returns the API chosen by the flags, the environment or the current context, in
-// this order of precedence. The CA and token in the environment are used only if the API
-// was not chosen through a context. With a context, they come from flags or from the
-// context itself. target is safe for concurrent use.
+// target returns the API chosen by the flags, the environment or the current context, in this order
+// of precedence. If the API was chosen through a context, the CA and token come from flags or from
+// that context. Otherwise they come from flags or from the environment. target is safe for
+// concurrent use.
 func (s *Shell) target() *target {
 	s.once.Do(func() { s.use(s.choose()) })
 	return &s.chosen
 }
 
-// TrustAlso makes the command trust another CA, in PEM, if it trusts only the context's CA or the one that --ca
-// names. It must be called before the API is first used.
+// TrustAlso makes the command also trust the given CA, in PEM. It has no effect if the command
+// trusts the host's CAs. It must be called before the API is first used.
 func (s *Shell) TrustAlso(ca string) { s.alsoTrusted = "\n" + ca }
 
-// ChangeCA changes the CA, in PEM, of the context through which the API was chosen. It returns false
-// if the API was not chosen through a context that has a CA.
+// ChangeCA changes the CA, in PEM, that is stored in the context through which the API was chosen.
+// It changes nothing and returns false if the API was not chosen through a context, if the context
+// has no CA, or if --ca is set.
 func (s *Shell) ChangeCA(change func(old string) string) (changed bool, err error) {
 	t := s.target()
 	if t.name == "" || s.ca != "" {
@@ -232,9 +233,9 @@ func (s *Shell) ChangeCA(change func(old string) string) (changed bool, err erro
 // must be called before the API is first used.
 func (s *Shell) UseAPI(c Context) { s.once.Do(func() { s.use(target{Context: c, named: true}) }) }
 
-// use sets the target and its transport. If a CA is configured, the transport trusts only
-// that CA. If the target is unusable, the transport fails every request, so that commands
-// that send no requests still work.
+// use sets the target and its transport. If a CA is configured, the transport trusts only that CA
+// and the one passed to TrustAlso. If the target is unusable, the transport fails every request, so
+// that commands that send no requests still work.
 func (s *Shell) use(t target) {
 	if t.err == nil && (s.ca != "" || !t.named) {
 		t.CA, t.err = s.GivenCA()
@@ -267,7 +268,8 @@ func (s *Shell) choose() target {
 	return s.inContext("")
 }
 
-// inContext returns the API of a context. If name is "", it uses the current context.
+// inContext returns the API of the context with the given name, or of the current context if name
+// is "". If there is no current context, it returns the default API.
 func (s *Shell) inContext(name string) target {
 	all, err := LoadContexts(s.Getenv)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package cli contains the code that all commands share: the environment and global flags
-// of an invocation (Shell), the API's client, tables and text formatting, confirmations,
+// of an invocation (Shell), an API client, tables and text formatting, confirmations,
 // and the mapping from errors to exit statuses. Each noun has a package below this one,
 // with one file for each verb. Package cmd/bourse assembles the commands and calls Main.
 //

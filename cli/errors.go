@@ -49,7 +49,7 @@ type ExitStatus int
 // Error implements error.
 func (r ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(r)) }
 
-// statusError is an error whose exit status differs from that of its code.
+// statusError is an error whose exit status is not the one that its code implies.
 type statusError struct {
 	error
 	status int
@@ -57,7 +57,7 @@ type statusError struct {
 
 func (e *statusError) Unwrap() error { return e.error }
 
-// WithExitStatus sets the exit status of err. It returns nil if err is nil.
+// WithExitStatus returns err with the given exit status. It returns nil if err is nil.
 func WithExitStatus(err error, status int) error {
 	if err == nil {
 		return nil
@@ -84,8 +84,7 @@ func Hints(err error) []string {
 	return nil
 }
 
-// Hint adds hints to err: commands or flags to try, one per line. It returns nil if err
-// is nil.
+// Hint adds hints to err. Each line is a command or flag to try. Hint returns nil if err is nil.
 func Hint(err error, lines ...string) error {
 	if err == nil {
 		return nil
@@ -113,7 +112,7 @@ func isAfterResult(err error) bool {
 // API's error object to standard output instead.
 func (s *Shell) printError(err error) {
 	if s.JSON && !isAfterResult(err) {
-		_ = s.PrintLine(errorBody(err)) // if standard output is closed, nobody reads it
+		_ = s.PrintLine(errorBody(err)) // if standard output is closed, there is nobody to report the failure to
 		return
 	}
 	var b strings.Builder
@@ -310,7 +309,7 @@ type Interrupted string
 // Error implements error.
 func (i Interrupted) Error() string { return string(i) }
 
-// interrupted reports whether err only means that a signal ended the command.
+// interrupted reports whether err only results from a signal that stopped the command.
 func interrupted(ctx context.Context, err error) bool {
 	if _, told := errors.AsType[Interrupted](err); told {
 		return true

@@ -16,7 +16,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Exactly requires n arguments. Its error shows the command's usage.
+// Exactly returns a validator that requires exactly n arguments. Its error shows the command's
+// usage.
 func Exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -26,7 +27,7 @@ func Exactly(n int) cobra.PositionalArgs {
 	}
 }
 
-// AtLeast requires at least n arguments.
+// AtLeast returns a validator that requires at least n arguments.
 func AtLeast(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < n {
@@ -62,8 +63,8 @@ func FlagError(flag string, err error) error {
 	return bourse.Errorf(bourse.CodeOf(err), "%s: %w", flag, err)
 }
 
-// Each calls do for every word in order. It continues after failures and returns all
-// errors.
+// Each calls do for each word in order. If a call fails, Each continues with the next word. It
+// returns all errors.
 func Each(words []string, do func(word string) error) error {
 	var problems []error
 	for _, word := range words {
@@ -118,9 +119,9 @@ func groupedFlags(all *pflag.FlagSet, groups []FlagGroup) string {
 	return strings.Trim(b.String(), "\n")
 }
 
-// Lifetime returns a context for a server. SIGHUP does not cancel it. If lifeLine is set,
-// the context is canceled when standard input is closed, which means that the process that
-// started the server has exited.
+// Lifetime returns a context for a server, and makes the process ignore SIGHUP. If lifeLine is set,
+// the context is canceled when standard input is closed, which means that the process that started
+// the server has exited.
 func (s *Shell) Lifetime(ctx context.Context, lifeLine bool) (context.Context, context.CancelFunc) {
 	OutliveReaders()
 	// SIGHUP is sent when a terminal is closed, or by an operator who wants configuration
@@ -136,8 +137,8 @@ func (s *Shell) Lifetime(ctx context.Context, lifeLine bool) (context.Context, c
 	return ctx, stop
 }
 
-// ReadInput calls read with standard input, and returns early if ctx is done. Some input
-// may then be lost, so only commands that exit when ctx is done may use it.
+// ReadInput returns the result of calling read with standard input. It returns early if ctx is
+// done. Some input may then be lost, so only commands that exit when ctx is done may use it.
 func (s *Shell) ReadInput(ctx context.Context, read func(io.Reader) ([]byte, error)) ([]byte, error) {
 	type result struct {
 		data []byte

@@ -27,8 +27,8 @@ func onlyVerbs(c *cobra.Command, args []string) error {
 	return unknownVerb(c, args[0])
 }
 
-// Meant maps words from other programs to our subcommands. The outer key is the command
-// that the user typed before the word.
+// Meant maps other programs' subcommands to the corresponding subcommands of Bourse. The outer key
+// is the command that the user typed before the word.
 var Meant = map[string]map[string]string{
 	"": {
 		"ps": "machine list", "ls": "machine list", "list": "machine list", "jobs": "machine list",

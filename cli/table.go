@@ -134,7 +134,7 @@ func (t *Table) text(width int, colour bool) string {
 	return b.String()
 }
 
-// parts splits a row whose last cell is wrapped into the lines to print.
+// parts returns the lines to print for a row. There are several if the last cell is wrapped.
 func (t *Table) parts(row []string, widths []int) [][]string {
 	last := len(row) - 1
 	if !t.wraps || last != len(widths)-1 || widths[last] == omittedColumn {
@@ -177,8 +177,8 @@ func (t *Table) line(row []string, widths []int, colour bool) string {
 	return t.Indent + strings.Join(cells, ColumnGap)
 }
 
-// PrintList prints list as a table with one row per element, or as JSON if --json is set.
-// If list is empty, it prints the message in none instead of a table.
+// PrintList prints list as a table with one row per element, or as JSON if --json is set. If list
+// is empty, it prints the text in none instead of a table.
 func PrintList[T any](s *Shell, list []T, none string, t *Table, row func(*T) []string) error {
 	switch {
 	case s.JSON && list == nil:

@@ -92,13 +92,13 @@ func (t Tone) paint(text string) string {
 const (
 	spinnerDelay = 80 * time.Millisecond // operations that take less time show no spinner
 	spinnerStep  = 80 * time.Millisecond
-	spinnerRoom  = 4 // columns for the frame, the blanks and the cursor
+	spinnerRoom  = 4 // columns for the spinner's frame, the blanks and the cursor
 )
 
 var spinnerFrames = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-// Spin shows a spinner on a terminal until stop is called. stop clears the line and may be
-// called more than once. Spin shows nothing if s is not a terminal, or a dumb one.
+// Spin shows a spinner on a terminal until stop is called. stop clears the line and may be called
+// more than once. Spin shows nothing if s is not a terminal or is a dumb one.
 func Spin(s Stream, what string) (stop func()) {
 	if !s.TTY || s.Dumb {
 		return func() {}
@@ -119,7 +119,7 @@ func spinUntil(end <-chan struct{}, w Stream, what string) {
 	case <-time.After(spinnerDelay):
 	}
 	if width, _ := w.Size(); width > 0 {
-		what = Cut(what, max(width-spinnerRoom, MinWidth)) // if the line wrapped, each step would scroll
+		what = Cut(what, max(width-spinnerRoom, MinWidth)) // a wrapped line would scroll the terminal at each step
 	}
 	tick := time.NewTicker(spinnerStep)
 	defer tick.Stop()
@@ -214,8 +214,8 @@ func PullBar(name string, i *bourse.Image) Bar {
 	return Bar{Name: name, Status: i.Pull.Status, Done: i.Pull.Bytes, Total: i.Pull.Total}
 }
 
-// Bounded returns the first elements of list, up to the limit most. If there are more, it
-// adds an "and N more" line.
+// Bounded shortens list to the given number of elements. If it omits any, it adds an "and N more"
+// line.
 func Bounded(list []string, most int) []string {
 	if len(list) <= most {
 		return list
