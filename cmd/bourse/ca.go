@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// shareCA makes the file with the cluster's CA replaceable by brokers.
+// shareCA lets brokers replace the file with the cluster's CA.
 func (s *server) shareCA() {
 	s.shared[machinesapi.KeyCA] = &enroll.KeyFile{
 		Path: s.config.Credentials.Files.CA, Look: renewing{s}.Look, InUse: s.creds.CAs,
@@ -28,8 +28,8 @@ func (s *server) shareCA() {
 	}
 }
 
-// adoptCA gets a certificate from the first CA, unless the server has one already. A broker first
-// stores that CA's issuer, which signs such certificates.
+// adoptCA obtains a certificate from the first CA in the CA file, unless the server already has
+// one. A broker first stores that CA's issuer, with which brokers sign such certificates.
 func (s *server) adoptCA(ctx context.Context, in *enroll.KeyRequest, reply *enroll.KeyReply) error {
 	reply.Signers = s.creds.Used()
 	if err := s.adoptIssuer(in.Issuer); err != nil || s.creds.ByFirstCA() {
@@ -51,7 +51,8 @@ func (s *server) adoptCA(ctx context.Context, in *enroll.KeyRequest, reply *enro
 	return err
 }
 
-// adoptIssuer stores an issuer, in PEM, if it is one of the first CA and the server uses another one.
+// adoptIssuer stores an issuer, in PEM, if the first CA has certified it and this broker uses a
+// different one. It does nothing on servers without an issuer.
 func (s *server) adoptIssuer(issuer []byte) error {
 	if len(s.deskFiles) == 0 {
 		return nil
@@ -69,9 +70,9 @@ func (s *server) adoptIssuer(issuer []byte) error {
 	return lookAt(s.deskFiles...)
 }
 
-// lookAt makes changed files take effect at once.
+// lookAt rereads files that have changed, so that their new contents take effect at once.
 func lookAt(files ...admission.Watched) error {
-	for range 3 { // the first call may still see the files as changing, see admission.Live
+	for range 3 { // Look rereads a file only at the second call that finds the same change, see admission.Live
 		for _, f := range files {
 			if _, err := f.Look(); err != nil {
 				return err
@@ -81,8 +82,8 @@ func lookAt(files ...admission.Watched) error {
 	return nil
 }
 
-// checkNATS returns failed_precondition if the NATS server has a certificate of the cluster's CA, but not of
-// the new one. Without that certificate, the servers could not connect to it once the old CA is removed.
+// checkNATS returns failed_precondition if the NATS server has a certificate from the cluster's CA,
+// but not from the new one. Servers could no longer connect to it after the old CA is removed.
 func (s *server) checkNATS(ca *x509.Certificate) error {
 	if s.link == nil {
 		return nil
@@ -95,8 +96,8 @@ func (s *server) checkNATS(ca *x509.Certificate) error {
 		"--keep-old, then give the NATS server a certificate of the new CA, then repeat the command without it")
 }
 
-// signersBesides returns the certificates that have signed something in the view, or are among
-// replied, and were not issued by the given CA. The result is in PEM.
+// signersBesides returns certificates that were not issued by the given CA, in PEM. They have
+// signed something in the view, or are among replied. Invalid certificates are omitted.
 func (s *server) signersBesides(ctx context.Context, ca []byte, replied [][]byte) ([]string, error) {
 	b, err := admission.ParseBundle(ca)
 	if err != nil {
@@ -118,7 +119,7 @@ func (s *server) signersBesides(ctx context.Context, ca []byte, replied [][]byte
 			continue
 		}
 		if _, _, _, err := s.creds.Author(der, chain[0].NotAfter); err != nil {
-			continue // it is not valid now either
+			continue // the certificate is already invalid, with or without the old CA
 		}
 		out = append(out, strings.TrimSpace(string(admission.CertPEM(chain[0]))))
 	}

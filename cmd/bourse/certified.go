@@ -14,8 +14,8 @@ import (
 
 // Delays of the stage that records certificates.
 const (
-	recordEvery = time.Minute     // at most, between two checks of this broker's own certificate
-	recordRetry = 5 * time.Second // after the view could not be written
+	recordEvery = time.Minute     // maximum time between two checks of this broker's own certificate
+	recordRetry = 5 * time.Second // delay after a failed write to the view
 )
 
 // recording returns the stage in which a broker records in the view which brokers and
@@ -49,7 +49,8 @@ func (s *server) recording() stage {
 	}}
 }
 
-// record writes the rows that the view does not contain yet.
+// record publishes a row for each member. Rows that the view already contains are not written
+// again.
 func (s *server) record(ctx context.Context, seen []inventory.CertifiedMember) error {
 	rows := make([]wire.Row, len(seen))
 	for i := range seen {
@@ -70,9 +71,9 @@ func (s *server) certificateOf(m bourse.Member) *x509.Certificate {
 	return nil
 }
 
-// certifiedMembers returns the brokers and proxies that the broker self has to record: all
-// that are members. It returns nil if another broker has to do so, because it has a lower
-// ID. During a partition, one broker on each side records the members there.
+// certifiedMembers returns all brokers and proxies that are members and have a known certificate,
+// if self must record them. It returns nil if another broker must record them, because that broker
+// has a lower ID. During a partition, one broker on each side records the members there.
 func certifiedMembers(self bourse.Member, own *x509.Certificate, members []bourse.Member, certificateOf func(bourse.Member) *x509.Certificate) []inventory.CertifiedMember {
 	if slices.ContainsFunc(members, func(m bourse.Member) bool { return m.Role == bourse.RoleBroker && m.ID < self.ID }) {
 		return nil

@@ -18,7 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/machines"
 )
 
-// proofs verifies members' identities with the cluster's certificates.
+// proofs proves this server's identity, and verifies the identities of members, with the cluster's
+// certificates.
 type proofs struct {
 	creds *admission.Credentials
 	wire  *direct.Fabric
@@ -102,11 +103,11 @@ var _ endpoint.Tokens = (*tokens)(nil)
 
 func (s *server) newTokens(set *admission.TokenSet, name string) *tokens {
 	watcher := s.replica.Watch(wire.TableTokens)
-	synced := func() bool { return s.replica.InSync() && s.replica.directory.Knows() } // before that, tokens of other brokers may be missing
+	synced := func() bool { return s.replica.InSync() && s.replica.directory.Knows() } // until then, tokens that other brokers have issued may be missing
 	return &tokens{set, name, endpoint.NewIssued(s.replica, watcher.C, synced, time.Now), watcher}
 }
 
-// close stops what newTokens started. t may be nil.
+// close stops watching the view. t may be nil.
 func (t *tokens) close() {
 	if t != nil {
 		t.watcher.Stop()
@@ -139,8 +140,7 @@ type workerSecrets struct {
 
 var _ machines.SecretsView = workerSecrets{}
 
-// AwaitSynced implements machines.SecretsView. It returns immediately if there is no
-// other server.
+// AwaitSynced implements machines.SecretsView. It stops waiting if there is no other server.
 func (v workerSecrets) AwaitSynced(ctx context.Context) {
 	if v.InSync() {
 		return
@@ -164,7 +164,7 @@ func (v workerSecrets) AwaitSynced(ctx context.Context) {
 // compared with another server's.
 const syncedInterval = 10 * time.Millisecond
 
-// openKeys reads the broker's key file, and reloads it when it changes. It returns nil
+// openKeys reads the broker's file of secrets keys, and reloads it when it changes. It returns nil
 // if no file is configured.
 func (s *server) openKeys(file string) (func() *seal.Keys, error) {
 	if file == "" {

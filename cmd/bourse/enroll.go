@@ -23,8 +23,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
-// openDesk opens the part of a broker that admits hosts and renews certificates. It returns
-// nil if the broker has no issuer.
+// openDesk opens a broker's desk, which admits hosts and renews certificates. It returns nil if the
+// broker has no issuer.
 func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Desk, error) {
 	if s.creds == nil || c.Credentials.Issuer == "" || c.Data == "" {
 		return nil, nil
@@ -87,7 +87,7 @@ func (s *server) common(c *serve.BrokerConfig, roles []bourse.Role) (enroll.Repl
 	return r, nil
 }
 
-// invitations makes join tokens for a broker.
+// invitations creates join tokens for a broker.
 type invitations struct {
 	*enroll.Ledger
 	desk    *enroll.Desk
@@ -122,16 +122,17 @@ func (s *server) withDesk(h http.Handler, desk *enroll.Desk) http.Handler {
 	return mux
 }
 
-// Delays between the checks of renewal. Up to half of each delay is added at random.
+// Delays before the renewal stage checks the certificate. Up to half of each delay is added at
+// random.
 const (
 	renewEvery = time.Hour        // after a check that succeeded
 	renewRetry = 2 * time.Minute  // after a check that failed
 	renewFirst = 10 * time.Second // after the server's start
 )
 
-// renewal returns the stage that renews the server's certificate once half of its
-// validity has passed. It does not renew a certificate that is valid for longer than
-// those that brokers issue. People must replace such a certificate.
+// renewal returns the stage that renews the server's certificate once half of its validity has
+// passed. It does not renew a certificate that is valid for longer than those that brokers issue.
+// Operators must replace such a certificate themselves.
 func (s *server) renewal() stage {
 	return stage{name: "renewal", run: func(ctx context.Context) error {
 		if s.creds == nil {
@@ -160,8 +161,8 @@ func (s *server) renew(ctx context.Context, now time.Time) error {
 	return s.replaceCertificate(ctx, func(*enroll.Renewal) error { return nil })
 }
 
-// replaceCertificate gets a certificate from the first broker whose reply is accepted by check, and
-// stores it.
+// replaceCertificate obtains a certificate from a broker and stores it. It tries the brokers in
+// random order until check accepts a reply.
 func (s *server) replaceCertificate(ctx context.Context, check func(*enroll.Renewal) error) error {
 	renewal, err := enroll.NewRenewal()
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// shareGossipKeys makes the file of gossip keys replaceable by brokers, if servers have
-// certificates. Without them, others could replace it, too.
+// shareGossipKeys lets brokers replace the file of gossip keys, if servers have certificates.
+// Without certificates, others could replace the file, too.
 func (s *server) shareGossipKeys(keys *admission.Live[[][]byte]) {
 	if s.creds == nil {
 		return
@@ -39,7 +39,8 @@ func (s *server) shareGossipKeys(keys *admission.Live[[][]byte]) {
 	}
 }
 
-// shareSecretsKeys does the same for a broker's keys of secrets.
+// shareSecretsKeys lets other brokers replace this broker's file of secrets keys, if servers have
+// certificates.
 func (s *server) shareSecretsKeys(keys *admission.Live[*seal.Keys]) {
 	if s.creds == nil {
 		return
@@ -61,8 +62,8 @@ func (s *server) shareSecretsKeys(keys *admission.Live[*seal.Keys]) {
 // inNeedWithin limits the time of a search for secrets that need the old key.
 const inNeedWithin = 5 * time.Second
 
-// oldKeyInNeed returns failed_precondition if the view has secrets that were not encrypted with the
-// first key.
+// oldKeyInNeed returns failed_precondition if the view contains secrets that were not encrypted
+// with the first of the keys.
 func (s *server) oldKeyInNeed(keys *seal.Keys) error {
 	ctx, cancel := context.WithTimeout(context.Background(), inNeedWithin)
 	defer cancel()
@@ -93,8 +94,8 @@ func (s *server) oldKeyInNeed(keys *seal.Keys) error {
 		cli.Count(secrets, "secret"), cli.Count(apps, "app"), strings.Join(names, ", "), more)
 }
 
-// appKeysOf returns the keys of the app of a worker's machine. A worker gets no others: a broker
-// must have placed the machine in the app, on this worker.
+// appKeysOf returns the keys for the secrets of a machine's app. A worker receives only the keys
+// for machines that brokers have placed on this worker.
 func (s *server) appKeysOf(ctx context.Context, worker bourse.WorkerID, id bourse.MachineID) (bourse.AppKeys, error) {
 	m, err := s.replica.Machine(ctx, id)
 	switch {
@@ -144,7 +145,7 @@ func (s *server) sharePaths(mux *http.ServeMux) {
 	}
 }
 
-// openRotations makes a broker able to rotate its shared keys.
+// openRotations enables a broker to rotate the shared keys.
 func (s *server) openRotations() {
 	holders := map[machinesapi.SharedKey]func() []enroll.Holder{
 		machinesapi.KeyGossip: s.others, machinesapi.KeySecrets: s.otherBrokers, machinesapi.KeyCA: s.others,
@@ -167,7 +168,7 @@ func (s *server) others() []enroll.Holder {
 			all = append(all, enroll.Holder{Member: m})
 		}
 	}
-	down := s.replica.directory.Certified() // includes those that run
+	down := s.replica.directory.Certified() // Certified also returns running servers, which the loop below skips
 	_, absent := s.replica.directory.All()
 	for _, a := range absent {
 		if !a.Removed {
@@ -188,7 +189,7 @@ func (s *server) otherBrokers() []enroll.Holder {
 	return slices.DeleteFunc(s.others(), func(h enroll.Holder) bool { return h.Member.Role != bourse.RoleBroker })
 }
 
-// sendKeys returns a function that gives a server the text of a key file.
+// sendKeys returns a function that sends a key file to another server.
 func (s *server) sendKeys(key machinesapi.SharedKey) func(context.Context, bourse.Member, *enroll.KeyRequest) (enroll.KeyReply, error) {
 	return func(ctx context.Context, to bourse.Member, in *enroll.KeyRequest) (enroll.KeyReply, error) {
 		var reply enroll.KeyReply
@@ -234,7 +235,7 @@ func (s *server) rotate(ctx context.Context, key machinesapi.SharedKey, step mac
 }
 
 func (s *server) rotateHere(ctx context.Context, in enroll.RotateRequest) (machinesapi.Rotation, error) {
-	if !s.replica.directory.Knows() { // it would miss servers that are down
+	if !s.replica.directory.Knows() { // the rotation would miss servers that are down
 		return machinesapi.Rotation{}, bourse.Errorf(bourse.CodeUnavailable, "broker %s does not know its cluster yet: it has just started, or cannot reach any other server", s.self.ID)
 	}
 	r := s.rotations[in.Key]

@@ -45,8 +45,8 @@ func removeNamespaces(ctx context.Context, address, prefix string) error {
 	return errors.Join(errs...)
 }
 
-// emptyNamespace removes a namespace's containers and images. It then has containerd
-// delete the content that nothing refers to anymore.
+// emptyNamespace removes a namespace's containers and images, and aborts its unfinished pulls. It
+// then deletes the remaining leases and content.
 func emptyNamespace(ctx context.Context, c *containerd.Client) error {
 	containers, err := c.Containers(ctx)
 	if err != nil {
@@ -83,9 +83,9 @@ func emptyNamespace(ctx context.Context, c *containerd.Client) error {
 	return collect(ctx, c)
 }
 
-// collect deletes all leases and the remaining content. It deletes the last lease
-// synchronously, so that containerd only answers after it has collected the content of
-// all leases.
+// collect deletes all leases and the remaining content. It deletes the last lease synchronously, so
+// that containerd answers only after it has collected the content that none of the leases protects
+// anymore.
 func collect(ctx context.Context, c *containerd.Client) error {
 	held, err := c.LeasesService().List(ctx)
 	if err != nil {

@@ -88,10 +88,10 @@ func (s *server) openLink(ctx context.Context) (*nats.Link, error) {
 	return link, err
 }
 
-// natsTLS sets the CAs of the NATS servers' certificates, and the certificate that this
-// server shows them. If the files change, the next connection uses the new ones. If no
-// files are configured, a server with credentials trusts its cluster's CA in addition to
-// the host's CAs, and shows its own certificate.
+// natsTLS sets the CAs that may certify the NATS servers, and the certificate that this server
+// presents to them. If the files change, the next connection uses the new contents. If no files are
+// configured, a server with credentials trusts its cluster's CA in addition to the host's CAs, and
+// presents its own certificate.
 func (s *server) natsTLS(out *nats.Config) error {
 	files, roots := s.config.NATS.TLS, x509.NewCertPool()
 	if !files.Set() && s.creds != nil && s.config.NATS.Encrypted() {
@@ -163,8 +163,8 @@ func (s *server) fabric() fabric.Fabric {
 	}}
 }
 
-// serveLink serves other servers that connect to a broker or proxy over NATS. It serves
-// replication and h. Clients connect to the listener instead.
+// serveLink serves other servers that connect to a broker or proxy over NATS. It serves the
+// replication paths and h. Clients connect to the listener instead.
 func (s *server) serveLink(ctx context.Context, h http.Handler) error {
 	if s.link == nil {
 		<-ctx.Done()
@@ -199,8 +199,8 @@ func (s *server) logCounts(ctx context.Context) error {
 	}
 }
 
-// serve serves requests on ln like [direct.Serve], but behind the gate. All of the
-// program's listeners use it.
+// serve serves requests on ln like [direct.Serve], but first passes them through the gate. All of
+// the program's listeners use it.
 func (s *server) serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config) error {
 	proof := s.proof()
 	if !onLoopback(ln) {
@@ -342,7 +342,7 @@ func (s *server) changed() <-chan struct{} {
 	return s.either.changed
 }
 
-// either reports changes of either of two groups.
+// either reports membership changes in either of two groups.
 type either struct {
 	mu      sync.Mutex
 	changed chan struct{}

@@ -102,7 +102,7 @@ func (s *server) replication() stage {
 	}}
 }
 
-// directing returns the stage that keeps the directory up to date.
+// directing returns the stage that keeps the directory of members up to date.
 func (s *server) directing() stage { return stage{name: "directory", run: s.replica.directory.Run} }
 
 // withReplication adds the paths for other servers to h. Callers of these paths must

@@ -122,7 +122,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		}},
 		withdraw(local),
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, s.withDesk(http.NotFoundHandler(), desk)) }},
-		stage{name: "queries", run: engine.Run}, // stops before the API, so that requests that follow the view end
+		stage{name: "queries", run: engine.Run}, // stops before the API, so that requests that follow the view end first
 		s.announce(),
 	)
 }
@@ -146,7 +146,7 @@ func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *toke
 	if local, err = s.clientToken(s.listener, file); err != nil {
 		return nil, nil, err
 	}
-	name := endpoint.Everything // as in a token file; an organization cannot have this name
+	name := endpoint.Everything // the same name as in a token file; no organization can have it
 	if local != nil {
 		name = endpoint.LocalIdentity.Name
 		if set, err = admission.OneToken(local.Text); err != nil {

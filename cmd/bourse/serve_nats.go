@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-const natsPatience = 10 * time.Second // how long the server may take to start
+const natsPatience = 10 * time.Second // time limit for the server's start
 
 // serveNATS runs a NATS server until ctx is done.
 func serveNATS(ctx context.Context, c serve.NATSServerConfig) error {
@@ -32,7 +32,7 @@ func serveNATS(ctx context.Context, c serve.NATSServerConfig) error {
 	if err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "NATS: %w", err)
 	}
-	go s.Start() // returns after Shutdown
+	go s.Start() // Start returns after Shutdown
 	defer func() {
 		s.Shutdown()
 		s.WaitForShutdown()

@@ -115,7 +115,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 		stage{name: "upstreams", run: p.upstreams.Run},
 		stage{name: "api", run: p.serveAPI},
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, p.own()) }},
-		stage{name: "edge", run: edge.New(p.edge).Run}, // stops first, so that requests finish before their machines' connections close
+		stage{name: "edge", run: edge.New(p.edge).Run}, // stops first, so that requests finish before the connections to machines close
 		s.announce(),
 	)
 }
@@ -300,17 +300,16 @@ type shares struct {
 	clients  *throttle.Fair // connections from clients, by their address
 	machines *throttle.Fair // connections to machines, by organization
 	spools   int64
-	// waiting limits the requests of one app that wait for a slot on a machine. The
-	// same limit applies to those that wait for a machine to become ready. Together
-	// with the app's requests in progress, they take only a part of the connections
-	// that clients may open.
+	// waiting limits the number of one app's requests that wait for a slot on a machine. The same
+	// limit applies to requests that wait for a machine to become ready. Together with the app's
+	// requests in progress, they use only a part of the connections that clients may open.
 	waiting int
 }
 
 // descriptorShares divides the number of file descriptors that this process may open.
 func descriptorShares() (shares, error) {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil { // the runtime has raised it to the hard limit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil { // the Go runtime has raised the limit to the hard limit
 		return shares{}, fmt.Errorf("read the open file limit: %w", err)
 	}
 	n := int64(min(uint64(limit.Cur), math.MaxInt32)) //nolint:gosec // it fits

@@ -33,11 +33,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// destroyPatience limits the time for each step of stopping an ephemeral worker:
-// destroying its machines and volumes, stopping its supervisor, and stopping its log
-// keeper. The limit is long enough for a busy host, because anything that is left after
-// it stays on the host. leavePatience limits the time for notifying other servers that
-// a worker is stopping.
+// destroyPatience limits the time for each step of stopping an ephemeral worker: destroying its
+// machines and volumes, stopping its supervisor, and stopping its log keeper. The limit is long
+// enough for a busy host, because anything that outlasts it stays on the host. leavePatience limits
+// the time for notifying other servers that a worker is stopping.
 const (
 	destroyPatience = 30 * time.Second
 	leavePatience   = 500 * time.Millisecond
@@ -162,7 +161,7 @@ func (h *host) serveAPI(ctx context.Context) error {
 	if h.creds != nil {
 		secure = h.creds.Server(append(bourse.ServerRoles(), bourse.RoleScraper)...)
 	}
-	if h.link != nil && secure == nil { // messages do not authenticate their senders
+	if h.link != nil && secure == nil { // with certificates, quotes use connections instead, because messages do not authenticate their senders
 		withdraw, err := h.link.Offer(h.self.ID, h.self.Region, worker)
 		if err != nil {
 			return err
@@ -225,7 +224,7 @@ func (h *host) endOutput(ctx context.Context) error {
 	return h.parts.keeper.Shutdown(ctx)
 }
 
-// capacity returns the configured capacity. What is not configured is detected from the
+// capacity returns the configured capacity. Amounts that are not configured are detected from the
 // host.
 func capacity(c *serve.WorkerConfig) worker.Capacity {
 	out := worker.DetectCapacity(c.Data)
@@ -253,8 +252,8 @@ func counts(a bourse.Amounts) map[string]int64 {
 	return out
 }
 
-// unusedTag chooses the tag of a new worker. It returns the first of the id's possible
-// tags that is not used by another known worker.
+// unusedTag chooses the tag of a new worker. It returns the first of the id's possible tags that no
+// other known worker uses. If all are in use, it returns a random tag.
 func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 	select {
 	case <-h.groups[0].Ready():
@@ -276,7 +275,7 @@ func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 			return tag
 		}
 	}
-	return bourse.WorkerTag(1 + rand.Uint32N(1<<24-1)) // accepted by other members only without certificates
+	return bourse.WorkerTag(1 + rand.Uint32N(1<<24-1)) // other members reject this tag if they have certificates
 }
 
 // peers implements volumes.Peers. It reaches the cluster's other workers through the
@@ -297,9 +296,8 @@ func (p peers) Export(ctx context.Context, tag bourse.WorkerTag, id, grant strin
 	return fabric.VolumeExport.Open(ctx, p.fabric, to, fabric.Export{ID: id, Grant: grant, Moment: from.Moment, Offset: from.Offset}, nil)
 }
 
-// storeFailed exits immediately. The contents of memory may differ from those of the
-// disk, so no answer may be sent anymore. Machines keep running, and the next start
-// reads the disk.
+// storeFailed exits immediately. The worker's memory may differ from its disk, so it must not send
+// any more answers. Machines keep running, and the next start reads the disk.
 func (h *host) storeFailed(err error) {
 	h.log.Error("store failed: daemon exits, machines keep running", "data", h.config.Data, "err", err)
 	os.Exit(1)

@@ -29,7 +29,7 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip"
 )
 
-// server contains the parts that servers of all roles have.
+// server contains the parts that are common to servers of all roles.
 type server struct {
 	config      *serve.ServerConfig
 	log         *slog.Logger
@@ -40,15 +40,15 @@ type server struct {
 	wire        *direct.Fabric         // calls to other servers
 	replica     *replica
 	groups      []*gossip.Members // memberships, one for each network; if there are two, the first one is on NATS
-	either      either            // reports changes of the groups if there are two
+	either      either            // reports membership changes if there are two groups
 	self        bourse.Member
 	watched     []admission.Watched                        // credential files, which are reloaded when they change
-	deskFiles   []admission.Watched                        // those of them that a broker uses to admit hosts
+	deskFiles   []admission.Watched                        // subset of watched that a broker uses to admit hosts
 	orders      http.Handler                               // handler that places orders for proxies; nil unless the server is a broker
 	tracer      *trace.Tracer                              // nil if tracing is disabled
-	shared      map[machinesapi.SharedKey]*enroll.KeyFile  // keys that brokers can replace
-	secretsKeys func() *seal.Keys                          // a broker's keys of secrets; nil if it has none
-	rotations   map[machinesapi.SharedKey]*enroll.Rotation // a broker's rotations of these keys
+	shared      map[machinesapi.SharedKey]*enroll.KeyFile  // files of the keys that brokers can replace
+	secretsKeys func() *seal.Keys                          // returns a broker's secrets keys; nil if it has none
+	rotations   map[machinesapi.SharedKey]*enroll.Rotation // a broker's rotations of the shared keys
 	extra       func(*serve.Ready)                         // adds a role's own fields to the ready message; may be nil
 }
 
@@ -109,8 +109,7 @@ func (s *server) close() error {
 	return s.replica.close()
 }
 
-// openTracer returns a tracer. Without a collector in the environment, the tracer is
-// nil.
+// openTracer returns a tracer, or nil if the environment does not configure a trace collector.
 func (s *server) openTracer(ctx context.Context) (*trace.Tracer, error) {
 	t, err := trace.Open(ctx, trace.Config{
 		Service: "bourse-" + string(s.self.Role), ID: string(s.self.ID), Region: string(s.self.Region), Version: version().Release,
@@ -133,8 +132,8 @@ func listen(what string, a netip.AddrPort) (net.Listener, error) {
 	return l, nil
 }
 
-// reachable returns an address at which other servers can reach a. If a stands for all
-// interfaces, it returns the address of the first interface that is not loopback.
+// reachable returns an address at which other servers can reach a listener on a. If a is the
+// unspecified address, it uses the first interface that is not loopback.
 func reachable(a netip.AddrPort) netip.AddrPort {
 	if !a.Addr().IsUnspecified() {
 		return a
@@ -159,8 +158,9 @@ func (s *server) watching() stage {
 	}}
 }
 
-// awaitKnown waits until the server knows its cluster, unless there are no other
-// members. A broker or proxy that reports that it is ready is expected to answer.
+// awaitKnown waits until a broker or proxy knows its cluster, but not for longer than joinPatience.
+// Clients expect a broker or proxy to answer once it has reported that it is ready. awaitKnown
+// returns immediately if there are no other members or the server is a worker.
 func (s *server) awaitKnown(ctx context.Context) {
 	if s.self.Role == bourse.RoleWorker || len(s.members()) < 2 {
 		return
@@ -226,8 +226,8 @@ func (h *host) withMetrics(api http.Handler) http.Handler {
 	return mux
 }
 
-// scraperOf returns the scraper that a certificate identifies. Other clients do not
-// identify themselves by certificates.
+// scraperOf returns the scraper that a certificate identifies. Clients other than scrapers do not
+// authenticate with certificates.
 func scraperOf(shown *tls.ConnectionState) (endpoint.Identity, bool) {
 	if len(shown.PeerCertificates) == 0 {
 		return endpoint.Identity{}, false

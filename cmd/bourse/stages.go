@@ -15,8 +15,8 @@ type stage struct {
 	ready <-chan struct{}                 // closed once the stage is ready; nil means that it is ready as soon as it runs
 }
 
-// atEnd returns a stage that calls do when it is stopped. At that time, the stages
-// before it are still running. The context of do is not canceled.
+// atEnd returns a stage that calls do when it is stopped. At that time, the stages before it are
+// still running. The context passed to do is not canceled.
 func atEnd(name string, do func(context.Context) error) stage {
 	return stage{name: name, run: func(ctx context.Context) error {
 		<-ctx.Done()
@@ -24,9 +24,9 @@ func atEnd(name string, do func(context.Context) error) stage {
 	}}
 }
 
-// runStages runs a server until ctx is done or a stage returns. It then stops all
-// stages. If a stage had returned an error, runStages returns that error, and logs any
-// errors of the stages that it stops. Otherwise it returns these errors.
+// runStages runs a server until ctx is done or a stage returns. It then stops all stages. If the
+// stage returned an error, runStages returns that error, and logs any errors of the stopped stages.
+// Otherwise it returns the errors of the stopped stages.
 func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
 	ended := make(chan *runningStage, len(stages)) // each stage sends once, so none blocks
 	running, first := startStages(ctx, ended, stages)

@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// supervisorCommand, keeperCommand and leashedCommand return the commands of processes
-// that a driver starts. The processes run this program, even if its file has been
-// replaced since. The driver appends its directory.
+// supervisorCommand, keeperCommand and leashedCommand return the commands of processes that a
+// driver starts. The processes run this program, even if its file was replaced after this process
+// had started. The driver appends its directory.
 func supervisorCommand() []string { return []string{selfPath(), supervisorWord} }
 func keeperCommand() []string     { return []string{selfPath(), keeperWord} }
 func leashedCommand() []string    { return []string{selfPath(), leashedWord} }
@@ -29,9 +29,9 @@ const (
 	runcWord       = "runc"       // runs runc for a container that has secrets
 )
 
-// runcCommand returns the command line that the driver of containers writes to a
-// script. It contains the path of the program's file, because /proc/self would stand
-// for another program in the script.
+// runcCommand returns the command line that the driver of containers writes to a script. It
+// contains the path of the program's file, because /proc/self would refer to the script's
+// interpreter.
 func runcCommand() []string {
 	path, err := os.Executable()
 	if err != nil {
@@ -40,9 +40,9 @@ func runcCommand() []string {
 	return []string{path, runcWord}
 }
 
-// survivor returns the main function of a process that one of these commands has
-// started, or nil. It is called before anything else, because such processes must stay
-// small.
+// survivor returns the main function of a process that was started with one of these commands. It
+// returns nil for any other command. It is called before anything else, because such processes must
+// stay small.
 func survivor(args []string) func(dir string) int {
 	if len(args) > 3 && args[1] == runcWord {
 		return func(string) int { return outlived(container.BecomeRunc(args[2:])) }

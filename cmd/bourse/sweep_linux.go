@@ -18,9 +18,9 @@ import (
 // sweepPatience limits the duration of a sweep.
 const sweepPatience = 20 * time.Second
 
-// sweepHost removes leftovers of a dev cluster's workers other than processes and
-// files: containerd namespaces whose names begin with prefix, with their contents, and
-// the networks and mounts below dir.
+// sweepHost removes everything that a dev cluster's workers have left on the host, except processes
+// and files. It removes containerd's namespaces whose names begin with prefix, the mounts below
+// dir, and the networks of the workers to which these mounts belong.
 func sweepHost(ctx context.Context, socket, prefix, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
 	defer cancel()

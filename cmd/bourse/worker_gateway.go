@@ -72,7 +72,7 @@ func (g *pullGateway) close() error {
 	return g.driver.Close()
 }
 
-// watchPollers ends the jobs of pollers that are lost.
+// watchPollers ends the jobs of pollers that no longer call.
 func (h *host) watchPollers(ctx context.Context) error {
 	if h.gateway == nil {
 		<-ctx.Done()
@@ -95,7 +95,7 @@ func (h *host) serveGateway(ctx context.Context) error {
 	if h.creds != nil {
 		secure = h.creds.Public()
 	}
-	stop := context.AfterFunc(ctx, g.Leave) // ends the calls that wait for work, for which the server would wait
+	stop := context.AfterFunc(ctx, g.Leave) // ends the calls that wait for work; the server would otherwise wait for them
 	defer stop()
 	var tidying sync.WaitGroup
 	defer tidying.Wait()

@@ -106,10 +106,10 @@ func (h *host) openNetwork() error {
 	return nil
 }
 
-// lackOfNetwork returns the reason to refuse orders for images if machines' networks
-// cannot be opened. err is the error of opening them. It returns nil if err is nil or
-// fatal. The host's network is not a fallback, because it gives access to everything on
-// the host's loopback. Only an operator may choose it.
+// lackOfNetwork returns the reason to refuse orders for images on a host whose machines cannot have
+// networks. err is the error from opening the networks. lackOfNetwork returns nil if err is nil, or
+// if the worker must not start without networks. The host's network is not a fallback, because it
+// gives access to everything on the host's loopback. Only an operator may choose it.
 func lackOfNetwork(mode serve.NetworkMode, err error) error {
 	if mode != serve.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return nil
