@@ -15,11 +15,11 @@ type Outcome int
 
 // Outcomes of applying a transaction.
 const (
-	Taken    Outcome = iota + 1 // the transaction will soon be in the file
+	Taken    Outcome = iota + 1 // the transaction is queued and will soon be in the file
 	Known                       // the transaction is already in the file or queued
 	Gap                         // earlier transactions are missing: pull the ones after Head
 	Ahead                       // the transaction claims to be from this server's own site but is unknown here: call Renew
-	Unproven                    // the birth certificate for checking the signature is missing: pull the transactions after Head
+	Unproven                    // the birth certificate is missing, so the signature cannot be verified: pull the transactions after Head
 )
 
 // Verdict is the result of applying another site's transaction.
@@ -49,8 +49,8 @@ func (v *View) Apply(encoded []byte) (Verdict, error) {
 	return v.take(tx, nil)
 }
 
-// known checks a transaction's position. It returns a non-zero outcome if the transaction
-// need not be decoded, or 0 if it must be.
+// known decides from a transaction's position whether the transaction must be decoded. It returns
+// 0 if so, and otherwise the transaction's outcome.
 func (v *View) known(p wire.Position) (Outcome, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -80,8 +80,8 @@ func (v *View) ahead(p wire.Position) bool {
 }
 
 // take checks a transaction's signature and queues the transaction. If a later transaction has
-// already proved who wrote it, proven is that author and the signature is not checked; otherwise
-// proven is nil.
+// already proved the author, proven is that author, and take does not check the signature.
+// Otherwise, proven is nil.
 func (v *View) take(tx *wire.Sealed, proven *wire.Author) (Verdict, error) {
 	by := proven
 	if by == nil {
@@ -113,7 +113,8 @@ func (v *View) take(tx *wire.Sealed, proven *wire.Author) (Verdict, error) {
 	return Verdict{out, tx.Pos}, nil
 }
 
-// noteForged counts a transaction that its alleged site has not signed.
+// noteForged increments the number of forgeries if err means that a transaction was not signed by
+// its alleged site.
 func (v *View) noteForged(err error) {
 	if bourse.CodeOf(err) == bourse.CodeForbidden {
 		v.mu.Lock()
@@ -122,7 +123,8 @@ func (v *View) noteForged(err error) {
 	}
 }
 
-// pinned returns a stream's known author, or nil if there is none. The caller holds the lock.
+// pinned returns a stream's author as recorded when the stream was first seen, or nil if the
+// stream is new. The caller holds the lock.
 func (v *View) pinned(s wire.Stream) *wire.Author {
 	if s == v.state.self {
 		return &wire.Author{Stream: s, Birth: v.state.signer.Birth}
@@ -133,8 +135,9 @@ func (v *View) pinned(s wire.Stream) *wire.Author {
 	return v.intake.authors[s]
 }
 
-// authorOf returns the author of a transaction's stream, or nil if neither the view nor the transaction contains its
-// birth certificate. It returns CodeForbidden if the two contradict each other.
+// authorOf returns the author of a transaction's stream, or nil if neither the view nor the
+// transaction contains its birth certificate. It returns CodeForbidden if the certificate is
+// invalid or differs from the view's.
 func (v *View) authorOf(tx *wire.Sealed) (*wire.Author, error) {
 	v.mu.Lock()
 	by := v.pinned(tx.Pos.Stream)
@@ -150,7 +153,7 @@ func (v *View) authorOf(tx *wire.Sealed) (*wire.Author, error) {
 	return by, by.Read(v.verifier.Keys)
 }
 
-// decode decodes a transaction's rows and separates those that do not fit the schema.
+// decode decodes a transaction's rows and sets aside those that do not fit the schema.
 func (v *View) decode(tx *wire.Sealed, by *wire.Author) *incoming {
 	in := &incoming{Position: tx.Pos, at: tx.At, by: by, encoded: bytes.Clone(tx.Encoded), rows: make([]schema.Entry, 0, len(tx.Rows))}
 	st := wire.Stamp{Position: tx.Pos, At: tx.At}
@@ -180,7 +183,8 @@ func (v *View) decodeEntry(st wire.Stamp, by *wire.Author, raw []byte) (schema.E
 	if err != nil || !e.Shared {
 		return e, err
 	}
-	// The transaction's signature covers the row here, but other members receive the row without its transaction.
+	// The transaction's signature covers the row here, but the row also needs its own, because
+	// members may forward it without the transaction.
 	e.Proof = wire.Proof{By: by, Sig: bytes.Clone(w.Sig)}
 	r := e.Version(st)
 	err = v.verifier.Attest(&r)

@@ -12,8 +12,9 @@ type Applied struct {
 	Err error
 }
 
-// ApplyAll applies several transactions in order. If consecutive transactions of a stream are linked, it checks only
-// the last one's signature, because each transaction contains the hash of the one before it.
+// ApplyAll applies several transactions in order. In a run of linked transactions of one stream,
+// each contains the hash of the previous transaction, so ApplyAll checks only the last one's
+// signature.
 func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	out := make([]Applied, len(encoded))
 	txs := make([]*wire.Sealed, len(encoded)) // an entry is nil if its transaction needs no further processing
@@ -43,8 +44,8 @@ func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	return out
 }
 
-// provenByLater returns each transaction's author if a later transaction's signature proves it, or nil if the
-// transaction's own signature has to be checked.
+// provenByLater returns, for each transaction, its author if the signature of a later transaction
+// proves it, or nil if the transaction's own signature has to be checked.
 func (v *View) provenByLater(txs []*wire.Sealed, births map[wire.Stream]*wire.Author) []*wire.Author {
 	proven := make([]*wire.Author, len(txs))
 	for i := len(txs) - 2; i >= 0; i-- {

@@ -90,12 +90,12 @@ func (v *View) Token(ctx context.Context, id string) (*inventory.Token, error) {
 	return Ask(ctx, v, inventory.TokenByID(id))
 }
 
-// Cancelled lists the orders that a worker must not fill, oldest first.
+// Cancelled lists the canceled orders that the worker must not fill, oldest first.
 func (v *View) Cancelled(ctx context.Context, worker bourse.WorkerID) ([]bourse.OrderID, error) {
 	return Ask(ctx, v, inventory.Cancelled(worker))
 }
 
-// CanceledOn lists the workers that must not fill an order.
+// CanceledOn lists the workers on which the order has been canceled, so they must not fill it.
 func (v *View) CanceledOn(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error) {
 	return Ask(ctx, v, inventory.CancelledAt(order))
 }

@@ -12,13 +12,15 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// restoredBoot replaces the boot's ID in a copy. It differs from every ID, so that a server that opens the copy begins a
-// new epoch. Otherwise, its new transactions would have the numbers of those that it has published since the copy was made.
+// restoredBoot replaces the boot ID in a copy of the file. It differs from every real boot ID, so
+// that a server that opens the copy begins a new epoch. Otherwise, the server would reuse the
+// numbers of transactions that it has published since the copy was made.
 const restoredBoot = "restored"
 
-// Backup writes a consistent copy of the view's file at path to a new file. The server may be running. A server of the
-// same name can use the copy instead of its lost file: it begins a new epoch, and receives newer rows from other members.
-// Errors: CodeUnavailable if the file cannot be copied, for example because the disk is full.
+// Backup writes a consistent copy of the view's file at path to a new file. The server may be
+// running. A server with the same ID that has lost its file can use the copy instead. It then
+// begins a new epoch and receives newer rows from other members. Errors: CodeUnavailable if the
+// file cannot be copied, for example because the disk is full.
 func Backup(ctx context.Context, path, to string) error {
 	err := change(ctx, path, func(c *sqlite.Conn) error { return schema.Run(c, "VACUUM INTO ?", to) })
 	if err == nil {
@@ -30,9 +32,9 @@ func Backup(ctx context.Context, path, to string) error {
 	return nil
 }
 
-// Revive makes a copy usable that is older than the tombstones which the other members retain. Without it, a server replaces
-// such a file, because the file may contain shared rows that have been deleted. Only a cluster that has lost all other
-// copies may use it. No server may have the file open.
+// Revive allows a server to use a copy that it would otherwise replace because of its age: the
+// copy may contain deleted shared rows, whose tombstones the other members no longer retain. Use
+// it only for a cluster that has lost all other copies, while no server has the file open.
 func Revive(ctx context.Context, path string, now time.Time) error {
 	err := change(ctx, path, func(c *sqlite.Conn) error {
 		return schema.Run(c, "UPDATE meta SET touched_at = max(touched_at, ?)", now.UnixNano())
@@ -43,7 +45,7 @@ func Revive(ctx context.Context, path string, now time.Time) error {
 	return nil
 }
 
-// change calls do with a connection to an existing file.
+// change opens a connection to the existing file at path and calls do with it.
 func change(ctx context.Context, path string, do func(*sqlite.Conn) error) error {
 	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
@@ -54,5 +56,5 @@ func change(ctx context.Context, path string, do func(*sqlite.Conn) error) error
 	return errors.Join(do(c), c.Close())
 }
 
-// copyPatience is how long a copy waits for a server's lock.
+// copyPatience is how long Backup and Revive wait for a lock that a server holds.
 const copyPatience = 5 * time.Second

@@ -43,22 +43,22 @@ type overlay struct {
 	refused    bool        // the quarantine has changed
 	refusals   int         // number of rows quarantined
 	quarantine *Quarantine // the quarantine's new contents; nil if unchanged
-	written    bool        // the file has changed in a way that the other fields don't record
+	written    bool        // whether the file has changed in a way that the other fields don't record
 }
 
 // effects collects the events to report after the commit.
 type effects struct {
 	touched    map[string]bool      // tables that changed, for watchers
 	gaps       map[wire.Stream]bool // streams with a skipped transaction
-	recent     []recent             // transactions to add to the ring
+	recent     []recent             // transactions to append to the ring, and streams to drop from it
 	published  []announcement
 	lost       bool // this server began a new epoch
 	wasRemoved bool // an operator had removed this server
 	forged     int  // number of shared rows that their alleged sites have not signed
 }
 
-// recent is an entry to add to the ring: a transaction or, if frame is nil, the fact that the
-// stream was restored from a snapshot.
+// recent is an update of the ring after a commit: it contains a transaction to add or, if frame is
+// nil, the position up to which a stream was restored from a snapshot.
 type recent struct {
 	wire.Position
 	frame []byte
@@ -165,8 +165,8 @@ func (b *batch) committed() {
 	}
 }
 
-// tick returns the clock value for a version that this server writes. The result is greater
-// than below, which is the clock value of the replaced version, or 0 if there is none.
+// tick returns a new clock value for a row version that this server writes. It is greater than
+// below, the clock value of the version that is replaced (0 if there is none).
 func (b *batch) tick(below wire.Clock) wire.Clock {
 	physical := wire.ClockAt(b.now)
 	next := max(physical, below+1)

@@ -11,7 +11,7 @@ import (
 )
 
 // retention is how long deleted shared rows, canceled orders and removed workers are retained.
-// Open replaces a file that has not been updated for about that long.
+// Open replaces a file that has not been used for almost as long.
 const retention = 7 * 24 * time.Hour
 
 // apply applies the next transaction of a stream. It ignores transactions that have already been
@@ -23,7 +23,7 @@ func (b *batch) apply(in *incoming) error {
 	case b.superseded(in.Stream):
 		b.gaps[in.Stream] = true
 		return nil
-	case in.Seq > h.seq+1 || h.by != nil && !h.by.Same(in.by): // a stream's first birth certificate to arrive is the valid one
+	case in.Seq > h.seq+1 || h.by != nil && !h.by.Same(in.by): // the first birth certificate to arrive is the valid one
 		b.gaps[in.Stream] = true
 		return nil
 	}
@@ -58,12 +58,12 @@ func (b *batch) skip(in *incoming, reason error) error {
 	return b.refuse(refusal{Stamp: st, reason: fmt.Errorf("whole transaction: %w", reason)})
 }
 
-// ours reports whether s is the stream that this server writes now. This server's streams
-// of earlier epochs are treated like another site's streams.
+// ours reports whether s is the stream that this server writes now. It returns false for this
+// server's streams of earlier epochs, which are treated like other sites' streams.
 func (b *batch) ours(s wire.Stream) bool { return s.Site == b.self.Site && s.Epoch >= b.self.Epoch }
 
-// advance moves a stream's head. The first transaction of a new epoch deletes the site's owned rows of earlier
-// epochs.
+// advance moves a stream's head to the given transaction. The first transaction of a new epoch
+// deletes the site's owned rows of earlier epochs.
 func (b *batch) advance(st wire.Stamp, by *wire.Author) error {
 	if st.Epoch > b.newestOf(st.Site) {
 		if err := b.deleteOwned(st.Site); err != nil {
@@ -128,7 +128,7 @@ func (b *batch) takeOne(st wire.Stamp, e *schema.Entry) error {
 	return nil
 }
 
-// take merges a row that fits the schema.
+// take merges a row that has passed the schema check.
 func (b *batch) take(st wire.Stamp, e *schema.Entry) error {
 	if e.Shared {
 		return b.takeShared(st, e)
@@ -178,8 +178,8 @@ func (b *batch) takeShared(st wire.Stamp, e *schema.Entry) error {
 	return err
 }
 
-// mergeIn stores a version of a shared row if it is greater than the stored version, and reports
-// whether it was.
+// mergeIn stores a version of a shared row if it is greater than the stored one, and reports
+// whether it stored it.
 func (b *batch) mergeIn(r wire.Version) (bool, error) {
 	r.Hash = b.hasher.Of(r)
 	old, ok, err := b.tables.Find(b.conn, r.Table, true, r.Site, r.Key)

@@ -50,7 +50,7 @@ func (b *batch) publish(rows []schema.Entry) (wire.Position, error) {
 	return b.close(&w)
 }
 
-// encode encodes said, and signs it if the row is shared.
+// encode encodes a row and, if the row is shared, signs it.
 func (b *batch) encode(said wire.Row, e *schema.Entry) ([]byte, error) {
 	w, err := wire.BodyOf(said)
 	if err != nil {
@@ -99,7 +99,9 @@ func (b *batch) close(w *writing) (wire.Position, error) {
 	return p, err
 }
 
-// changesOf reduces a row to its changes. It returns nil if there are none.
+// changesOf returns the change that turns the stored version into the row, and the stored version.
+// The change to an owned row contains only the columns that differ. The change is nil if there is
+// nothing to write.
 func (b *batch) changesOf(e *schema.Entry) (change *schema.Entry, old *wire.Version, err error) {
 	stands, ok, err := b.tables.Find(b.conn, e.Table, e.Shared, b.self.Site, e.Key)
 	if err != nil {
@@ -125,13 +127,13 @@ func (b *batch) changesOf(e *schema.Entry) (change *schema.Entry, old *wire.Vers
 	if e.Shared {
 		out.Clock = b.tick(stands.Clock)
 		if ok && wire.Order(stands, b.version(wire.Stamp{Position: wire.Position{Stream: b.self}}, &out)) >= 0 {
-			return nil, nil, nil // an older app has this name
+			return nil, nil, nil // the stored version wins: for example, an older app has this name
 		}
 	}
 	return &out, old, nil
 }
 
-// version returns the new version of a shared row, given a change to it.
+// version returns the version of a shared row that a change creates.
 func (b *batch) version(st wire.Stamp, e *schema.Entry) wire.Version {
 	return wire.Version{Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock, Columns: e.Change, Proof: e.Proof}
 }
@@ -151,7 +153,8 @@ func (b *batch) write(st wire.Stamp, e *schema.Entry, old *wire.Version) error {
 	return b.replace(old, r)
 }
 
-// missing returns a deletion for each of this server's rows in the named tables that rows does not contain.
+// missing returns a deletion for each of this server's rows in the named tables that is not among
+// rows.
 func (b *batch) missing(names []string, rows []schema.Entry) ([]schema.Entry, error) {
 	type address struct{ table, key string }
 	keep := make(map[address]bool, len(rows))
@@ -173,7 +176,8 @@ func (b *batch) missing(names []string, rows []schema.Entry) ([]schema.Entry, er
 	return out, nil
 }
 
-// ensureStarted writes an empty transaction if the stream has none yet, so that others delete the rows of earlier epochs.
+// ensureStarted writes an empty transaction if the stream has none yet, so that other members
+// delete this server's rows of earlier epochs.
 func (b *batch) ensureStarted() (wire.Position, error) {
 	if b.head(b.self).seq > 0 {
 		return wire.Position{}, nil
@@ -183,7 +187,7 @@ func (b *batch) ensureStarted() (wire.Position, error) {
 	return b.close(&w)
 }
 
-// renew starts a new epoch of this server's stream, greater than after.
+// renew starts a new epoch of this server's stream. The epoch is greater than after.
 func (b *batch) renew(after uint64) error {
 	if err := b.deleteOwned(b.self.Site); err != nil {
 		return err

@@ -103,8 +103,8 @@ func (v *View) BelieveApps(ctx context.Context, reported []bourse.App) ([]bourse
 	return out, nil
 }
 
-// changes reports whether merging the reported app into have, the view's
-// current record, would change it.
+// changes reports whether merging the reported app into the view's current record, have, would
+// change that record.
 func changes(have *bourse.App, reported bourse.App) bool {
 	merged := have.Merge(reported)
 	return merged.ID != have.ID || (merged.DeletedAt == nil) != (have.DeletedAt == nil)

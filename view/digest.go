@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Head describes the last transaction of a stream that this server has.
+// Head describes the last transaction of a stream in this server's view.
 type Head struct {
 	wire.Position
 	Hash uint64 `json:"hash"` // hash of the stream's owned rows
@@ -35,8 +35,8 @@ func (v *View) Head(s wire.Stream) uint64 {
 	return v.state.heads[s].seq
 }
 
-// Superseded reports whether this server has a stream, and its site has begun a later epoch. Then
-// the stream's owned rows no longer count.
+// Superseded reports whether this server has the stream and its site has begun a later epoch, so
+// that the stream's owned rows no longer count.
 func (v *View) Superseded(s wire.Stream) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -50,10 +50,10 @@ func (v *View) Self() wire.Position {
 	return wire.Position{Stream: v.state.self, Seq: v.state.heads[v.state.self].seq}
 }
 
-// Since returns the encoded transactions of a stream after p, in order. It returns about
-// maxBytes of them, but at least one. If p is the latest position, it returns no transactions
-// and true. It returns false if the ring does not contain the transactions anymore; the
-// caller then needs a snapshot.
+// Since returns the encoded transactions of a stream after p, in order. It returns about maxBytes,
+// but at least one transaction. If p is the latest position, Since returns no transactions and
+// true. It returns false if the transactions are no longer in the ring, in which case the caller
+// needs a snapshot.
 func (v *View) Since(p wire.Position, maxBytes int) (encoded [][]byte, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

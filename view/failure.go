@@ -13,10 +13,10 @@ import (
 type failure int
 
 const (
-	failBadRow      failure = iota + 1 // a row or job in the batch cannot be written: find it and continue without it
-	failUnavailable                    // the disk cannot be written: retry later
+	failBadRow      failure = iota + 1 // a row or job in the batch cannot be written: find it and commit the others
+	failUnavailable                    // the disk cannot be written to: retry later
 	failDamaged                        // the file is damaged: replace it
-	failKilled                         // a test simulates a kill
+	failKilled                         // a test simulates a killed process
 )
 
 // errKilled ends Run as if the process had been killed.

@@ -9,8 +9,8 @@ import (
 
 // job is a change that a caller waits for.
 type job struct {
-	alone     bool               // whether the job needs a commit of its own, because it is large
-	do        func(*batch) error // applies the change; called again if its batch failed because of another job
+	alone     bool               // whether the job is so large that it needs a commit of its own
+	do        func(*batch) error // applies the change; called again if the commit fails because of a job or row
 	abandoned func() bool        // reports whether the caller has stopped waiting, so the job can be skipped
 	done      chan error         // receives the result; buffered
 }

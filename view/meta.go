@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// meta identifies the owner of a file.
+// meta is the file's metadata: its cluster and server, and when the server last used it.
 type meta struct {
 	cluster string
 	self    wire.Stream
@@ -64,8 +64,8 @@ func (w *writer) settle(c *sqlite.Conn, st *state, m meta) error {
 			return err
 		}
 		// The host's crash may have lost the last commits, which other members may already have.
-		// New transactions must not have the same numbers as lost ones. They must not continue a
-		// stream that was signed with another key either.
+		// New transactions must not have the same numbers as lost ones. A stream must not continue
+		// with another key either. In both cases, a new epoch begins.
 		own, began := st.heads[m.self]
 		if !m.fresh && boot != m.boot || began && !bytes.Equal(own.by.Birth, b.signer.Birth) {
 			if err := b.renew(m.self.Epoch); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// placed reports whether a broker's signed placement confirms the app that a machine's or
-// volume's row names. This server's own rows are not checked here, only by other members.
+// placed reports whether a broker's signed placement confirms the app that a machine's or volume's
+// row names. It does not check this server's own rows, which other members check.
 func (b *batch) placed(r *wire.Version) bool {
 	if b.verifier.Placements == nil || r.Site == b.self.Site {
 		return true
@@ -35,8 +35,8 @@ func textOf[T ~string](r *wire.Version, column string) T {
 	return T(text)
 }
 
-// recheckPlacements rechecks rows whose placement was not valid when they arrived, because this member may trust the CA of
-// the broker's certificate by now.
+// recheckPlacements rechecks rows whose placement was invalid when they arrived. It may be valid
+// now, because this member may have come to trust the CA of the broker's certificate.
 func (b *batch) recheckPlacements() error {
 	for _, table := range []string{wire.TableMachines, wire.TableVolumes} {
 		type address struct {

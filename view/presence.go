@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// presenceStep limits how much the heard_at of a reachable site may lag in the file. More
-// accuracy is not worth the additional writes.
+// presenceStep limits how far heard_at in the file may lag behind for a reachable site. More
+// precision is not worth the additional writes.
 const presenceStep = 15 * time.Second
 
 // presence records whether a site is reachable.

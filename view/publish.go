@@ -38,14 +38,14 @@ func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, er
 	return at, nil
 }
 
-// errNewLife is returned by Publish in a new epoch until Republish has written its first
-// transaction. That transaction makes others delete this server's old rows, so it must not contain
-// only a few of the new ones.
+// errNewLife is returned by Publish if a new epoch has begun since the call. The epoch's first
+// transaction makes other members delete this server's old rows, so it should contain all new
+// rows, as written by Republish.
 var errNewLife = bourse.Errorf(bourse.CodeUnavailable, "this server's rows were lost and must be published again")
 
 // Republish is like Publish, but also deletes this server's rows in the given owned tables that
 // are not among rows. If the stream has no transaction yet, Republish writes one even if nothing
-// has changed, so that others delete the rows of an earlier epoch.
+// has changed, so that other members delete this server's rows of earlier epochs.
 func (v *View) Republish(ctx context.Context, tables []string, rows []wire.Row) (wire.Position, error) {
 	entries, err := v.entries(rows)
 	if err != nil {

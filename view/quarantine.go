@@ -34,7 +34,7 @@ func refusalOf(e *schema.Entry, st wire.Stamp, reason error) refusal {
 	return r
 }
 
-// refuse puts a rejected row into quarantine.
+// refuse quarantines a rejected row.
 func (b *batch) refuse(r refusal) error {
 	var raw, retry any
 	if len(r.raw) <= maxKeptRow {

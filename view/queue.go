@@ -15,7 +15,7 @@ type incoming struct {
 	bad     []refusal
 	encoded []byte
 	by      *wire.Author
-	ticket  uint64 // position in the order of queueing
+	ticket  uint64 // number in the order of queueing
 }
 
 // refusal is a row that cannot be applied.
@@ -27,12 +27,12 @@ type refusal struct {
 	retry      int64  // when to retry, in nanoseconds since 1970; 0 means never
 }
 
-// Limits on transactions that wait for earlier ones. Transactions that arrive out of order are rarely more than a few
-// positions early, and anti-entropy delivers the dropped ones.
+// Limits on transactions that wait for earlier ones. Transactions rarely arrive more than a few
+// positions early. Those that exceed a limit are dropped, and anti-entropy delivers them again.
 const (
 	maxAhead        = 128      // how far a transaction may be ahead of its stream's last transaction in the file
 	maxWaitingBytes = 16 << 20 // limit for all streams together
-	overhead        = 128      // estimated memory for a queue entry in addition to its encoding
+	overhead        = 128      // estimated memory in bytes for a queue entry, in addition to its encoding
 )
 
 // intake holds transactions that Apply has accepted but that are not in the file yet. It is guarded by the view's
@@ -52,12 +52,12 @@ type intake struct {
 	ahead   int                          // bytes in waiting
 	authors map[wire.Stream]*wire.Author // authors of streams that are not in the file yet
 
-	issued, done uint64 // the last ticket issued; the ticket up to which all transactions have left the queue
+	issued, done uint64 // the last ticket issued; all tickets up to done have left the queue
 	flushes      []flush
 }
 
-// flush is a pending call of Flush. It ends once all tickets up to ticket have
-// left the queue.
+// flush is a pending call of Flush. It returns when all transactions with tickets up to ticket
+// have left the queue.
 type flush struct {
 	ticket uint64
 	done   chan struct{}
@@ -116,9 +116,8 @@ func (q *intake) wait(in *incoming, tail uint64) {
 	q.ahead += size
 }
 
-// follow queues the waiting transactions that directly follow a stream's queued ones, as long
-// as there is space. It stops there because they must not displace their predecessors from
-// the queue.
+// follow queues a stream's waiting transactions that directly follow its queued ones. It stops
+// when the queue is full, because these transactions must not displace their own predecessors.
 func (q *intake) follow(s wire.Stream) {
 	for {
 		next := q.waiting[s][q.tails[s]+1]
@@ -151,7 +150,7 @@ func (q *intake) push(in *incoming) {
 		oldest := q.pop()
 		q.dropped++
 		if tail, ok := q.tails[oldest.Stream]; ok {
-			q.tails[oldest.Stream] = min(tail, oldest.Seq-1) // so that the dropped transaction is accepted when it arrives again
+			q.tails[oldest.Stream] = min(tail, oldest.Seq-1) // accept the dropped transaction when it arrives again
 		}
 	}
 }
@@ -200,7 +199,7 @@ func (q *intake) settle(s wire.Stream, applied uint64) {
 	q.resume(s, applied)
 }
 
-// finish releases the callers of Flush whose tickets have left the queue.
+// finish completes the calls of Flush whose tickets have left the queue.
 func (q *intake) finish() {
 	if q.done = q.issued; len(q.items) > 0 {
 		q.done = q.items[0].ticket - 1

@@ -10,16 +10,16 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Removing a server has the same effect as if it had begun a new epoch without writing anything: the rows that it owned
-// are deleted, and members that still have them cannot restore them. Its shared rows remain. If the server returns, it
-// begins a later epoch and publishes all of its rows again.
+// Removing a server has the same effect as a new, empty epoch of the server: the rows that it
+// owned are deleted, and members that still store them cannot restore them. Its shared rows
+// remain. If the server returns, it begins a later epoch and publishes all of its rows again.
 
 // removeMember applies a row of the table of removed servers.
 func (b *batch) removeMember(site bourse.WorkerID, said wire.Columns) error {
 	until := epochOf(said)
 	switch {
 	case b.newestOf(site) > until:
-		return nil // it has returned since
+		return nil // the server has returned since it was removed
 	case site == b.self.Site:
 		b.wasRemoved = true
 		return b.renew(until)
@@ -31,14 +31,14 @@ func (b *batch) removeMember(site bourse.WorkerID, said wire.Columns) error {
 	return nil
 }
 
-// epochOf returns the row's until column, limited to valid epochs.
+// epochOf returns the value of the until column of a removal, limited to valid epochs.
 func epochOf(said wire.Columns) uint64 {
 	n, _ := said.Get("until").(int64)
 	return uint64(min(max(n, 0), wire.MaxEpoch-1))
 }
 
-// NewestEpoch returns the newest epoch in which a site has published owned rows, in milliseconds
-// since the Unix epoch, or 0 if there is none.
+// NewestEpoch returns a site's newest epoch in the view, in milliseconds since the Unix epoch, or
+// 0 if there is none. For a removed site, it is greater than all epochs that the removal covers.
 func (v *View) NewestEpoch(site bourse.WorkerID) uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -57,7 +57,7 @@ func (st *state) readRemoved(c *sqlite.Conn) error {
 	})
 }
 
-// logRemoved warns that this server had been removed but is running.
+// logRemoved warns that this server is running although an operator has removed it.
 func (v *View) logRemoved() {
 	if v.config.Role != bourse.RoleWorker {
 		v.config.Log.Warn("this server had been removed from the cluster and has returned")

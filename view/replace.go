@@ -41,7 +41,7 @@ func (w *writer) replace(cause error) {
 	}
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
-	w.backOff() // in case writing the new file fails, too
+	w.backOff() // delay the next write in case the new file cannot be written either
 	w.v.faults.writing = nil
 	w.v.faults.reading = nil
 	w.v.intake.reset()

@@ -20,8 +20,9 @@ import (
 // The caller must make sure that the snapshot comes from the site itself or from a member that may provide snapshots,
 // because owned rows are not signed individually. If the stream is [View.Superseded], any member may provide it.
 //
-// Errors: CodeInvalid if the snapshot is malformed or truncated, or is a snapshot of another stream
-// or of this server's own stream; CodeForbidden if its author is not the site that it names.
+// Errors: CodeInvalid if the snapshot is malformed or truncated, or contains another stream or
+// this server's own stream; CodeForbidden if its birth certificate is not that of the stream's
+// site.
 func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
 	err := v.receiveSnapshot(ctx, r, func(h wire.SnapshotHead) error {
 		p, err := wire.TxHead{Site: h.Site, Epoch: h.Epoch, Seq: h.Seq, At: h.At}.Position()
@@ -56,8 +57,9 @@ func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// receiveSnapshot receives a complete snapshot and makes the writer apply it by calling
-// take. Before it reads the rows, wanted checks the snapshot's head.
+// receiveSnapshot receives a complete snapshot and submits a job that applies it by calling take.
+// It calls wanted with the snapshot's head before reading the rows, and stops if wanted returns an
+// error.
 func (v *View) receiveSnapshot(ctx context.Context, r io.Reader, wanted func(wire.SnapshotHead) error, take func(*batch, *wire.Spool) error) (err error) {
 	sp, err := wire.Receive(ctx, v.config.Path, r, wanted)
 	if err != nil {
@@ -101,7 +103,8 @@ func (b *batch) restore(sp *wire.Spool) error {
 	})
 }
 
-// restoreShared merges shared rows of any streams. Each row contains its own proof.
+// restoreShared merges a snapshot's shared rows, which may be of any stream. Each row contains its
+// own proof.
 func (b *batch) restoreShared(sp *wire.Spool) error {
 	type birth struct {
 		of wire.Stream

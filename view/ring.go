@@ -6,12 +6,12 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ring contains encoded recent transactions of all streams, for members that are slightly
-// behind. It is guarded by the view's lock.
+// ring contains recent transactions of all streams in encoded form, to be sent to members that are
+// slightly behind. It is guarded by the view's lock.
 type ring struct {
 	max, bytes int
 	streams    map[wire.Stream]*segment
-	order      []wire.Stream // the stream of each transaction, oldest transaction first; may include transactions that have been dropped
+	order      []wire.Stream // the stream of each transaction, oldest first; may include dropped transactions
 }
 
 // segment holds the recent transactions of a stream, without gaps.

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Limits on each site's rows and on the number of streams. A worker with ten thousand machines uses a tenth of its
-// limit.
+// Limits on each site's rows and on the number of streams. A worker with ten thousand machines
+// reaches a tenth of its limit.
 const (
 	MaxSiteRows  = 1 << 18
 	MaxSiteBytes = 512 << 20
@@ -26,7 +26,8 @@ const (
 // member that returns after that time receives a snapshot.
 const streamRetention = 24 * time.Hour
 
-// checkShare rejects a change that exceeds its site's limits. It accepts any change that does not increase the size.
+// checkShare rejects a change that exceeds its site's limits. It always accepts a change that does
+// not increase a row's size.
 func (b *batch) checkShare(r, old wire.Version) error {
 	h := b.head(wire.Stream{Site: r.Site, Epoch: b.newestOf(r.Site)})
 	grows := r.Size() - old.Size()
@@ -60,8 +61,9 @@ func (b *batch) epochsOf(site bourse.WorkerID) []uint64 {
 	return b.base.epochs[site]
 }
 
-// makeRoom records a new stream. It removes the site's oldest streams and, if there are too many in total, the least
-// important ones.
+// makeRoom records a new stream. If its site then has more than maxEpochs streams, makeRoom
+// removes the oldest ones. If there are too many streams in total, it first evicts streams of
+// unreachable sites.
 func (b *batch) makeRoom(s wire.Stream) error {
 	if len(b.base.heads)+len(b.heads) >= maxStreams {
 		if err := b.evict(maxStreams / 64); err != nil {
@@ -82,8 +84,7 @@ func (b *batch) makeRoom(s wire.Stream) error {
 	return nil
 }
 
-// evict removes at most the given number of streams of unreachable sites, those without rows
-// first.
+// evict removes up to some streams of unreachable sites, starting with those without rows.
 func (b *batch) evict(some int) error {
 	alive, err := b.alive()
 	if err != nil {
@@ -145,8 +146,8 @@ func (h head) expired(now time.Time) bool {
 }
 
 // removeExpiredStreams removes expired streams, and sites without streams. It retains the streams
-// of reachable members so that they can continue without a snapshot, and the sites of servers with
-// certificates, because their rows contain when the servers were last reachable.
+// of reachable members so that they can continue without a snapshot, and the presence rows of
+// servers with certificates, which record when each server was last reachable.
 func (b *batch) removeExpiredStreams() error {
 	alive, err := b.alive()
 	if err != nil {

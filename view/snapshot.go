@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Snapshot writes a stream's current contents: its owned rows, and the shared rows and
-// tombstones whose current version was written by the stream. Memory use does not depend on the
+// Snapshot writes a stream's current contents: its owned rows, and those shared rows and
+// tombstones whose current version was written in this stream. Memory use does not depend on the
 // snapshot's size. SQLite's log cannot be truncated while a snapshot is being written, so w should
 // have a deadline. Snapshot returns CodeNotFound if the view does not contain the stream.
 func (v *View) Snapshot(ctx context.Context, s wire.Stream, w io.Writer) error {

@@ -33,13 +33,13 @@ type sum struct {
 	hash uint64
 }
 
-// state is an in-memory copy of frequently used parts of the file. Only the writer changes it,
-// after each commit, while holding the view's lock.
+// state is an in-memory copy of frequently used parts of the file. Only the writer changes it. It
+// does so after each commit, holding the view's lock.
 type state struct {
 	self       wire.Stream
 	clock      wire.Clock
 	heads      map[wire.Stream]head
-	newest     map[bourse.WorkerID]uint64   // the epoch of each site's owned rows
+	newest     map[bourse.WorkerID]uint64   // each site's newest epoch, to which its owned rows belong
 	epochs     map[bourse.WorkerID][]uint64 // epochs of the stored streams, in ascending order; never changed in place
 	sums       map[sumKey]sum
 	quarantine Quarantine

@@ -58,8 +58,8 @@ func (w *writer) tidy() error {
 	return nil
 }
 
-// expire removes tombstones and canceled orders that are past their retention. Members that have
-// not received them by then have to replace their files.
+// expire removes tombstones and canceled orders that are past their retention. A member that has
+// missed them until then has to replace its file.
 func (b *batch) expire() error {
 	old, err := b.tables.AllExpired(b.conn, wire.ClockAt(b.now.Add(-retention)), maxTidy)
 	if err != nil {

@@ -24,7 +24,7 @@ type View struct {
 	writer   writer       // used by the writer's goroutine only
 	pool     schema.Pool  // for readers; has its own lock
 
-	work    chan struct{} // contains an element if the writer has work to do
+	work    chan struct{} // contains an element while the writer has work to do
 	stopped chan struct{} // closed when the writer has stopped
 
 	mu       sync.Mutex // never held across I/O or a callback
@@ -37,13 +37,13 @@ type View struct {
 	sites    sites
 	watchers map[*Watcher]struct{}
 	faults   faults
-	forged   uint64 // number of rows and transactions that the sites named in them had not signed
+	forged   uint64 // number of forged rows and transactions: those not signed by the site that they name
 }
 
 // faults are the current problems with the file.
 type faults struct {
 	writing error // why the last write failed; nil if it succeeded
-	reading error // error reported by a reader; the writer has to check the file
+	reading error // error reported by a reader, after which the writer has to check the file
 }
 
 // Open opens the view's file, creating it if it does not exist. It moves a file aside and
@@ -81,7 +81,7 @@ func Open(cfg Config) (*View, error) {
 	err := v.writer.openFile(0)
 	if err != nil && v.config.Role == bourse.RoleWorker && schema.NoRoom(err) {
 		// The worker can restore the contents from its store and from other members. The file, its
-		// lock and its key are left for the next start.
+		// lock and its key are retained for the next start.
 		v.config.Log.Error("disk full: the view stays in memory until the next start", slog.String("path", cfg.Path), slog.Any("err", err))
 		v.config.Path = ""
 		err = v.writer.openFile(0)
@@ -92,7 +92,7 @@ func Open(cfg Config) (*View, error) {
 	return v, nil
 }
 
-// openKeys loads or creates the key of a site that has no certificate, and determines this
+// openKeys loads or creates this site's key if the site has no certificate, and determines the
 // site's role.
 func (v *View) openKeys() error {
 	v.verifier = wire.Verifier{Keys: v.config.Keys, Cluster: v.config.Cluster}

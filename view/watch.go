@@ -10,7 +10,7 @@ const (
 
 // Watcher notifies its owner when tables have changed.
 type Watcher struct {
-	C <-chan struct{} // contains an element if something has changed since the last receive
+	C <-chan struct{} // contains an element if a watched table has changed since the last receive
 
 	c      chan struct{}
 	tables []string

@@ -78,7 +78,7 @@ func (w *writer) run(ctx context.Context) error {
 	}
 }
 
-// writeAll writes everything that is pending.
+// writeAll writes all pending changes.
 func (w *writer) writeAll(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := w.takeReadError(); err != nil {
@@ -141,8 +141,8 @@ func (w *writer) applyIn(b *batch, in *incoming) error {
 	return b.apply(in)
 }
 
-// failed handles an error of a commit according to its kind. It requeues other sites'
-// transactions and fails the jobs.
+// failed handles a commit's error according to its class. It fails the jobs and, if the file may
+// become writable again, requeues the other sites' transactions.
 func (w *writer) failed(err error, jobs []*job, items []*incoming) error {
 	switch failureOf(err) {
 	case failKilled:
@@ -215,7 +215,8 @@ func (w *writer) fault(stage FaultStage) error {
 	return fmt.Errorf("%w: %w", errKilled, err)
 }
 
-// publishState updates the in-memory state after a commit and notifies everyone who waits for it.
+// publishState updates the in-memory state after a commit, notifies waiting callers and watchers,
+// and passes this server's new transactions to onPublish.
 func (w *writer) publishState(b *batch, committed func()) {
 	w.v.mu.Lock()
 	b.committed()
@@ -231,7 +232,7 @@ func (w *writer) publishState(b *batch, committed func()) {
 		committed()
 	}
 	for s := range b.gaps {
-		delete(w.v.intake.tails, s) // so that later transactions of the stream are accepted when they arrive again
+		delete(w.v.intake.tails, s) // accept later transactions of the stream when they arrive again
 	}
 	w.v.intake.finish()
 	w.v.faults.writing = nil
@@ -251,7 +252,7 @@ func (w *writer) publishState(b *batch, committed func()) {
 	}
 }
 
-// end fails all pending jobs and releases all waiting callers.
+// end fails all pending jobs and releases all callers that wait for the writer.
 func (v *View) end() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -2,8 +2,8 @@ package view
 
 import "log/slog"
 
-// takeItems returns the transactions for the next commit. While the disk cannot be written, it
-// returns none.
+// takeItems returns the transactions for the next commit. It returns none while the file cannot be
+// written.
 func (w *writer) takeItems() []*incoming {
 	w.v.mu.Lock()
 	defer w.v.mu.Unlock()
