@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Query serves POST /v1/view/queries. It returns an error that occurs before the first line, so
-// that the caller can send it as an HTTP error. A later error becomes the reply's last line.
-// Errors: invalid, rate_limited, timeout, canceled, unavailable.
+// Query serves POST /v1/view/queries. If an error occurs before the first line is sent, Query
+// returns it, so that the caller can send it as an HTTP error. A later error becomes the reply's
+// last line. Errors: invalid, rate_limited, timeout, canceled, unavailable.
 func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	_, q, err := readRequest(w, r)
 	if err != nil {
@@ -37,12 +37,11 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// discard discards the error of the last write to a client. A client that has disconnected is
-// not an error of the request.
+// discard ignores the error of the last write to a client. That error means that the client has
+// disconnected, not that the request has failed.
 func discard(error) error { return nil }
 
-// lowered returns the limits for a query. A query may request lower limits than
-// l.
+// lowered returns the limits for a query: l, reduced to the lower limits that the query requests.
 func (l Limits) lowered(q question) Limits {
 	if q.maxRows > 0 {
 		l.Rows = min(l.Rows, q.maxRows)

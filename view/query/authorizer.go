@@ -7,10 +7,10 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// maxFunctions limits how many function calls a statement may contain, including those in the
-// SQL views, because a statement without a loop cannot be interrupted. A pattern counts as
-// matchCost functions, because matching one pattern against the longest text takes a third of
-// a second.
+// maxFunctions limits the number of function calls in a statement, including those in the SQL
+// views, because a statement without a loop cannot be interrupted. A pattern match counts as
+// matchCost calls, because matching one pattern against the longest text takes a third of a
+// second.
 const (
 	maxFunctions = 256
 	matchCost    = 16
@@ -90,7 +90,7 @@ func (r *rules) read(a sqlite.Action) sqlite.AuthResult {
 	case r.known[table]:
 		r.touched[table] = true
 	case virtual[table], table == "sqlite_master", table == "sqlite_schema":
-	case column == "": // count(*) of a common table expression; SQLite authorizes the expression's own reads separately
+	case column == "": // count(*) of a common table expression, whose own reads SQLite authorizes separately
 	default:
 		return r.deny("table " + a.Table() + " cannot be read")
 	}

@@ -12,17 +12,17 @@ import (
 // This file reads unexported fields of the SQLite binding by reflection. If a new version of the
 // binding renames these fields, the package's tests fail.
 
-// tlsOf returns a connection's C thread. SQLite passes it to the allocator, where it is the only way to identify the
-// connection.
+// tlsOf returns a connection's thread-local storage in the translated C code. SQLite passes it to
+// the allocator, for which it is the only way to identify the connection.
 func tlsOf(conn *sqlite.Conn) unsafe.Pointer {
 	return reflect.ValueOf(conn).Elem().FieldByName("tls").UnsafePointer()
 }
 
-// functionOf returns the name of the function that a statement would call.
+// functionOf returns the name of the function that the action would call.
 func functionOf(a sqlite.Action) string { return reflect.ValueOf(a).FieldByName("arg2").String() }
 
 // columnNames returns the names of a statement's columns. It does not use Stmt.ColumnName, which
-// returns only one of several columns that have the same name.
+// does not support several columns with the same name.
 func columnNames(conn *sqlite.Conn, stmt *sqlite.Stmt) []string {
 	tls := (*libc.TLS)(tlsOf(conn))
 	handle := uintptr(reflect.ValueOf(stmt).Elem().FieldByName("stmt").Uint())

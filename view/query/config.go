@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// Source provides an Engine with the view's file, and notifies it of changes. See [Of].
+// Source provides the view's file to an Engine and notifies the Engine of changes. See [Of].
 type Source interface {
 	// Path returns the path of the SQLite file, or "" if there is none.
 	Path() string
@@ -29,7 +29,7 @@ func (s viewSource) Watch(tables ...string) (<-chan struct{}, func()) {
 
 // Config configures an Engine.
 type Config struct {
-	Source Source           // required
+	Source Source           // the view to query; required
 	Now    func() time.Time // default time.Now
 	Log    *slog.Logger     // default: discards all records
 
@@ -39,7 +39,7 @@ type Config struct {
 
 // Limits limits statements. Zero fields have defaults.
 type Limits struct {
-	Time       time.Duration // time limit for a statement, including sending its rows; default 5 s
+	Time       time.Duration // time limit for a statement, including the time for sending its rows; default 5 s
 	Rows       int           // rows in a result; default 100 000
 	Bytes      int           // bytes in a result, as sent; default 64 MiB
 	Memory     int64         // bytes that SQLite may allocate for a statement; default 128 MiB
@@ -48,13 +48,13 @@ type Limits struct {
 
 // SubscriptionLimits limits subscriptions. Zero fields have defaults.
 type SubscriptionLimits struct {
-	Number  int           // concurrent subscriptions; default 32
-	Readers int           // readers of all subscriptions; default 256
+	Number  int           // number of concurrent subscriptions; default 32
+	Readers int           // number of readers of all subscriptions together; default 256
 	Rows    int           // rows in a result; default 10 000
 	Bytes   int           // bytes in a result; default 8 MiB
 	History int           // bytes of changes retained for resuming, for each subscription; default 4 MiB
 	Time    time.Duration // time limit for one run of the statement; default 1 s
-	Runs    int           // concurrent runs; default 2
+	Runs    int           // number of subscriptions' statements that run at the same time; default 2
 	Pause   time.Duration // minimum pause between two runs of a statement; default 50 ms
 	Linger  time.Duration // how long a subscription without readers continues; default 1 minute
 	Stall   time.Duration // time limit for a reader to accept a batch of lines; default 15 s

@@ -58,11 +58,11 @@ type reader struct {
 	conn    *sqlite.Conn
 	account *account
 	release func()      // closes the connection's memory account
-	file    os.FileInfo // identity of the open file
+	file    os.FileInfo // identifies the file that the connection reads
 	tables  map[string]bool
 }
 
-// pool holds idle connections to the file that is currently at the source's path.
+// pool holds idle connections to the file at the source's path.
 type pool struct {
 	path   func() string
 	memory int64
@@ -72,7 +72,8 @@ type pool struct {
 	idle []*reader
 }
 
-// get returns a connection to the current file; the caller returns it with put. Errors: unavailable.
+// get returns a connection to the current file. The caller must return it with put. Errors:
+// unavailable.
 func (p *pool) get() (*reader, error) {
 	path := p.path()
 	if path == "" {
@@ -86,8 +87,8 @@ func (p *pool) get() (*reader, error) {
 	if r := p.take(file); r != nil {
 		return r, nil
 	}
-	// The file may be replaced while it is being opened. The connection would then read one file's pages and the
-	// other's write-ahead log.
+	// The file may be replaced while it is being opened. The connection would then combine one
+	// file's pages with the other file's write-ahead log.
 	for range 3 {
 		r, err := openReader(path, p.memory)
 		if err != nil {
@@ -102,8 +103,8 @@ func (p *pool) get() (*reader, error) {
 	return nil, unavailable(errors.New("the file is being replaced"))
 }
 
-// take returns an idle connection to this file, or nil. It skips connections to replaced files,
-// which may have been returned to the pool since the last prune.
+// take returns an idle connection to this file, or nil. It skips connections to replaced files
+// that were returned to the pool after the last prune.
 func (p *pool) take(file os.FileInfo) *reader {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,13 +130,14 @@ func (p *pool) put(r *reader, failed bool) {
 	}
 }
 
-// prune closes the idle connections to all files other than this one, or all idle connections if file is nil.
+// prune closes the idle connections to all files except the given one, or all idle connections if
+// file is nil.
 func (p *pool) prune(file os.FileInfo) {
 	var old []*reader
 	p.mu.Lock()
 	kept := p.idle[:0]
 	for _, r := range p.idle {
-		// An open file's inode number is not reused, so SameFile is reliable.
+		// As long as a file is open, its inode number is not reused, so SameFile is reliable.
 		if file != nil && os.SameFile(file, r.file) {
 			kept = append(kept, r)
 		} else {
@@ -185,7 +187,7 @@ func (r *reader) prepare() error {
 	if err := replaceFunctions(r.conn); err != nil {
 		return fmt.Errorf("replace functions: %w", err)
 	}
-	for _, pragma := range connPragmas { // individually, because ExecuteScript panics if the file is damaged
+	for _, pragma := range connPragmas { // run individually, because ExecuteScript panics if the file is damaged
 		if err := sqlitex.ExecuteTransient(r.conn, pragma, nil); err != nil {
 			return fmt.Errorf("set up the connection: %w", err)
 		}

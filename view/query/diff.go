@@ -10,8 +10,8 @@ import (
 
 // entry is a row of a subscription's result.
 type entry struct {
-	number   int64  // unique and constant while the row is in the result
-	identity string // identifies the row across results
+	number   int64  // assigned when the row enters the result, and never reused
+	identity string // identifies the row in successive results
 	text     []byte // the row's values as JSON
 }
 
@@ -51,8 +51,8 @@ func keyColumns(columns, key []string) ([]int, error) {
 	return at, nil
 }
 
-// identities returns the rows' identities, which consist of the key's values and a number that
-// distinguishes rows with the same key. Rows without a unique key therefore form a multiset.
+// identities returns the rows' identities. An identity consists of the key's values and a number
+// that distinguishes rows with the same key by their order.
 func identities(rows []record, key []int) []string {
 	seen := make(map[string]int, len(rows))
 	list := make([]string, len(rows))
@@ -69,8 +69,8 @@ func identities(rows []record, key []int) []string {
 	return list
 }
 
-// compare returns the result that follows old and the changes from old to it. The first new row
-// gets the number next. If old is nil, all rows are new.
+// compare returns the result that consists of rows, and the changes that lead to it from old. If
+// old is nil, all rows are new. New rows are numbered from next.
 func compare(old *result, columns []string, key []int, rows []record, next int64) (*result, []change) {
 	now := &result{columns: columns, rows: make([]entry, 0, len(rows)), at: make(map[string]int, len(rows))}
 	var changes []change
@@ -97,7 +97,7 @@ func compare(old *result, columns []string, key []int, rows []record, next int64
 			row.number = was.number
 			changes = append(changes, change{opUpdate, row.number, row.text})
 		default:
-			row = was // share the old row, so that only one copy of the text is retained
+			row = was // use the old row, so that only one copy of the text is retained
 		}
 		now.rows = append(now.rows, row)
 	}
@@ -115,7 +115,7 @@ func (r *result) find(identity string) (entry, bool) {
 	return r.rows[i], true
 }
 
-// line encodes c as change number n of its subscription.
+// line encodes c, the subscription's n-th change, as a line.
 func (c change) line(n int64) []byte {
 	b := make([]byte, 0, len(c.text)+48)
 	b = strconv.AppendInt(append(b, `{"change":[`...), n, 10)

@@ -16,14 +16,14 @@ type Engine struct {
 	subs   SubscriptionLimits
 	pool   *pool
 
-	slots  chan struct{} // one element per running query
-	runs   chan struct{} // one element per running statement of a subscription
+	slots  chan struct{} // one element for each running query
+	runs   chan struct{} // one element for each running statement of a subscription
 	starts chan *subscription
 	ended  chan struct{} // closed when Run has returned
 
 	mu      sync.Mutex
 	byID    map[string]*subscription
-	byAsked map[string]*subscription // subscriptions by statement, parameters and key
+	byAsked map[string]*subscription // subscriptions by their request: statement, parameters and key
 	readers int
 }
 
@@ -46,8 +46,8 @@ func New(c Config) (*Engine, error) {
 	}, nil
 }
 
-// Run updates the subscriptions until ctx ends. It then ends them and closes the idle connections. Call it once.
-// Queries work even if Run has not been called, but subscriptions wait for it.
+// Run updates the subscriptions until ctx ends. It then ends them and closes the idle connections.
+// Call it once. Queries work even before Run is called, but subscriptions wait for it.
 func (e *Engine) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer e.pool.prune(nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// failure records reasons for a statement's failure that SQLite's error does
-// not show.
+// failure collects possible reasons for a statement's failure that SQLite's error does not
+// include.
 type failure struct {
 	ctx     context.Context //nolint:containedctx // the statement's context, to determine why it ended
 	rules   *rules
@@ -56,11 +56,12 @@ func (f failure) ended(err error) error {
 	return bourse.Errorf(bourse.CodeCanceled, "the statement was interrupted: %w", err)
 }
 
-// errTime is the cancellation cause of a context whose statement has exceeded its time limit.
+// errTime is the cancellation cause of a statement's context if the statement exceeds its time
+// limit.
 var errTime = errors.New("time limit exceeded")
 
-// unavailable returns the error for a query while the view's file is damaged or
-// being replaced.
+// unavailable returns the error for a query that fails because the view's file is damaged or being
+// replaced.
 func unavailable(err error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the view cannot be read at the moment", Err: err}
 }

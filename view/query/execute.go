@@ -46,7 +46,7 @@ func (e *Engine) ask(ctx context.Context, q question, limits Limits, do func(*ex
 		return nil, err
 	}
 	why := failure{ctx, &rules{known: r.tables, touched: map[string]bool{}}, r.account, limits}
-	var ours error // the sink's error, which does not indicate a problem with the connection
+	var ours error // an error of the sink, in which case the connection remains usable
 	err = r.withRules(ctx, why.rules, func() error {
 		stmt, err := prepare(r.conn, q)
 		if err != nil {
@@ -112,8 +112,7 @@ func prepare(conn *sqlite.Conn, q question) (*sqlite.Stmt, error) {
 	return stmt, nil
 }
 
-// sinkError marks an error as the sink's, to distinguish it from SQLite's
-// errors.
+// sinkError marks an error as the sink's, which distinguishes it from an error of SQLite.
 type sinkError struct{ error }
 
 // Unwrap returns the sink's error.

@@ -8,9 +8,10 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// functions lists the functions that a statement may call. Excluded are functions that access more than the database
-// (load_extension, sqlite_log), internals of modules that are not used here, and functions that take quadratic time
-// (json_patch, unhex), because a function cannot be interrupted.
+// functions lists the functions that a statement may call. Excluded are functions that access more
+// than the database (load_extension, sqlite_log), internal functions of modules that are not used
+// here, and functions that take quadratic time (json_patch, unhex), because a function cannot be
+// interrupted.
 //
 // Source: https://sqlite.org/lang_corefunc.html, lang_aggfunc.html, windowfunctions.html, lang_datefunc.html,
 // lang_mathfunc.html, json1.html.
@@ -93,9 +94,9 @@ func replace(args []sqlite.Value) (sqlite.Value, error) {
 	return sqlite.TextValue(strings.ReplaceAll(in, old, with)), nil
 }
 
-// tooLong returns a value that SQLite rejects because of its length. The binding (v1.4.2) cannot return an error from
-// a function: its text would become the result. The value is created when it is first needed, because every process
-// links this package.
+// tooLong returns a value that SQLite rejects because of its length. The binding (v1.4.2) cannot
+// return an error from a function: its text would become the result. The value is created only
+// when it is first needed, to save memory in processes that never run queries.
 var tooLong = sync.OnceValue(func() sqlite.Value { return sqlite.TextValue(strings.Repeat("x", maxLength+1)) })
 
 // trimmer returns a function that removes the characters in args[1], or spaces if there is no

@@ -25,7 +25,7 @@ import (
 type account struct {
 	limit   int64
 	used    atomic.Int64
-	stopped atomic.Bool // all further allocations are refused
+	stopped atomic.Bool // whether all further allocations are refused
 	refused atomic.Bool // whether an allocation was refused because of the limit
 }
 
@@ -61,14 +61,15 @@ var heap struct {
 // size.
 type block struct {
 	size    int64
-	account uintptr // the ID of the account to credit when the block is freed; 0 if there is none
+	account uintptr // ID of the account to credit when the block is freed; 0 if there is none
 }
 
 const blockSize = unsafe.Sizeof(block{})
 
-// BoundMemory installs the allocator that limits the memory of each statement. It affects the whole process and must
-// be called before anyone opens the first SQLite connection. Further calls have no effect. It does not limit
-// connections of other packages. Errors: internal.
+// BoundMemory installs the allocator that limits the memory of each statement. It replaces
+// SQLite's allocator for the whole process, but limits only the connections of this package. Call
+// it before the process opens its first SQLite connection. Further calls have no effect. Errors:
+// internal.
 func BoundMemory() error { return boundMemory() }
 
 var boundMemory = sync.OnceValue(func() error {
@@ -179,7 +180,7 @@ func heapInit(*libc.TLS, uintptr) int32 { return lib.SQLITE_OK }
 
 func heapShutdown(*libc.TLS, uintptr) {}
 
-// at dereferences an address in C memory, which the garbage collector does not manage.
+// at returns a pointer to an address in C memory, which the garbage collector does not manage.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
 // funcPointer returns a C function pointer to f, in the form in which the translated C code calls it: a pointer to a

@@ -34,9 +34,9 @@ func (h *history) add(line []byte) {
 // last returns the latest change's number.
 func (h *history) last() int64 { return h.first + int64(len(h.lines)) - 1 }
 
-// after returns the changes after number n. The argument most limits their approximate total
-// size in bytes. The caller must not modify them. Errors: invalid if there is no change n,
-// not_found if the changes after n are no longer available.
+// after returns the changes that follow number n, up to approximately most bytes in total. The
+// caller must not modify them. Errors: invalid if there is no change n, not_found if the changes
+// after n are no longer available.
 func (h *history) after(n int64, most int) ([][]byte, error) {
 	switch {
 	case n > h.last() || n < 0:
@@ -53,8 +53,8 @@ func (h *history) after(n int64, most int) ([][]byte, error) {
 	return slices.Clone(rest), nil
 }
 
-// nearEnd reports whether the change after n will soon be dropped: the history is nearly full, and the change is in
-// its oldest quarter.
+// nearEnd reports whether the change that follows number n will soon be dropped, that is, whether
+// the history is nearly full and the change is in its oldest quarter.
 func (h *history) nearEnd(n int64) bool {
 	return h.bytes > h.limit*3/4 && n+1 < h.first+int64(len(h.lines)/4)
 }

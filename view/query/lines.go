@@ -17,7 +17,7 @@ type lines struct {
 	status int
 	stall  time.Duration // time limit for each write
 	buf    []byte
-	sent   int // bytes sent, including those in buf
+	sent   int // number of bytes sent, including those that are still in buf
 	begun  bool
 }
 

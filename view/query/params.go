@@ -19,7 +19,7 @@ import (
 // float64, string or []byte.
 type params struct {
 	list  []any
-	named map[string]any // if nil, list is used
+	named map[string]any // parameters by name; if nil, list is used
 }
 
 // readParams decodes the params of a request. Errors: invalid.
@@ -96,8 +96,8 @@ func readValue(raw json.RawMessage) (any, error) {
 	return nil, errors.New(`use null, a number, a string, true, false or {"blob":"<base64>"}`)
 }
 
-// readNumber preserves integers. It rejects an integer that does not fit into an int64, because
-// converting it to a float could change its value.
+// readNumber parses a JSON number and preserves integers. It rejects an integer that does not fit
+// into an int64, because converting it to a float could change its value.
 func readNumber(s string) (any, error) {
 	if strings.ContainsAny(s, ".eE") {
 		f, err := strconv.ParseFloat(s, 64)

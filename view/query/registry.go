@@ -29,7 +29,7 @@ func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subsc
 	case <-ctx.Done():
 		err = bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", ctx.Err())
 	}
-	s.end(err) // end it for all readers, because other callers may have joined it
+	s.end(err) // for all readers, because other callers may have joined the subscription
 	e.drop(s)
 	return nil, err
 }
@@ -85,8 +85,7 @@ func (e *Engine) drop(s *subscription) {
 	s.idle = time.Now()
 }
 
-// leave removes a subscription if it has no readers, and reports whether it
-// did.
+// leave removes a subscription if it has no readers, and reports whether it has removed it.
 func (e *Engine) leave(s *subscription) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,8 +98,8 @@ func (e *Engine) leave(s *subscription) bool {
 	return true
 }
 
-// remove removes a subscription. The next caller with the same request creates a new subscription.
-// The caller holds Engine.mu.
+// remove removes a subscription. The next caller with the same request creates a new one. The
+// caller holds Engine.mu.
 func (e *Engine) remove(s *subscription) {
 	delete(e.byID, s.id)
 	if e.byAsked[s.asked] == s {
@@ -117,5 +116,5 @@ func (s *subscription) end(why error) {
 	defer s.mu.Unlock()
 	s.ended = why
 	close(s.news)
-	s.news = nil // nobody waits for news anymore
+	s.news = nil // nobody waits for further changes
 }

@@ -13,12 +13,12 @@ import (
 // subscription's ID.
 const PathSubscriptions = "/v1/view/subscriptions"
 
-// batch is the number of bytes of changes that are passed to a reader at once.
+// batch is the approximate number of bytes of changes that are passed to a reader at once.
 const batch = 256 << 10
 
-// Subscribe serves POST /v1/view/subscriptions. It sends the rows and then the changes until the caller disconnects
-// or is too slow, or the subscription ends. Errors are reported as by Query: invalid, rate_limited, timeout,
-// canceled, unavailable.
+// Subscribe serves POST /v1/view/subscriptions. It sends the rows and then the changes until the
+// caller disconnects or is too slow, or the subscription ends. It reports errors in the same way
+// as Query: invalid, rate_limited, timeout, canceled, unavailable.
 func (e *Engine) Subscribe(w http.ResponseWriter, r *http.Request) error {
 	req, q, err := readRequest(w, r)
 	if err != nil {
@@ -55,7 +55,7 @@ func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// Errors must be detected before the status is sent.
+	// Detect errors before the status is sent.
 	if _, _, err := s.changes(n, false); err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (s *subscription) name(out *lines) {
 	out.w.Header().Set("Location", PathSubscriptions+"/"+s.id)
 }
 
-// first waits for the first result. It returns the current result and the number of the change that led to it. It
-// returns the same errors as Engine.execute.
+// first waits for the first result. It returns the current result and the number of the latest
+// change that the result includes. It returns the same errors as Engine.execute.
 func (s *subscription) first(ctx context.Context) (*result, int64, error) {
 	for {
 		s.mu.Lock()
@@ -142,9 +142,10 @@ func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
 	}
 }
 
-// changes returns the next changes after number n, or a channel that signals new ones if there
-// are none yet. It disconnects a reader that is so slow that it could soon no longer resume.
-// Errors: invalid, not_found, unavailable, and the reason why the subscription ended.
+// changes returns the next changes after number n, or a channel that signals new ones if there are
+// none yet. If following is true, it returns an error to a reader so slow that it will soon be
+// unable to resume. Errors: invalid, not_found, unavailable, and the reason why the subscription
+// ended.
 func (s *subscription) changes(n int64, following bool) ([][]byte, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,9 +25,9 @@ type subscription struct {
 	history history
 	next    int64         // number for the next row to be inserted
 	ended   error         // reason why the subscription has ended; nil if it has not
-	news    chan struct{} // closed and replaced at each change, and closed at the end
+	news    chan struct{} // closed and replaced at each change; closed when the subscription ends
 	readers int
-	idle    time.Time // since when the subscription has had no readers
+	idle    time.Time // time since which the subscription has had no readers
 }
 
 func newSubscription(e *Engine, id, asked string, q question) *subscription {
@@ -49,7 +49,8 @@ func (s *subscription) run(ctx context.Context) {
 	s.end(err)
 }
 
-// follow returns the error that ends the subscription, or nil if ctx has ended.
+// follow keeps the result up to date. It returns the error that ends the subscription, or nil if
+// ctx has ended.
 func (s *subscription) follow(ctx context.Context) error {
 	changed, stop, err := s.watch(ctx)
 	if err != nil {
@@ -58,7 +59,7 @@ func (s *subscription) follow(ctx context.Context) error {
 	defer stop()
 	for failed := 0; ; {
 		took, err := s.refresh(ctx)
-		// a slow statement may use at most about a tenth of a processor
+		// so that a slow statement uses at most about a tenth of a processor
 		pause := max(s.engine.subs.Pause, 10*took)
 		switch {
 		case ctx.Err() != nil:
@@ -97,8 +98,8 @@ func (s *subscription) watch(ctx context.Context) (changed <-chan struct{}, stop
 }
 
 // isFatal reports whether err ends the subscription. The argument failed is the number of
-// consecutive failures before err. Most errors are temporary: while the view's file is being
-// replaced, it or its tables may be missing.
+// consecutive failures before err. Most errors are temporary; for example, the view's file or its
+// tables may be missing while the file is being replaced.
 func (s *subscription) isFatal(err error, failed int) bool {
 	s.mu.Lock()
 	first := s.now == nil
@@ -129,8 +130,8 @@ func (s *subscription) acquireRun(ctx context.Context) error {
 	}
 }
 
-// wait waits until the channel until is closed. It returns false if the subscription should end
-// because ctx has ended or there are no readers.
+// wait waits until the channel called until is closed. It returns false if the subscription should
+// end because ctx has ended or there are no readers.
 func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
 	for {
 		left, unread := s.unreadTime()
@@ -210,7 +211,7 @@ func (s *subscription) publish(found *collector) error {
 		if c.op == opInsert {
 			s.next++
 		}
-		if !first { // new readers receive the whole result
+		if !first { // readers receive the first result as rows, not as changes
 			s.history.add(c.line(s.history.last() + 1))
 		}
 	}
@@ -246,13 +247,13 @@ func (g *collector) row(r *record) error {
 	return nil
 }
 
-// bookkeeping lists the tables that change with every commit and cannot be watched
-// individually. A statement that reads one of them depends on all tables.
+// bookkeeping lists tables that change with every commit and cannot be watched individually. A
+// statement that reads one of them is treated as if it read all tables.
 var bookkeeping = words("meta streams quarantine tombstones")
 
-// watched returns the wire names of the tables that a statement reads. If everything is true,
-// the statement depends on all tables and names is nil. It ignores the SQL views, because the
-// tables that they read are listed as well.
+// watched returns the wire names of the tables to watch for a statement that reads the given
+// tables. If everything is true, all tables have to be watched and names is nil. It ignores SQL
+// views, because tables also contains the tables that they read.
 func watched(tables map[string]bool) (names []string, everything bool) {
 	for t := range tables {
 		name, rows := strings.CutSuffix(t, "_rows")

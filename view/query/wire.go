@@ -38,12 +38,14 @@ package query
 //	{"change":[6,"insert",2,["a1b2c3d4e5f608","created"]]}
 //	{"change":[7,"delete",2,["a1b2c3d4e5f608","created"]]}
 //
-// The number before the values identifies the row while it is in the result. The rows are the result after the change
-// in the end line. Each later line is the next change, numbered without gaps. A delete contains the row's last values.
-// A result is a set, so its order is not reported.
+// The number before the values identifies the row while it is in the result. The rows are the
+// result after the change in the end line. Each later line is the next change, numbered without
+// gaps. A delete contains the row's last values. A result is a set, so changes do not report its
+// order.
 //
-// key lists the columns that identify a row across changes. By default that is the column "id", otherwise "name",
-// otherwise all columns, in which case there are no updates. Rows with the same key are distinguished by their order.
+// key lists the columns that identify a row across changes. The default is the column "id" or, if
+// there is none, "name". If there is neither, all columns identify a row, and there are no
+// updates. Rows with the same key are distinguished by their order.
 //
 //	GET /v1/view/subscriptions/{id}?from=5
 //
@@ -62,8 +64,8 @@ const HeaderSubscription = "Bourse-Subscription-Id"
 // Line is one line of a reply. Exactly one field is set. Clients decode into it; the server writes lines directly.
 type Line struct {
 	Columns []string `json:"columns,omitempty"`
-	Row     []any    `json:"row,omitempty"`    // of a subscription: the row's number and values
-	Change  []any    `json:"change,omitempty"` // change number, insert|update|delete, row number, values
+	Row     []any    `json:"row,omitempty"`    // in a subscription: the row's number and values
+	Change  []any    `json:"change,omitempty"` // change number; insert, update or delete; row number; values
 	End     *End     `json:"end,omitempty"`
 	Error   *Failure `json:"error,omitempty"`
 }

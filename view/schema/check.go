@@ -18,7 +18,7 @@ type Entry struct {
 	Proof      wire.Proof   // set only for shared rows
 }
 
-// Version returns the version described by the entry of a shared row.
+// Version returns the version that the entry of a shared row describes.
 func (e *Entry) Version(st wire.Stamp) wire.Version {
 	return wire.Version{
 		Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock,
@@ -26,8 +26,8 @@ func (e *Entry) Version(st wire.Stamp) wire.Version {
 	}
 }
 
-// Check checks whether a site's row fits the schema, and returns the row in the form required
-// for merging. An error concerns only this row, not the other rows of its transaction.
+// Check checks whether a site's row fits the schema, and returns the row in the form required for
+// merging. If it returns an error, the other rows of the same transaction remain valid.
 func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 	e := Entry{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: r.Clock != 0}
 	if err := checkName("table", r.Table); err != nil {
@@ -116,8 +116,8 @@ func (d *definition) fit(v wire.Value) (wire.Value, error) {
 	return nil, fmt.Errorf("a value of type %T does not fit the column", v)
 }
 
-// CheckSize checks the size of a complete row. The limit ensures that even a row whose columns were
-// written in several transactions fits into a snapshot.
+// CheckSize checks the size of a complete row, so that the row fits into a snapshot even if its
+// columns were written in several transactions.
 func CheckSize(c wire.Columns) error {
 	if len(c) > wire.MaxColumns {
 		return fmt.Errorf("the row has %d columns, but at most %d are allowed", len(c), wire.MaxColumns)

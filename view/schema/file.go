@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// BadSuffix is appended to the name of a replaced file. Only the latest replaced file is
+// BadSuffix is appended to the name of a file that is replaced. Only the latest such file is
 // retained, for inspection.
 const BadSuffix = ".bad"
 
@@ -19,7 +19,7 @@ const BadSuffix = ".bad"
 type File struct {
 	Conn *sqlite.Conn
 	Path string      // "" if in memory
-	Info os.FileInfo // distinguishes this file from a later one with the same name; nil if in memory
+	Info os.FileInfo // identifies this file among files that have had the same name; nil if in memory
 }
 
 // Unusable is the error for a file that has to be replaced.
@@ -58,8 +58,8 @@ func Open(path string) (*File, error) {
 	return &File{Conn: c, Path: path}, nil
 }
 
-// busyTimeout is how long a connection waits for another one to release its lock. Such conflicts
-// are rare, because the file has a write-ahead log.
+// busyTimeout is how long a connection waits for a lock that another connection holds. Such
+// conflicts are rare, because the file has a write-ahead log.
 const busyTimeout = 5 * time.Second
 
 // Pragmas configure the writer's connection. The file has a write-ahead log, which is not synced
@@ -89,7 +89,7 @@ func MoveAside(path string) error {
 	}
 	wal := os.Rename(path+"-wal", path+BadSuffix+"-wal")
 	if errors.Is(wal, fs.ErrNotExist) {
-		wal = remove(path + BadSuffix + "-wal") // the log of the previously replaced file
+		wal = remove(path + BadSuffix + "-wal") // the log of the file that was replaced before this one
 	}
 	return errors.Join(err, wal, remove(path+"-shm"), remove(path+BadSuffix+"-shm"))
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Lock locks path, so that other processes cannot lock it until unlock is called. path must not
-// be the view's file, because SQLite locks that file itself, and because the file may be
-// replaced.
+// Lock locks path, so that other processes cannot lock it until unlock is called. path must not be
+// the view's file, which SQLite locks itself and which may be replaced.
 func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

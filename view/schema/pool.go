@@ -23,7 +23,7 @@ type Pool struct {
 	idle   []*reader
 	closed bool
 
-	slots chan struct{} // one element per active reader and, in an in-memory view, the active writer
+	slots chan struct{} // one element for each active reader and, in an in-memory view, for the active writer
 	only  *sqlite.Conn  // the only connection of an in-memory view
 }
 
@@ -33,7 +33,7 @@ type reader struct {
 	gen  uint64
 }
 
-// Reset makes readers open the new file f.
+// Reset makes future readers open the new file f.
 func (p *Pool) Reset(f *File) {
 	p.mu.Lock()
 	p.gen++
@@ -52,7 +52,7 @@ func (p *Pool) Reset(f *File) {
 	p.idle = nil
 	p.mu.Unlock()
 	for _, r := range idle {
-		_ = r.conn.Close() // this connection reads the replaced file, so its error does not matter
+		_ = r.conn.Close() // this is a connection to the replaced file, so the error does not matter
 	}
 }
 

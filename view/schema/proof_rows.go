@@ -39,7 +39,7 @@ func BirthOf(c *sqlite.Conn, id []byte) (birth []byte, err error) {
 	return birth, err
 }
 
-// DropBirths deletes the birth certificates that no proof needs anymore.
+// DropBirths deletes the birth certificates to which no proof refers anymore.
 func DropBirths(c *sqlite.Conn) error {
 	return Run(c, "DELETE FROM births WHERE id NOT IN (SELECT birth FROM proofs)")
 }

@@ -31,13 +31,14 @@ func Query(c *sqlite.Conn, sql string, row func(*sqlite.Stmt) error, args ...any
 			return nil
 		}
 		if err := row(s); err != nil {
-			_ = s.Reset() // Reset returns the same error as Step
+			_ = s.Reset() // Reset returns the error that Step has already returned
 			return err
 		}
 	}
 }
 
-// Bind sets a statement's parameter, counted from 1. It panics if the value has a type that no column can have.
+// Bind sets a statement's i-th parameter, counted from 1. It panics if no column can have a value
+// of this type.
 func Bind(s *sqlite.Stmt, i int, value any) {
 	switch v := value.(type) {
 	case nil:
@@ -47,7 +48,7 @@ func Bind(s *sqlite.Stmt, i int, value any) {
 	case int:
 		s.BindInt64(i, int64(v))
 	case uint64:
-		s.BindInt64(i, int64(v)) // hashes use all 64 bits; epochs and sequence numbers are bounded
+		s.BindInt64(i, int64(v)) // hashes use all 64 bits; epochs and sequence numbers fit into an int64
 	case bool:
 		s.BindBool(i, v)
 	case float64:

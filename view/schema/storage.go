@@ -75,7 +75,8 @@ func (all Tables) EachShared(c *sqlite.Conn, do func(wire.Version) error) error 
 	return shared.walk(c, "", do)
 }
 
-// OfStream calls do for each row and tombstone whose current version was written by the stream.
+// OfStream calls do for each row and tombstone whose current version was written in the given
+// stream.
 func (all Tables) OfStream(c *sqlite.Conn, of wire.Stream, do func(wire.Version) error) error {
 	return all.walk(c, " WHERE site = ? AND epoch = ?", do, of.Site, of.Epoch)
 }
@@ -113,8 +114,8 @@ func (all Tables) Keys(c *sqlite.Conn, name string, site bourse.WorkerID) ([]str
 }
 
 // Expired reports whether version r can be removed. A tombstone can be removed if it was written
-// before the given time: by now, every member has either received it or must replace its view file.
-// Some tables have different rules.
+// before the given time, because by now, every member has either received it or must replace its
+// view file. Some tables have different rules.
 func Expired(r *wire.Version, before wire.Clock) bool {
 	switch {
 	case r.Clock >= before:
@@ -130,14 +131,14 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 	return r.Deleted || slices.Contains(expiring, r.Table)
 }
 
-// expiring contains the tables whose rows expire in the same way as tombstones.
+// expiring contains the tables whose rows expire like tombstones, that is, after the same time.
 var expiring = []string{wire.TableCancelled}
 
 // removedFor is how long the record of a removed server is retained. It is longer than the validity
 // of any certificate that the server may still have.
 const removedFor = 366 * 24 * time.Hour
 
-// clockBefore returns the clock value for the time d before c.
+// clockBefore returns the clock value d earlier than c.
 func clockBefore(c wire.Clock, d time.Duration) wire.Clock { return wire.ClockAt(c.Time().Add(-d)) }
 
 // revokedFor is how long the record of a revoked token without an expiry date is retained. A
@@ -154,8 +155,8 @@ func tokenExpired(r *wire.Version, before wire.Clock) bool {
 	return at > 0 && at < before.Time().Add(-revokedFor).UnixNano()
 }
 
-// AllExpired returns the versions for which [Expired] is true, at most limit of each
-// kind.
+// AllExpired returns versions for which [Expired] is true. It returns at most limit versions of
+// each kind.
 func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wire.Version, error) {
 	old, err := collect(c, selectTombstones+" WHERE clock < ? LIMIT ?", scanTombstone, int64(before), limit)
 	if err != nil {

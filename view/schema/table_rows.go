@@ -26,7 +26,7 @@ func (t *table) address(site bourse.WorkerID, key string) []any {
 	return []any{site, key}
 }
 
-// scan reads the current result row of one of the table's SELECT statements.
+// scan reads the current result row of one of the table's SELECT statements as a version.
 func (t *table) scan(s *sqlite.Stmt) (wire.Version, error) {
 	r := wire.Version{Table: t.name, Shared: t.Shared, Key: s.ColumnText(1), Hash: uint64(s.ColumnInt64(5)), Clock: wire.Clock(s.ColumnInt64(6))}
 	r.Stamp = StampOf(s)

@@ -29,23 +29,22 @@ type definition struct {
 	fallback wire.Value // default value; nil means NULL
 }
 
-// table is a replicated table and the statements that read and write it.
+// table describes a replicated table and contains the statements that read and write it.
 type table struct {
 	name   string // name on the wire
 	Shared bool
-	placed bool         // whether a row belongs to its app only if a placement confirms it
+	placed bool         // whether a row counts as part of its app only if a placement confirms it
 	Defs   []definition // sorted by name
 	get    string       // parameters: site and key in an owned table, otherwise key
 	all    string
 	put    string
-	delete string // same parameters as get
+	delete string // parameters as for get
 }
 
 // Tables contains the replicated tables by wire name.
 type Tables map[string]*table
 
-// suffix is appended to the names of replicated tables, and distinguishes them from this
-// member's own tables.
+// suffix ends the names of replicated tables. This member's own tables do not have it.
 const suffix = "_rows"
 
 // bookkeeping lists the replicated tables' internal columns. Rows on the wire cannot contain

@@ -7,8 +7,8 @@ import (
 )
 
 // MaxEpochSkew limits how far an epoch may be ahead of the local clock. An epoch's number is the
-// time when it began, in milliseconds. Without this limit, one epoch in the far future would
-// hide all of the site's later epochs.
+// time when it began, in milliseconds. Without this limit, an epoch in the far future would
+// supersede all epochs that the site begins later.
 const MaxEpochSkew = time.Hour
 
 // CheckEpoch returns CodeInvalid if an epoch is too far in the future.

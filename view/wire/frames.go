@@ -18,8 +18,8 @@ import (
 // Between them are birth certificates and rows.
 const (
 	FrameHead   byte = 'h' // a SnapshotHead
-	frameBirths byte = 'b' // array of birth certificates, which later rows refer to by ID
-	frameRows   byte = 'r' // array of byte strings, each an encoded RowBody
+	frameBirths byte = 'b' // an array of birth certificates, to which later rows refer by ID
+	frameRows   byte = 'r' // an array of byte strings, each of which is an encoded RowBody
 	frameTail   byte = 't' // a wireTail
 )
 
@@ -73,7 +73,7 @@ func (f *FrameWriter) frame(kind byte, body any) error {
 		return err
 	}
 	heading := binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(b)))
-	_, _ = f.hash.Write(heading) // a hash's Write never fails
+	_, _ = f.hash.Write(heading) // writing to a hash never fails
 	_, _ = f.hash.Write(b)
 	if _, err := f.w.Write(heading); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (f *frameReader) next() (kind byte, body []byte, err error) {
 	return kind, f.buf, nil
 }
 
-// checkTail checks that the tail has the expected number of rows and hash.
+// checkTail checks that the tail contains the snapshot's number of rows and its hash.
 func (f *frameReader) checkTail(body []byte, rows uint64) error {
 	var tail wireTail
 	if err := decodeBody(body, &tail); err != nil {
@@ -198,7 +198,8 @@ func decodeBody(body []byte, into any) error {
 	return nil
 }
 
-// readError converts a read error. It returns CodeInvalid if the snapshot is truncated.
+// readError converts an error that occurred while reading a snapshot. It returns CodeInvalid if
+// the snapshot is truncated.
 func readError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return bourse.Errorf(bourse.CodeInvalid, "the snapshot is truncated")

@@ -16,8 +16,9 @@ import (
 )
 
 // Key implements Keys in a cluster without certificates. Each site creates its own key. The birth
-// certificate consists of the site's role and public key. It proves that one site has signed all
-// transactions of an epoch, but not which site that is. All members of such a cluster are trusted.
+// certificate consists of the site's role and public key. It proves that the same site has signed
+// all transactions of an epoch, but not the site's identity. All members of such a cluster are
+// trusted.
 type Key struct {
 	Birth []byte
 	Key   ed25519.PrivateKey
@@ -47,9 +48,9 @@ func KeyOf(role bourse.Role, key ed25519.PrivateKey) *Key {
 	return &Key{birth, key}
 }
 
-// LoadKey reads the key from the file at path. If the file is missing or invalid, LoadKey creates a
-// key and stores it in a file that only the current user can access. Replacing an invalid key only
-// means that a new epoch begins.
+// LoadKey reads the key from the file at path. If the file is missing or invalid, LoadKey creates
+// a key and stores it in a file that only the current user can access. The only effect of a
+// replaced key is that a new epoch begins.
 func LoadKey(path string, role bourse.Role) (*Key, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +76,7 @@ func (k *Key) Own() ([]byte, crypto.Signer) { return k.Birth, k.Key }
 func (*Key) Author(birth []byte, _ time.Time) (bourse.WorkerID, bourse.Role, crypto.PublicKey, error) {
 	rest, ok := bytes.CutPrefix(birth, []byte(KeyBirth))
 	role, key, whole := bytes.Cut(rest, []byte{' '})
-	if !ok || !whole || len(key) != ed25519.PublicKeySize || bourse.WorkerID(role).Validate() != nil { // roles use the same alphabet as ids
+	if !ok || !whole || len(key) != ed25519.PublicKeySize || bourse.WorkerID(role).Validate() != nil { // role names use the same alphabet as ids
 		return "", "", nil, bourse.Errorf(bourse.CodeForbidden, "the birth certificate is not a key")
 	}
 	return "", bourse.Role(role), ed25519.PublicKey(key), nil

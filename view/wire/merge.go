@@ -6,19 +6,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Order compares two versions of a shared row. The greater one wins. Order is a total order of
-// different versions, so all members agree on the greatest version, regardless of the order in
-// which they receive the versions.
+// Order compares two versions of a shared row. The greater one wins. Order is a total order, so
+// all members agree on the greatest version, regardless of the order in which they receive the
+// versions.
 func Order(a, b Version) int {
 	first, later := 0, cmp.Compare(a.Clock, b.Clock)
 	if a.Table == TableApps {
-		// An app's organization and network never change. Only its deletion changes the row. So
-		// a deleted app wins; otherwise the earlier version wins.
+		// An app's organization and network never change. The row changes only when the app is
+		// deleted. So a deleted app wins; otherwise the earlier version wins.
 		first, later = orderApps(a, b), -later
 	}
 	if a.Table == TableTokens {
-		// A token's permissions never change. Only its revocation changes the row, so a revoked
-		// token wins, whatever the clocks are.
+		// A token's permissions never change. The row changes only when the token is revoked, so a
+		// revoked token wins, whatever the clocks are.
 		first, later = cmp.Compare(revoked(a), revoked(b)), -later
 	}
 	if a.Table == TableRemoved { // the removal with the later epoch wins, so a removal is never undone
@@ -50,7 +50,7 @@ func merge(a, b Version) Version {
 // app wins.
 func orderApps(a, b Version) int {
 	x, y := appOf(a), appOf(b)
-	x.Org, y.Org = "x", "y" // Merge ignores Org, so the result's Org shows which app has won
+	x.Org, y.Org = "x", "y" // Merge ignores Org, so Org can mark which app has won
 	switch {
 	case x.Merge(y).Org == "y":
 		return -1

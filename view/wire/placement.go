@@ -9,19 +9,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// signedPlacement is the purpose with which placements are signed; see [Message].
+// signedPlacement is the purpose for which placements are signed; see [Message].
 const signedPlacement = "bourse placement"
 
 // maxPlacement limits an encoded placement, in bytes.
 const maxPlacement = maxBirth + 4<<10
 
-// placementBody is the stored and transmitted form of a placement. It contains everything
-// required to verify it except the cluster's CA, because the broker may no longer exist when
-// the placement is verified.
+// placementBody is the stored and transmitted form of a placement. It contains everything required
+// to verify the placement except the cluster's CA, because the broker that signed it may no longer
+// exist at that time.
 type placementBody struct {
 	Placement []byte `cbor:"1,keyasint"` // the encoded bourse.Placement
 	Site      string `cbor:"2,keyasint"` // the broker's ID
-	Signed    int64  `cbor:"3,keyasint"` // time since which the broker has used Birth, in milliseconds since 1970
+	Signed    int64  `cbor:"3,keyasint"` // time when the broker began to use Birth, in milliseconds since 1970
 	Birth     []byte `cbor:"4,keyasint"` // the broker's certificate
 	Sig       []byte `cbor:"5,keyasint"` // signature of Placement
 }
@@ -33,10 +33,10 @@ type Placements struct {
 	now      func() time.Time
 
 	mu       sync.Mutex
-	own      Author                                 // author of this server's placements
-	key      crypto.Signer                          // the private key of own
+	own      Author                                 // this server as the author of placements
+	key      crypto.Signer                          // private key of own
 	authors  map[authorKey]*Author                  // authors whose certificates have been verified
-	verified map[[sha256.Size]byte]bourse.Placement // valid placements, by the hash of their signed form
+	verified map[[sha256.Size]byte]bourse.Placement // valid placements, by the hash of the placement's signed form
 }
 
 type authorKey struct {
@@ -78,8 +78,8 @@ func (p *Placements) Sign(placement bourse.Placement) ([]byte, error) {
 	})
 }
 
-// signer returns this server's certificate, the time since which it has been in use, and its key. The time changes
-// only with the certificate, so that others verify each certificate only once.
+// signer returns this server's certificate, the time when it came into use, and its key. The time
+// changes only with the certificate, so that others verify each certificate only once.
 func (p *Placements) signer() (*Author, crypto.Signer) {
 	birth, key := p.verifier.Keys.Own()
 	p.mu.Lock()
@@ -143,8 +143,8 @@ func (p *Placements) verify(signed []byte) (placement bourse.Placement, err erro
 	return placement, nil
 }
 
-// PlacementCertificate returns the certificate with which a placement was signed. It verifies
-// nothing. Errors: invalid.
+// PlacementCertificate returns the certificate that signed a placement. It verifies neither.
+// Errors: invalid.
 func PlacementCertificate(signed []byte) ([]byte, error) {
 	var b placementBody
 	if err := ReadBody(signed, &b); err != nil {

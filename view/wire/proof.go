@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Shared rows do not belong to a site. Any member that has a shared row may forward it in a
-// snapshot, during a comparison, or from a worker's store. Therefore each shared row contains
-// the signature of the site that wrote it, which covers the output of Hasher.Encode.
+// Shared rows do not belong to a site. Any member that has a shared row may forward it, for
+// example in a snapshot or from a worker's store. Therefore each shared row contains the signature
+// of the site that wrote it, which covers the output of Hasher.Encode.
 
 // Proof shows who wrote a version of a shared row.
 type Proof struct {
@@ -25,11 +25,12 @@ type Verifier struct {
 	Placements *Placements // nil in a cluster without certificates, where every placement is accepted
 }
 
-// ErrForged means that data was not signed by the site that it names. The fault may be that of the
-// member that forwarded it.
+// ErrForged means that data was not signed by the site that it names. The forger may be the member
+// that forwarded it.
 var ErrForged = bourse.Errorf(bourse.CodeForbidden, "it is not signed by its site")
 
-// Attest returns CodeForbidden unless a version of a shared row was signed by a site that may write it.
+// Attest checks that a version of a shared row was signed by a site that may write it. It returns
+// CodeForbidden otherwise.
 func (n *Verifier) Attest(r *Version) error {
 	if r.Proof.Checked {
 		return nil
@@ -65,7 +66,7 @@ var ErrMayNotOwn = bourse.Errorf(bourse.CodeForbidden, "proxies may not write ro
 type Signer struct {
 	Birth []byte
 	Key   crypto.Signer
-	Prev  string // the Link of this server's previous transaction; empty if this process has not written that transaction
+	Prev  string // Link of this server's previous transaction; empty if this process has not written one
 }
 
 // NewSigner returns the signer for a new epoch.

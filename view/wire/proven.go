@@ -9,7 +9,7 @@ type ProofBody struct {
 	Birth []byte `cbor:"2,keyasint"` // birth certificate of the site's epoch
 }
 
-// maxProof limits the size of an accepted proof.
+// maxProof limits the size of an accepted proof, in bytes.
 const maxProof = MaxRow + maxBirth + 1<<10
 
 // EncodeProof encodes the proof of a version of a shared row.

@@ -2,23 +2,23 @@ package wire
 
 import "time"
 
-// Stamp identifies the transaction that wrote a version of a row.
+// Stamp identifies the transaction that wrote a row version, and when it was written.
 type Stamp struct {
 	Position
 	At int64
 }
 
-// Version is a version of a row, with its metadata.
+// Version is one version of a row, with its metadata.
 type Version struct {
 	Stamp
 	Table, Key string
 	Shared     bool
-	Deleted    bool    // whether this is a tombstone of a shared row
+	Deleted    bool    // whether the version is a tombstone of a shared row
 	Clock      Clock   // set only for shared rows
 	Columns    Columns // the columns with non-default values
 	Hash       uint64
-	Proof      Proof // set only if the version is of a shared row and about to be written
-	Placed     bool  // whether a broker has placed the machine or volume in its app; set only if the version is about to be written
+	Proof      Proof // who signed the version; set only for a shared row that is about to be written
+	Placed     bool  // whether a broker has placed the machine or volume in its app; set only when the version is about to be written
 }
 
 // Size returns the version's approximate size.

@@ -5,12 +5,11 @@ import "github.com/bourse-dev/bourse"
 // Stream identifies the log of one epoch of a site. A site that has lost its view starts a new epoch, which is
 // greater than all earlier ones.
 type Stream struct {
-	Site  bourse.WorkerID `json:"site"` // the server's ID, whatever its role
+	Site  bourse.WorkerID `json:"site"` // the server's ID, regardless of its role
 	Epoch uint64          `json:"epoch"`
 }
 
-// Position is the position in a stream after transaction Seq. The zero Position means that
-// there is no position.
+// Position is the position in a stream after transaction Seq. The zero Position means "none".
 type Position struct {
 	Stream
 	Seq uint64 `json:"seq"` // counted from 1

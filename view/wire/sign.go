@@ -18,15 +18,14 @@ import (
 // of each epoch contains the site's birth certificate, which identifies the site to the others. It
 // is a certificate of the cluster or, in a cluster without certificates, a public key.
 type Keys interface {
-	// Own returns this site's birth certificate and private key. When the birth certificate changes, a new epoch
-	// begins.
+	// Own returns this site's current birth certificate and private key. When the birth
+	// certificate changes, the site begins a new epoch.
 	Own() (birth []byte, key crypto.Signer)
-	// Author reads the birth certificate of an epoch that began at the given time. It returns
-	// the site that the certificate names, the site's role, and the key that verifies its
-	// signatures. The site is "" if the certificate names none; then the stream's site
-	// applies. The result depends only on the arguments and the cluster's CAs, so that all
-	// members agree. It returns CodeForbidden if the certificate is not valid in this
-	// cluster.
+	// Author reads the birth certificate of an epoch that began at the given time. It returns the
+	// site that the certificate names, the site's role, and the key that verifies its signatures.
+	// The site is "" if the certificate does not name one, in which case the stream's site
+	// applies. The result depends only on the arguments and the cluster's CAs, so that all members
+	// agree. It returns CodeForbidden if the certificate is not valid in this cluster.
 	Author(birth []byte, at time.Time) (site bourse.WorkerID, role bourse.Role, key crypto.PublicKey, err error)
 }
 
@@ -39,7 +38,7 @@ type Author struct {
 	Stream Stream
 	Birth  []byte
 
-	once sync.Once // used by Read, which runs when the result is first needed, so that opening a view with many streams is fast
+	once sync.Once // used by Read, which parses Birth only when it is first needed, so that opening a view with many streams is fast
 	role bourse.Role
 	key  crypto.PublicKey
 	Err  error
@@ -81,8 +80,8 @@ func (a *Author) CheckMay(shared bool) error {
 	return nil
 }
 
-// Purposes of signatures. Each signed message begins with its purpose and the cluster's ID, so that it cannot be used
-// for another purpose or cluster.
+// Purposes of signatures. Each signed message begins with its purpose and the cluster's ID, so
+// that its signature is not valid for another purpose or cluster.
 const (
 	signedTransaction = "bourse view transaction"
 	SignedRow         = "bourse view row"
@@ -129,7 +128,8 @@ func Verify(key crypto.PublicKey, m, sig []byte) bool {
 	return false
 }
 
-// Seal contains the data for signing transactions.
+// Seal contains the key and certificates that sign a transaction, and the link to the previous
+// one.
 type Seal struct {
 	Cluster string
 	Birth   []byte // included in the transaction; required in the first one of an epoch

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// spoolPattern is the name pattern of files with received snapshots. view.Open removes files
+// spoolPattern is the name pattern of files that hold received snapshots. view.Open removes files
 // that a crash has left behind.
 const spoolPattern = ".restore-*"
 
@@ -33,8 +33,8 @@ type Spool struct {
 	closed bool
 }
 
-// Receive reads a complete snapshot. It stops after the head if wanted returns an error. It stores
-// the snapshot in a file next to path, or in memory if path is "".
+// Receive reads a complete snapshot. It calls wanted with the head, and stops if wanted returns an
+// error. It stores the snapshot in a file next to path, or in memory if path is "".
 func Receive(ctx context.Context, path string, r io.Reader, wanted func(SnapshotHead) error) (sp *Spool, err error) {
 	f, head, err := newFrameReader(r)
 	if err != nil {
@@ -122,8 +122,8 @@ func storeError(err error) error {
 	return nil
 }
 
-// Rows calls take with each row of the snapshot. raw is valid only during the call. If a row
-// cannot be decoded, take receives the error.
+// Rows calls take for each row of the snapshot. raw is valid only during the call. If a row cannot
+// be decoded, take receives the error.
 func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 	var r io.Reader = bytes.NewReader(sp.mem.Bytes())
 	if sp.file != nil {
@@ -143,7 +143,7 @@ func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 		if err != nil {
 			return storeError(err)
 		}
-		n := int(binary.BigEndian.Uint32(size[:])) // Receive has already limited the size
+		n := int(binary.BigEndian.Uint32(size[:])) // Receive has already limited the row's size
 		buf = slices.Grow(buf[:0], n)[:n]
 		if _, err := io.ReadFull(in, buf); err != nil {
 			return storeError(err)
@@ -155,8 +155,8 @@ func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 	}
 }
 
-// Use calls f. It does nothing if the spool has been closed, because then nobody waits for
-// the result.
+// Use calls f. If the spool has been closed, nobody waits for the result anymore, and Use does
+// nothing.
 func (sp *Spool) Use(f func() error) error {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()

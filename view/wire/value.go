@@ -10,10 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Column is a column of a row with its value. A nil value means the column's default. Columns
-// with nil values occur only in changes, not in complete rows. An absent column is therefore
-// the same as one with its default value, even in a version of the program that does not know
-// the column.
+// Column is a column of a row with its value. A nil value means the column's default. Nil values
+// occur only in changes. A complete row omits columns that have their default values, so releases
+// of the program that know different columns can agree on a row.
 type Column struct {
 	Name  string
 	Value Value
@@ -80,7 +79,7 @@ func (c Columns) Until(want Columns) Columns {
 	return out
 }
 
-// Set returns c without columns whose value is the default.
+// Set returns a copy of c without the columns that have their default values.
 func (c Columns) Set() Columns {
 	return slices.DeleteFunc(slices.Clone(c), func(e Column) bool { return e.Value == nil })
 }
@@ -94,7 +93,7 @@ func (c Columns) Size() int {
 	return n
 }
 
-// Map returns the columns in the form that Row uses.
+// Map converts the columns to the form in which Row contains them.
 func (c Columns) Map() map[string]Value {
 	if len(c) == 0 {
 		return nil
@@ -127,7 +126,8 @@ func EqualValues(a, b Value) bool {
 	return ok == also && a == b
 }
 
-// Scalar converts v to one of the types of a Value. It rejects numbers that SQLite would change.
+// Scalar converts v to one of the types that a Value can have. It rejects numbers that SQLite
+// would change.
 func Scalar(v any) (Value, error) {
 	switch v := v.(type) {
 	case nil, int64, []byte:

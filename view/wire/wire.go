@@ -13,8 +13,8 @@ import (
 
 // WireVersion is the first byte of every encoded transaction and snapshot. In a transaction, it is
 // followed by the length of the signature (uvarint), the signature and the body. Bodies are CBOR
-// with integer keys in the deterministic encoding of RFC 8949 4.2.1. New keys may be added, which
-// older versions of the program ignore. The wire version changes only if older versions must not
+// with integer keys in the deterministic encoding of RFC 8949 4.2.1. New keys may be added; older
+// versions of the program ignore them. The wire version changes only if older versions must not
 // read the data.
 const WireVersion = 1
 
@@ -23,7 +23,7 @@ const WireVersion = 1
 // block the stream.
 const MaxFrame = 2 * MaxTx
 
-// Limits of positions. SQLite's integers must be able to hold them.
+// Limits of positions, so that they fit into SQLite's integers.
 const (
 	MaxEpoch = 1 << 53
 	MaxSeq   = 1 << 53
@@ -116,7 +116,7 @@ func Encode(tx *Transaction, by Seal) ([]byte, error) {
 func (r Row) Version(site bourse.WorkerID) Version {
 	out := Version{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: true}
 	out.Site = site
-	for name, value := range r.Columns { // leaves out columns with default values
+	for name, value := range r.Columns { // omits columns with default values
 		if v, err := Scalar(value); err == nil && v != nil && v != "" && v != int64(0) && v != 0.0 {
 			out.Columns = append(out.Columns, Column{name, v})
 		}
@@ -227,8 +227,8 @@ func Peek(encoded []byte) (Position, error) {
 	return h.Position()
 }
 
-// Decode decodes a transaction. It does not check the signature, or the rows against the schema. It returns
-// CodeInvalid if the transaction is malformed.
+// Decode decodes a transaction. It checks neither the signature nor whether the rows fit the
+// schema. It returns CodeInvalid if the transaction is malformed.
 func Decode(encoded []byte) (*Transaction, error) {
 	w, err := OpenTx(encoded)
 	if err != nil {
@@ -272,8 +272,7 @@ func OpenTx(encoded []byte) (*Sealed, error) {
 	return s, nil
 }
 
-// Follows reports whether the transaction contains the link of the transaction
-// before.
+// Follows reports whether the transaction contains the link of the given previous transaction.
 func (s *Sealed) Follows(before *Sealed) bool {
 	return s.Pos.Stream == before.Pos.Stream && s.Pos.Seq == before.Pos.Seq+1 && len(s.Prev) == linkSize && bytes.Equal(s.Prev, Link(before.Encoded))
 }
@@ -309,7 +308,7 @@ func open(body []byte, into any) error {
 func (h TxHead) Position() (Position, error) {
 	p := Position{Stream{bourse.WorkerID(h.Site), h.Epoch}, h.Seq}
 	switch {
-	case len(h.Site) > MaxName: // the characters in the site's name are validated when the stream is new
+	case len(h.Site) > MaxName: // the characters of the site's name are validated when its stream is first received
 		return Position{}, bourse.Errorf(bourse.CodeInvalid, "malformed transaction: site %s", bourse.Quoted(h.Site))
 	case h.Epoch == 0 || h.Epoch >= MaxEpoch || h.Seq == 0 || h.Seq >= MaxSeq:
 		return Position{}, bourse.Errorf(bourse.CodeInvalid, "malformed transaction: epoch %d, number %d", h.Epoch, h.Seq)
