@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Source reports how complete a Directory's view is. A replication.Replicator implements it.
+// Source reports whether a Directory's view is complete. A replication.Replicator implements it.
 type Source interface {
 	// Known returns a channel that is closed once the view contains everything that the other members know.
 	Known() <-chan struct{}
@@ -21,12 +21,12 @@ type Source interface {
 // maxSeen is the maximum number of remembered workers without a row in the view.
 const maxSeen = 1 << 14
 
-// absentees determines which workers are absent. An absent worker is in the view, or was a
-// member at some time since this process started, but is not a member now.
+// absentees determines which workers are absent. An absent worker is not a member now, but it is
+// in the view or was a member at some time since this process started.
 type absentees struct {
 	source Source
 	known  chan struct{} // closed once the directory knows all workers
-	limit  time.Duration // a worker that has been absent for longer than this counts as lost; 0 means bourse.LostAfter
+	limit  time.Duration // how long a worker may be absent before it counts as lost; 0 means bourse.LostAfter
 
 	mu    sync.Mutex
 	since time.Time // when known was closed; workers that were absent then may have been absent for longer
@@ -37,7 +37,7 @@ type absentees struct {
 // started.
 type seen struct {
 	member bourse.Member
-	gone   time.Time // when the worker was first found missing; zero if it is a member now
+	gone   time.Time // when this process first found the worker missing; zero if it is a member now
 }
 
 func (a *absentees) init() {
@@ -48,7 +48,7 @@ func (a *absentees) init() {
 	a.seen = map[bourse.WorkerID]*seen{}
 }
 
-// settle records that the directory has read the complete view.
+// settle records that the directory has read a complete view.
 func (a *absentees) settle(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,8 +58,8 @@ func (a *absentees) settle(now time.Time) {
 	}
 }
 
-// of returns the absent workers, sorted by id. The workers in here are the current
-// members.
+// of returns the absent workers, sorted by id. The argument here lists the workers that are
+// members now.
 func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.Absence {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,9 +104,9 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 	return out
 }
 
-// lastHeard returns the start of the absence of a worker that this process has never seen as
-// a member. The absence starts at the time when the worker was last heard from or, if later,
-// the time when this process first knew all workers.
+// lastHeard returns when the absence of a worker began that has not been a member since this
+// process started. That is the time when the worker was last heard from or, if later, the time
+// when this process first knew all workers (now, if it does not know all yet).
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	if a.since.IsZero() {
 		return now
@@ -117,7 +117,7 @@ func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	return a.since
 }
 
-// Source sets the source that reports how complete the view is. It must be called before Run.
+// Source sets the source that reports whether the view is complete. It must be called before Run.
 // Without a source, the view counts as complete.
 func (d *Directory) Source(s Source) { d.absent.source = s }
 

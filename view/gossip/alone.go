@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// If a server finds no other member, it is not part of a cluster: a worker receives no orders,
-// and a broker cannot place any. It continues to call other servers and logs a warning at
-// growing intervals.
+// If a server finds no other member, it is not part of a cluster: a worker receives no orders, and
+// a broker cannot place any. It continues to look for other servers and logs a warning at growing
+// intervals.
 const (
 	aloneAfter    = 2 * time.Second // long enough for all servers of a cluster that start at the same time
 	minAlonePause = 10 * time.Second
@@ -38,7 +38,7 @@ func (s *solitude) due(now time.Time) bool {
 	return true
 }
 
-// isAlone reports whether there is no other proven member.
+// isAlone reports whether no other member has proven its identity.
 func (m *Members) isAlone() bool {
 	return !slices.ContainsFunc(m.snapshot().members, func(x bourse.Member) bool { return x.ID != m.config.Self.ID })
 }
@@ -49,7 +49,7 @@ const (
 	maxReason  = 200 // bytes per reason
 )
 
-// logAlone warns that this server is not part of a cluster, and why if that is
+// logAlone warns that this server is not part of a cluster, and gives the reasons if they are
 // known.
 func (m *Members) logAlone(why []string, again time.Duration) {
 	m.mu.Lock()
@@ -69,8 +69,7 @@ func (m *Members) logAlone(why []string, again time.Duration) {
 		slog.String("gossip", m.gossip), slog.Duration("again_in", again))
 }
 
-// notCalled returns the reason why a server is alone if it has no addresses to
-// call.
+// notCalled returns the reason why a server with no addresses to call is alone.
 func (m *Members) notCalled() string {
 	switch {
 	case m.config.Find != nil:
@@ -81,7 +80,8 @@ func (m *Members) notCalled() string {
 	return "all former members are gone"
 }
 
-// maxIgnored is the maximum number of remembered addresses of ignored members.
+// maxIgnored is the maximum number of remembered addresses of servers that were not accepted as
+// members.
 const maxIgnored = 64
 
 // noteIgnored records why the server at the given address was not accepted as a member. The
@@ -102,10 +102,10 @@ func (m *Members) ignoredAt(address string) error {
 }
 
 // reachedFrom returns an error if members on the given host cannot reach this server. If this
-// server contacted such a member anyway, that member would list it for a few seconds and drop it,
-// over and over.
+// server contacted such a member anyway, the member would repeatedly add it to its list and drop
+// it a few seconds later.
 func (m *Members) reachedFrom(host string) error {
-	ip, _ := netip.ParseAddr(host) // if host is not an IP address, it is assumed to be able to reach this server
+	ip, _ := netip.ParseAddr(host) // a host that is not an IP address is assumed to be able to reach this server
 	own := m.config.Bind.Addr().Unmap()
 	if m.config.Advertise.IsValid() || !own.IsLoopback() || !ip.IsValid() || ip.Unmap().IsLoopback() || isOurs(ip.Unmap()) {
 		return nil

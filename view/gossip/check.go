@@ -69,7 +69,7 @@ func checkPacket(m []byte) error {
 	return nil
 }
 
-// checkMessage returns an error if a message in a packet is invalid.
+// checkMessage returns an error if a packet's message is invalid.
 func checkMessage(m []byte) error {
 	if len(m) == 0 {
 		return errForm
@@ -84,7 +84,7 @@ func checkMessage(m []byte) error {
 	}
 }
 
-// checkStream returns an error if the message of a stream is invalid.
+// checkStream returns an error if a stream's message is invalid.
 func checkStream(m []byte) error {
 	if len(m) == 0 {
 		return errForm
@@ -114,12 +114,13 @@ func checkValues(m []byte, n int) error {
 	return nil
 }
 
-// leastNode is a lower bound of a member's encoded length in a push/pull; its field names alone
-// are longer. The bound matters because memberlist allocates memory for as many members as a
-// message declares.
+// leastNode is a lower bound on the encoded length of a member in a push/pull. The field names
+// alone are longer. The bound limits the memory that memberlist allocates for the number of
+// members that a message declares.
 const leastNode = 32
 
-// checkState returns an error unless m consists of a header, the declared members, and the declared number of bytes.
+// checkState returns an error unless m consists of a header, as many members as the header
+// declares, and as many bytes of state.
 func checkState(m []byte) error {
 	h, rest, ok := readHeader(m)
 	switch {

@@ -15,32 +15,33 @@ import (
 
 // Config configures a member.
 type Config struct {
-	Self      bourse.Member  // this server; all fields except Tag are required; Address is its API's address; Free is not sent
+	Self      bourse.Member  // this server; ID, Role, Address (of its API) and, for a worker, Region are required; Free is not sent
 	Bind      netip.AddrPort // gossip address, TCP and UDP; port 0 means any free port; required unless Transport is set
 	Advertise netip.AddrPort // gossip address for other members, if it differs from Bind
 	Join      []string       // addresses of members to call, host:port; if empty, wait for others to call
 	// Find returns the host:port addresses of additional members to contact, if any. It is called repeatedly, and must
 	// enforce its own timeout.
 	Find      func(ctx context.Context) []string
-	ClusterID string       // uses the alphabet of app names; default "bourse". Other clusters' gossip is ignored
-	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; nil: use a publicly known key
+	ClusterID string       // ID of the cluster, in the alphabet of app names; default "bourse"; gossip of other clusters is ignored
+	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; default: a publicly known key
 	MoreKeys  [][]byte     // further keys that other members may use; see SetKeys
-	Proofs    Proofs       // verifies members' metadata; nil: no proof required
+	Proofs    Proofs       // verifies members' metadata; nil: no verification
 	Timing    Timing       //
 	Log       *slog.Logger // default: discards all records
-	// OnLost is called, from one goroutine at a time, for each member that has left or was lost.
-	// The argument at is the time when this server learned of it. OnLost may block.
+	// OnLost is called, from one goroutine at a time, for each member that has left or is lost.
+	// The argument at is the time when this server noticed it. OnLost may block.
 	OnLost    func(member bourse.Member, at time.Time)
 	Rumors    Rumors               // receives and supplies rumors; default: no rumors
 	Transport memberlist.Transport // default: TCP and UDP sockets
 }
 
-// Rumors exchanges additional messages with random members, in the packets of the membership. Its
-// methods are called from many goroutines and must not block.
+// Rumors supplies additional messages, which are sent to random members in the packets of the
+// membership, and receives those of other members. Its methods are called from many goroutines and
+// must not block.
 type Rumors interface {
 	// Receive handles a message from another member. It must not retain message.
 	Receive(message []byte)
-	// Next returns messages for one packet, whichever member receives it. Their total length,
+	// Next returns messages for one packet, which may go to any member. Their total length,
 	// including overhead bytes for each message, is at most limit.
 	Next(overhead, limit int) [][]byte
 }
@@ -105,7 +106,7 @@ func (c *Config) keys() [][]byte {
 	return append([][]byte{c.Key}, c.MoreKeys...)
 }
 
-// label is part of each packet; packets with other labels are dropped.
+// label returns the label that each packet contains. Packets with other labels are dropped.
 func (c *Config) label() string { return "bourse/" + c.ClusterID }
 
 // gossip returns the memberlist config for c.
@@ -123,7 +124,7 @@ func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate
 	g.GossipNodes = 5 // a larger value is not more expensive, because the number of transmissions is limited, not their rate
 	g.GossipInterval, g.PushPullInterval = c.Timing.Gossip, c.Timing.PushPull
 	g.TCPTimeout = streamTimeout
-	g.EnableCompression = false // receivers do not decompress, see sealed_transport.go
+	g.EnableCompression = false // receivers do not decompress messages, see sealed_transport.go
 	g.Delegate, g.Events, g.Alive, g.Conflict = d, d, d, d
 	g.LogOutput = log
 	return g

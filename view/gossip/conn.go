@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// conn is a memberlist stream: one message in each direction. Each message is written by one call
-// of Write. Only one goroutine at a time may use it, as memberlist does.
+// conn is a memberlist stream, which transports one message in each direction. Each message is
+// written by one call of Write. As in memberlist, only one goroutine at a time may use the stream.
 type conn struct {
 	net.Conn
 	t      *Transport
@@ -20,7 +20,7 @@ type conn struct {
 	opened bool
 	plain  bytes.Reader // unread rest of the received message
 	err    error        // why no message was received; nil if one was
-	held   int64        // bytes reserved in the transport's room
+	held   int64        // bytes reserved in the transport's room field
 }
 
 // frame is the size in bytes of a sealed message's header on a stream: the message's
@@ -45,13 +45,14 @@ func (c *conn) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// bound returns the additional data that authenticates a sealed message.
+// bound returns the data that is authenticated together with a sealed message: the message's
+// header and the label.
 func (c *conn) bound(frame []byte) []byte {
 	return append(append([]byte(nil), frame...), c.t.label...)
 }
 
-// Read reads from the received message, after it has been received completely and validated. It does not read beyond
-// the message.
+// Read reads from the received message, which it first receives completely and validates. It does
+// not read beyond the message.
 func (c *conn) Read(p []byte) (int, error) {
 	if !c.opened {
 		c.opened = true

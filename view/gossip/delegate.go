@@ -12,8 +12,8 @@ import (
 // maxGone is the maximum number of remembered addresses of former members.
 const maxGone = 256
 
-// delegate implements memberlist's callbacks. memberlist holds its own lock during them, so they must not block or
-// call memberlist.
+// delegate implements memberlist's callbacks. memberlist calls them while holding its own lock, so
+// they must not block or call memberlist.
 type delegate struct{ m *Members }
 
 var (
@@ -36,7 +36,7 @@ func (d *delegate) NodeMeta(limit int) []byte {
 func (m *Members) meta(now time.Time) ([]byte, error) {
 	m.mu.Lock()
 	b := encodeMeta(m.config.ClusterID, m.self.member, m.self.pending)
-	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // later metadata must have a greater time, because memberlist may deliver it out of order
+	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // memberlist may deliver metadata out of order, so later metadata must have a greater time
 	since := m.self.since
 	m.mu.Unlock()
 	if m.config.Proofs == nil {
@@ -45,7 +45,7 @@ func (m *Members) meta(now time.Time) ([]byte, error) {
 	return signMeta(b, m.name, m.gossip, since, m.config.Proofs.Sign)
 }
 
-// NotifyAlive rejects invalid members before they are added.
+// NotifyAlive rejects an invalid member before it is added.
 func (d *delegate) NotifyAlive(peer *memberlist.Node) error {
 	err := d.m.admit(peer, time.Now())
 	if err != nil {
@@ -66,8 +66,8 @@ func (d *delegate) NotifyUpdate(peer *memberlist.Node) { d.m.put(peer) }
 // NotifyLeave removes a member that has left or is lost.
 func (d *delegate) NotifyLeave(peer *memberlist.Node) { d.m.drop(peer, time.Now()) }
 
-// NotifyConflict is called for two members with the same name. Since a name contains the boot,
-// one of them is an impostor.
+// NotifyConflict logs that two members have the same name. Since a name contains the boot, one of
+// them is an impostor.
 func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 	if d.m.quiet.Due("conflict " + existing.Name) {
 		d.m.config.Log.Error("two servers use one member's name", slog.String("member", existing.Name),
@@ -87,10 +87,10 @@ func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
 // limits on its size.
 func (*delegate) LocalState(bool) []byte { return nil }
 
-// MergeRemoteState ignores state, which members do not send.
+// MergeRemoteState ignores the remote state, which is always empty.
 func (*delegate) MergeRemoteState([]byte, bool) {}
 
-// put updates a member from the gossip.
+// put adds or updates a member as reported by the gossip.
 func (m *Members) put(peer *memberlist.Node) {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {
@@ -118,7 +118,8 @@ func (m *Members) enter(n node) {
 	m.notify()
 }
 
-// drop removes a member. It is reported as lost unless another boot of the same server is in the list.
+// drop removes a member. It records the member as lost unless another boot of the same server is
+// in the list.
 func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

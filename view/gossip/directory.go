@@ -16,15 +16,16 @@ import (
 )
 
 // Directory lists the cluster's workers for a broker and its exchange. The workers come from the
-// membership, their free capacity from the view. If the view is empty, only the free capacity is
-// unknown. Its methods are safe for concurrent use, and readers share a cached result.
+// membership, their free capacity from the view. If the view is empty, the members are still
+// listed, but their free capacity is unknown. A Directory's methods are safe for concurrent use,
+// and readers share a cached result.
 //
 // A server that is in several groups, one per network of its cluster, has one directory for all of
 // them. If a worker is in several groups, the directory uses its entry from the first one.
 type Directory struct {
 	groups  []*Members
 	view    *view.View
-	unread  func(err error) // logs that the view cannot be read, at a limited rate
+	unread  func(err error) // logs, at a limited rate, that the view cannot be read
 	hints   atomic.Pointer[hints]
 	current atomic.Pointer[directory]
 	absent  absentees
@@ -60,8 +61,8 @@ func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	return d
 }
 
-// hintsEvery is the minimum time between two reads of the view. It is needed because free
-// capacity changes constantly.
+// hintsEvery is the minimum time between two reads of the view. Without it, the view would be read
+// constantly, because free capacity changes all the time.
 const hintsEvery = 100 * time.Millisecond
 
 // hintsTimeout is the time limit for one read of the view.
@@ -73,7 +74,7 @@ func (d *Directory) Run(ctx context.Context) error {
 	defer watcher.Stop()
 	known := d.absent.source.Known()
 	for {
-		all := isClosed(known) // read before the view, so that the view is complete if all is true
+		all := isClosed(known) // checked before the view is read: if all is true, the view is complete
 		d.refresh(ctx)
 		if all && ctx.Err() == nil {
 			d.absent.settle(time.Now())
@@ -134,7 +135,7 @@ func (d *Directory) refresh(ctx context.Context) {
 		byID[h.ID] = h
 	}
 	certified := make(map[bourse.WorkerID]inventory.CertifiedMember, len(certificates))
-	if !d.absent.source.InSync() { // the view's file is new and still lacks data that the old hints contain
+	if !d.absent.source.InSync() { // the view's file is new and does not yet contain all data that the old hints contain
 		maps.Copy(certified, d.hints.Load().certified)
 		for id, h := range d.hints.Load().byID {
 			if _, ok := byID[id]; !ok {
@@ -155,9 +156,9 @@ func (d *Directory) refresh(ctx context.Context) {
 	d.hints.Store(&hints{byID, gone, certified})
 }
 
-// Certified returns the brokers and proxies that have valid certificates, sorted by id, whether they
-// are members or not. A server that was removed is not among them, unless it has joined again. In
-// a cluster without certificates, the list is empty.
+// Certified returns the brokers and proxies that have valid certificates, sorted by id, whether or
+// not they are members. It omits removed servers that have not joined again. In a cluster without
+// certificates, the list is empty.
 func (d *Directory) Certified() []bourse.Member {
 	var out []bourse.Member
 	now := time.Now()
@@ -177,7 +178,7 @@ func (d *Directory) Regions() []bourse.Region { return slices.Clone(d.get().regi
 
 // Candidates returns the workers of a region that accept orders, with their free capacity if it is
 // known. The caller owns the slice. The amounts in it are shared and must not be changed. The same
-// applies to the methods below.
+// applies to the results of the methods below.
 func (d *Directory) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(d.get().byRegion[region])
 }
@@ -185,8 +186,8 @@ func (d *Directory) Candidates(region bourse.Region) []bourse.Member {
 // Workers returns every worker, sorted by id, including those that do not accept orders. The caller owns the slice.
 func (d *Directory) Workers() []bourse.Member { return slices.Clone(d.get().workers) }
 
-// All returns a consistent list of all workers: the members and the cluster's absent workers, each
-// sorted by id. The slices are shared and must not be changed.
+// All returns all members that are workers and all absent workers, as of the same moment. Both
+// lists are sorted by id. The slices are shared and must not be changed.
 func (d *Directory) All() (here []bourse.Member, away []bourse.Absence) {
 	now := d.get()
 	return now.workers, now.absent
@@ -257,8 +258,8 @@ func join(groups []*snapshot, h *hints) *directory {
 	return d
 }
 
-// added returns the member m supplemented with the view's data. The worker is leaving if
-// either m or the view says so.
+// added returns m with the view's data added. The worker is leaving if either m or the view says
+// that it is.
 func (h *hints) added(m bourse.Member) bourse.Member {
 	hint, ok := h.byID[m.ID]
 	if !ok {

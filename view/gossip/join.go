@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Delays between rounds of calls while this server is alone and is looking for others.
+// Delays between rounds of calls while this server is alone and looks for other servers.
 const (
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 5 * time.Second
 )
 
-// goneFor is how long the server continues to call a former member, because it may have been
-// lost through a network failure. Each round calls goneCalls former members.
+// goneFor is how long the server continues to call a former member, which may have been lost
+// because of a network failure. Each round calls goneCalls former members.
 const (
 	goneFor   = time.Hour
 	goneCalls = 3
@@ -40,7 +40,7 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 		case alone.due(now) && ctx.Err() == nil:
 			m.logAlone(why, alone.pause)
 		}
-		if (len(why) > 0 || m.config.Find != nil) && m.isAlone() { // Find fails without a reason, for example before NATS runs
+		if (len(why) > 0 || m.config.Find != nil) && m.isAlone() { // if Find fails, it does not return a reason, for example before NATS runs
 			wait = backoff
 			backoff = min(2*backoff, maxBackoff)
 		}
@@ -51,8 +51,8 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	}
 }
 
-// callAll calls the missing members. For each configured address without a member, it returns
-// the reason.
+// callAll calls the missing members. For each configured address that no member answers at, it
+// returns the address with the reason.
 func (m *Members) callAll(ctx context.Context) (why []string) {
 	given := m.toJoin(slices.Concat(m.config.Join, m.config.found(ctx)))
 	gone := m.goneMembers(time.Now())
@@ -68,14 +68,14 @@ func (m *Members) callAll(ctx context.Context) (why []string) {
 	}
 	for _, address := range gone {
 		if !slices.Contains(given, address) {
-			_ = m.call(ctx, address) // that the member is missing has already been logged
+			_ = m.call(ctx, address) // the failure has already been logged when the member was lost
 		}
 	}
 	return why
 }
 
-// noteCall logs a configured address that does not answer, once until the address answers
-// again. It does not log former members. While the server is alone, it logs nothing, because
+// noteCall logs a configured address that does not answer, once until it answers again. It does
+// not log the addresses of former members. While the server is alone, it logs nothing, because
 // logAlone reports the addresses.
 func (m *Members) noteCall(address string, err error, went bool) {
 	switch {
@@ -90,7 +90,7 @@ func (m *Members) noteCall(address string, err error, went bool) {
 	}
 }
 
-// toJoin returns the addresses that belong to no member in the list.
+// toJoin returns those of the given addresses at which no member in the list gossips.
 func (m *Members) toJoin(addresses []string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

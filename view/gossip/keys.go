@@ -2,8 +2,8 @@ package gossip
 
 import "github.com/bourse-dev/bourse"
 
-// SetKeys replaces the keys of a member that was opened with a key. Afterwards, the member encrypts
-// messages with the first key and accepts messages encrypted with any of the keys.
+// SetKeys replaces the encryption keys of a member that was opened with a key. Afterwards, the
+// member encrypts messages with the first key and accepts messages encrypted with any of the keys.
 func (m *Members) SetKeys(keys [][]byte) error {
 	if len(m.config.Key) == 0 || len(keys) == 0 {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "gossip encryption cannot be enabled or disabled while the server is running")

@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// gossipLog converts the log lines that memberlist writes to an io.Writer, with the level in brackets.
+// gossipLog is the io.Writer for memberlist's log. It converts the lines, which contain the level
+// in brackets, to records.
 type gossipLog struct {
 	log   *slog.Logger
 	quiet *quiet.Lines
@@ -26,7 +27,7 @@ func (g gossipLog) Write(p []byte) (int, error) {
 	if strings.HasPrefix(text, "ignoring alive message for") || strings.HasPrefix(text, "Got ping for unexpected node") {
 		return len(p), nil // already logged by this package, or caused by a server that has restarted at its old address
 	}
-	// memberlist's warnings are mostly about a member that is being lost.
+	// memberlist's warnings are mostly about members that are about to be lost.
 	to := slog.LevelDebug
 	switch level {
 	case "ERR":

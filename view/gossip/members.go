@@ -25,8 +25,8 @@ type Members struct {
 	keyring *Keys
 
 	ready   chan struct{}   // closed by Run, see Ready
-	noticed chan struct{}   // holds one value if there is work for watch
-	changes chan struct{}   // holds one value if there is a change to publish
+	noticed chan struct{}   // holds one value if watch has work to do
+	changes chan struct{}   // holds one value if this member's metadata has to be published
 	unsure  chan struct{}   // holds one value if there is a key to fetch
 	work    sync.WaitGroup  // goroutines that fetch keys
 	silent  map[string]bool // configured addresses that were logged as not answering; used only by join's goroutine
@@ -36,16 +36,16 @@ type Members struct {
 
 // roster is the list of members.
 type roster struct {
-	stale   atomic.Bool // the cached snapshot is outdated
+	stale   atomic.Bool // whether the cached snapshot is outdated
 	current atomic.Pointer[snapshot]
 
 	mu      sync.Mutex // taken while memberlist's own lock is held
 	self    node       // this member's own data
 	nodes   map[string]node
-	gone    map[string]time.Time // when former members left, by gossip address
-	ignored map[string]error     // why servers were not accepted, by gossip address
+	gone    map[string]time.Time // when each former member left, by gossip address
+	ignored map[string]error     // why each ignored server was not accepted, by gossip address
 	lost    []loss               // losses not yet reported to OnLost
-	changed chan struct{}        // closed at the next change
+	changed chan struct{}        // closed and replaced at each change
 	proving
 }
 
@@ -96,7 +96,7 @@ func Open(c Config) (*Members, error) {
 		return m, nil
 	}
 	if _, err = m.meta(time.Now()); err == nil {
-		err = list.UpdateNode(publishTimeout) // sign the metadata again, with the address, which was not known before
+		err = list.UpdateNode(publishTimeout) // sign the metadata again, because it must include the address, which was not known before
 	}
 	if err != nil {
 		return nil, errors.Join(err, list.Shutdown())
@@ -111,8 +111,8 @@ func (m *Members) Close() error { return m.list.Shutdown() }
 func (m *Members) Addr() string { return m.gossip }
 
 // Ready returns a channel that is closed once Run has called the configured members, whether or
-// not they answered, and this member has found that its id is free. Until then, other members
-// do not list this member.
+// not they answered, and has found that this member's id is free. Until then, other members do not
+// list this member.
 func (m *Members) Ready() <-chan struct{} { return m.ready }
 
 // Changed returns a channel that is closed at the next change of the list. Call it before reading the list; otherwise
@@ -159,12 +159,12 @@ func (m *Members) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(m.snapshot().byRegion[region])
 }
 
-// TagInUse reports whether another worker has this tag. At its first start, a worker calls it after
-// Ready, before it sets a tag with SetTag.
+// TagInUse reports whether another worker has this tag. At its first start, a worker calls
+// TagInUse after Ready and before SetTag.
 func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, n := range m.nodes { // checks all nodes instead of the snapshot, because pending members count
+	for _, n := range m.nodes { // not from the snapshot, because pending members count, too
 		if n.proven && n.member.ID != m.self.member.ID && n.member.Role == bourse.RoleWorker && n.member.Tag == tag {
 			return true
 		}
@@ -172,7 +172,8 @@ func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	return false
 }
 
-// snapshot returns the current list. Readers do not block one another unless it has to be rebuilt.
+// snapshot returns the current list. Readers do not block one another unless the snapshot has to
+// be rebuilt.
 func (m *Members) snapshot() *snapshot {
 	if !m.stale.Load() {
 		return m.current.Load()

@@ -13,11 +13,11 @@ const PathMembers = "/view/members"
 
 // Membership is a server's list of the cluster's members.
 type Membership struct {
-	Release string          `json:"release,omitempty"` // release of the server's program
+	Release string          `json:"release,omitempty"` // release of the server's program, if known
 	Members []bourse.Member `json:"members"`           // all members, including the server itself
 }
 
-// MembersHandler serves PathMembers. If the query parameter id is given, which may be
+// MembersHandler serves PathMembers. If the request has the query parameter id, which may be
 // repeated, the answer contains only the members with these ids.
 func MembersHandler(release string, members func() []bourse.Member) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -31,7 +31,7 @@ type claims struct {
 	Region  bourse.Region    `cbor:"3,keyasint,omitempty"` // empty if the server is in no region
 	Address string           `cbor:"4,keyasint"`           // host:port of the API
 	Tag     bourse.WorkerTag `cbor:"5,keyasint,omitempty"`
-	Pending bool             `cbor:"6,keyasint,omitempty"` // the server has joined, but does not know yet whether its id is free
+	Pending bool             `cbor:"6,keyasint,omitempty"` // the server has joined, but has not yet checked that its id is free
 	Leaving bool             `cbor:"7,keyasint,omitempty"`
 }
 
@@ -58,7 +58,7 @@ type node struct {
 
 func nodeName(id bourse.WorkerID, boot string) string { return string(id) + "@" + boot }
 
-// encodeMeta encodes a member's metadata without a signature.
+// encodeMeta encodes a member's metadata, without a signature.
 func encodeMeta(cluster string, m bourse.Member, pending bool) []byte {
 	b, err := codec.Marshal(claims{cluster, m.Role, m.Region, m.Address, m.Tag, pending, m.Leaving})
 	if err != nil {
@@ -94,8 +94,8 @@ func statement(name, gossip string, signed []byte) []byte {
 	return append(b, signed...)
 }
 
-// decodeNode decodes a member's metadata. It returns CodeInvalid if no server of this cluster and
-// release could have sent the metadata.
+// decodeNode decodes a member's metadata. It returns CodeInvalid if the metadata cannot be from a
+// server of this cluster and release.
 func decodeNode(cluster, name string, meta []byte) (node, error) {
 	id, boot, _ := strings.Cut(name, "@")
 	n := node{name: name, boot: boot}

@@ -3,7 +3,7 @@ package gossip
 import "encoding/binary"
 
 // memberlist sends the original MessagePack format, without the bin and ext types. Its decoder
-// also accepts those newer types, so the functions below handle them, too.
+// also accepts those newer types, so the functions below skip them, too.
 
 // maxDepth is the maximum nesting depth of values. Members send at most a map of
 // lists.

@@ -13,17 +13,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Proofs lets members prove that their metadata is genuine, if servers have certificates. A
-// member is listed only once its signature has been verified; the group's encryption key
-// alone does not make a server a member.
+// Proofs signs and verifies members' metadata in a cluster whose servers have certificates. A
+// member is listed only once its signature has been verified; the group's encryption key alone
+// does not make a server a member.
 type Proofs interface {
 	// Sign signs this server's metadata.
 	Sign(statement []byte) ([]byte, error)
-	// Key returns the public key of the server at m's address. The implementation must make the
-	// server prove m's id and role on the connection.
+	// Key returns the public key of the server at m's address. It must verify, on the connection
+	// to that server, that the server has m's id and role.
 	Key(ctx context.Context, m bourse.Member) (Key, error)
-	// Names returns the gossip names of the server at m's address. The server must prove its
-	// id and role as for Key.
+	// Names returns the gossip names of the server at m's address. It must verify the server's id
+	// and role, as Key does.
 	Names(ctx context.Context, m bourse.Member) ([]string, error)
 }
 
@@ -34,15 +34,15 @@ type Key interface {
 	HasTag(tag bourse.WorkerTag) bool
 }
 
-// ahead is how far a member's clock may be ahead of the local one. Without this limit, a boot in
-// the distant future would take precedence over all later ones.
+// ahead is how far a member's clock may be ahead of the local one. Without this limit, a boot that
+// claims to have started in the distant future would take precedence over all later boots.
 const ahead = time.Hour
 
-// maxDoubtful is the maximum number of members whose keys have to be fetched. Impostors
-// that fill it up can only delay real members.
+// maxDoubtful is the maximum number of members whose keys have to be fetched. Impostors that use
+// up this number can delay real members, but not more.
 const maxDoubtful = 4096
 
-// identity is the identity that a certificate proves.
+// identity is the id and role that a certificate proves.
 type identity struct {
 	id   bourse.WorkerID
 	role bourse.Role
@@ -59,9 +59,9 @@ type proving struct {
 type doubtful struct {
 	node  node
 	tries int
-	next  time.Time // earliest time of the next attempt
+	next  time.Time // earliest time of the next attempt to fetch the key
 	busy  bool
-	wrong error // why the proof is invalid; nil if it has not been checked with the server's key
+	wrong error // why the proof is invalid; nil if it has not yet been checked with the server's key
 }
 
 // verdict is the result of checking a member's proof.
@@ -93,8 +93,8 @@ func (m *Members) judge(n *node) (verdict, error) {
 	return proven, nil
 }
 
-// admit decides whether memberlist may add or update a member, and returns an error otherwise. It
-// admits a member that is not proven yet, but that member is not listed.
+// admit returns an error if memberlist must not add or update a member. It admits a member that
+// has not been proven yet, but such a member is not listed.
 func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {
@@ -170,8 +170,8 @@ func (m *Members) doubt(n *node, now time.Time) error {
 	return nil
 }
 
-// Delays before a failed fetch of a key is repeated, and before a member with an invalid
-// signature is checked again.
+// Bounds of the delay before a failed fetch of a key is repeated. The upper bound is also the
+// delay before a member with an invalid signature is checked again.
 const (
 	minProofPause = 500 * time.Millisecond
 	maxProofPause = 30 * time.Second
@@ -181,7 +181,7 @@ const (
 	proofsAtOnce  = 16
 	proofTimeout  = 3 * time.Second
 	proofPatience = time.Second            // how long a starting member waits for the other members' proofs
-	proofsEvery   = 250 * time.Millisecond // interval at which the delays of failed fetches are checked
+	proofsEvery   = 250 * time.Millisecond // interval of checks for failed fetches that are due again
 )
 
 // prove fetches keys until ctx ends.
@@ -221,7 +221,7 @@ func (m *Members) nextDoubtful(now time.Time) *doubtful {
 	for name, d := range m.doubtful {
 		switch {
 		case d.busy || now.Before(d.next):
-		case d.wrong != nil, d.tries > 0 && m.nodes[name].name == "": // the delay has passed, or the member is gone
+		case d.wrong != nil, d.tries > 0 && m.nodes[name].name == "": // the delay after an invalid signature has passed, or the member is gone
 			delete(m.doubtful, name)
 		case next == nil || d.tries < next.tries:
 			next = d
@@ -234,8 +234,7 @@ func (m *Members) nextDoubtful(now time.Time) *doubtful {
 	return next
 }
 
-// fetch fetches the key of one member's server and checks all members with that
-// identity.
+// fetch fetches the key of a member's server and checks all members with the server's id.
 func (m *Members) fetch(ctx context.Context, d *doubtful) {
 	limited, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
@@ -258,10 +257,10 @@ func (m *Members) fetch(ctx context.Context, d *doubtful) {
 		m.config.Log.Warn("member has not proven its identity", slog.Any("member", to.ID), slog.String("address", to.Address),
 			slog.Uint64("refused", m.refused), slog.Any("err", err))
 	}
-	m.notify() // even if the fetch failed, because a starting member may be waiting for it
+	m.notify() // even if the fetch has failed, because a starting member may be waiting for it
 }
 
-// settleDoubts checks the members with this id again, after the server's key was fetched. The
+// settleDoubts checks the members with this id again after their server's key was fetched. The
 // caller holds the lock.
 func (m *Members) settleDoubts(id bourse.WorkerID) {
 	for name, n := range m.nodes {
@@ -281,9 +280,9 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 		switch v, err := m.judge(&d.node); {
 		case v == proven:
 			delete(m.doubtful, name)
-			if m.nodes[name].name != "" { // otherwise it is the boot of a server that has ended, and memberlist would never remove it
+			if m.nodes[name].name != "" { // if the member is gone, its server has stopped, and memberlist would never remove it again
 				d.node.proven = true
-				m.enter(d.node) // because memberlist has not been allowed to update it
+				m.enter(d.node) // admit has refused memberlist's update of this member
 			}
 		case err != nil:
 			d.wrong = err
@@ -292,16 +291,16 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 	}
 }
 
-// KeyOf returns the key with which a member has proven its identity. It returns nil for this server
-// itself, and without Proofs.
+// KeyOf returns the key with which a member has proven its identity. It returns nil for this
+// server itself, or if Config.Proofs is not set.
 func (m *Members) KeyOf(member bourse.Member) Key {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.keys[identity{member.ID, member.Role}]
 }
 
-// Recheck removes the servers with the given ID from the list until one of them proves
-// its identity again. Without Proofs, it does nothing.
+// Recheck removes the servers with the given ID from the list. A server returns to the list when
+// it has proven its identity again. Recheck does nothing if Config.Proofs is not set.
 func (m *Members) Recheck(id bourse.WorkerID) {
 	if m.config.Proofs == nil || id == m.config.Self.ID {
 		return

@@ -8,10 +8,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// publishTimeout is how long a member waits for its update to be sent to the others.
+// publishTimeout is how long publish waits until an update of this member's metadata has been
+// sent.
 const publishTimeout = 500 * time.Millisecond
 
-// SetLeaving sets whether this worker is leaving and accepts no more orders.
+// SetLeaving sets whether this worker is leaving, in which case it accepts no more orders.
 func (m *Members) SetLeaving(leaving bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -32,7 +33,7 @@ func (m *Members) SetTag(tag bourse.WorkerTag) {
 // Renew signs this member's metadata again, after its certificate has changed.
 func (m *Members) Renew() { poke(m.changes) }
 
-// publish sends changes of this member's metadata to the others until ctx ends.
+// publish sends changes of this member's metadata to the other members until ctx ends.
 func (m *Members) publish(ctx context.Context) {
 	for {
 		select {
@@ -41,7 +42,7 @@ func (m *Members) publish(ctx context.Context) {
 		case <-m.changes:
 		}
 		if err := m.list.UpdateNode(publishTimeout); err != nil {
-			m.config.Log.Debug("send own metadata failed", slog.Any("err", err)) // the update remains in the queue
+			m.config.Log.Debug("send own metadata failed", slog.Any("err", err)) // the update remains queued
 		}
 	}
 }

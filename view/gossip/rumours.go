@@ -8,11 +8,12 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Rumors are sent in the packets of the membership, and in separate packets, because updates of the membership fill
-// its packets for up to a minute while many members come or go.
+// Rumors are sent in the packets of the membership and in separate packets. The separate ones are
+// necessary because, while many members join or leave, updates of the membership fill its packets
+// for up to a minute.
 const (
 	sendTo    = 10 // maximum number of random members to send to in each Timing.Gossip interval
-	sendTries = 10 // attempts to find a random member other than this one
+	sendTries = 10 // maximum number of attempts to find a random member other than this one
 	around    = 6  // bytes that memberlist adds to a message: a type and a checksum
 )
 
@@ -66,7 +67,7 @@ func (m *Members) peers() []*memberlist.Node {
 	return out
 }
 
-// someone returns a random member other than this one.
+// someone returns a random member other than this one, or nil if it finds none.
 func (m *Members) someone(members []*memberlist.Node) *memberlist.Node {
 	if len(members) == 0 {
 		return nil

@@ -15,19 +15,18 @@ import (
 // leaveTimeout is how long a member that is stopping tries to notify the other members.
 const leaveTimeout = time.Second
 
-// pings is the number of pings sent to a rival. One would not be enough, because
-// packets may be lost.
+// pings is the number of pings sent to a rival. One ping would not be enough, because packets may
+// be lost.
 const pings = 3
 
-// doubt is how long a rival may be in the list without answering pings. A dead rival
-// disappears from the list sooner, so a rival that is still listed after this time must be
-// running.
+// doubt is how long a rival may be listed without answering pings. A dead rival disappears from
+// the list sooner, so a rival that is still listed after this time must be running.
 const doubt = 10 * time.Second
 
-// Run joins the group and keeps this member in it until ctx ends; then it notifies the others and
-// returns within a few seconds. If it cannot reach any member, it continues to try. It returns
-// CodeAlreadyExists if this member's id or tag belongs to another running server that was there
-// first.
+// Run joins the group and keeps this member in it until ctx ends. It then notifies the other
+// members and returns within a few seconds. If it cannot reach any member, it continues to try. It
+// returns CodeAlreadyExists if another running server that takes precedence has this member's id
+// or tag.
 func (m *Members) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -56,7 +55,8 @@ func (m *Members) Run(ctx context.Context) error {
 	return m.watch(ctx)
 }
 
-// settle checks whether the id and tag are free and, if so, makes the others list this member.
+// settle checks whether the id and tag are free and, if so, makes the other members list this
+// member.
 func (m *Members) settle(ctx context.Context) error {
 	m.awaitProofs(ctx)
 	if err := m.checkRivals(ctx, true, nil); err != nil {
@@ -71,7 +71,7 @@ func (m *Members) settle(ctx context.Context) error {
 
 // watch reports losses, and checks for rivals whenever the list changes.
 func (m *Members) watch(ctx context.Context) error {
-	doubted := map[string]time.Time{} // when rivals were first seen not to answer, by name
+	doubted := map[string]time.Time{} // when each rival was first found not to answer, by name
 	again := time.NewTicker(doubt)
 	defer again.Stop()
 	for {
@@ -99,7 +99,8 @@ func (m *Members) watch(ctx context.Context) error {
 	}
 }
 
-// watchRest is the time between checks while the list changes, because each check scans the whole list.
+// watchRest is the time between checks while the list changes. It limits the cost of the checks,
+// each of which scans the whole list.
 const watchRest = 20 * time.Millisecond
 
 func (m *Members) takeLost() []loss {
@@ -110,10 +111,11 @@ func (m *Members) takeLost() []loss {
 	return l
 }
 
-// checkRivals returns CodeAlreadyExists if a running member that was there first has our id or,
-// if fresh is true, our tag. A recently killed member may still be in the list, but does not
-// answer. checkRivals records in doubted when it first saw such a member. If members prove their
-// identity, a rival that does not answer is ignored.
+// checkRivals returns CodeAlreadyExists if a running member that takes precedence has our id or,
+// if fresh is true, our tag. A rival that does not answer may have been killed recently;
+// checkRivals records in doubted when it first saw such a rival. Without proofs of identity, a
+// rival that remains listed for longer than doubt counts as running. With proofs, a rival that
+// does not answer is ignored.
 func (m *Members) checkRivals(ctx context.Context, fresh bool, doubted map[string]time.Time) error {
 	rivals := m.rivals(fresh)
 	maps.DeleteFunc(doubted, func(name string, _ time.Time) bool {
@@ -149,7 +151,7 @@ func (m *Members) rivals(fresh bool) []node {
 		}
 		sameID := n.name != m.name && n.member.ID == m.self.member.ID
 		switch {
-		case sameID && n.gossip == m.gossip: // an earlier boot of this server that is still in the list
+		case sameID && n.gossip == m.gossip: // an earlier boot of this server that is still listed
 		case rival(m.self, n), fresh && !n.pending && sharesTag(m.self, n):
 			mayKeepUsOut = append(mayKeepUsOut, n)
 		case sameID, sharesTag(m.self, n):
@@ -176,12 +178,12 @@ func (m *Members) lives(ctx context.Context, n node) bool {
 		names, err := m.config.Proofs.Names(ctx, n.member)
 		return err == nil && slices.Contains(names, n.name)
 	}
-	addr, err := net.ResolveUDPAddr("udp", n.gossip) // not a host name, so it is not resolved
+	addr, err := net.ResolveUDPAddr("udp", n.gossip) // gossip is an IP address, so nothing is resolved
 	if err != nil || n.gossip == m.gossip || ctx.Err() != nil {
 		return false // a member at this process's own address cannot be running
 	}
 	answered := make(chan bool, pings)
-	for range pings { // in parallel, because a restarted server waits for the result
+	for range pings { // in parallel, because the restart of a server waits for the result
 		go func() {
 			_, err := m.list.Ping(n.name, addr)
 			answered <- err == nil

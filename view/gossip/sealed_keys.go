@@ -19,7 +19,7 @@ func PublicKey() []byte {
 
 // Format of a sealed message.
 const (
-	version   = 1 // not version 0, whose padding is an unnecessary source of errors
+	version   = 1 // not version 0, whose padding could cause errors
 	nonceSize = 12
 	tagSize   = 16
 	overhead  = 1 + nonceSize + tagSize
@@ -58,8 +58,8 @@ func (k *Keys) Set(keys [][]byte) error {
 	return nil
 }
 
-// seal encrypts and authenticates a message, and appends the result to dst. It also
-// authenticates the data in bound, which is not part of the result.
+// seal encrypts and authenticates a message, and appends the result to dst. It also authenticates
+// bound, which the result does not contain.
 func (k *Keys) seal(dst, message, bound []byte) []byte {
 	dst = append(dst, version)
 	var nonce [nonceSize]byte
@@ -68,7 +68,8 @@ func (k *Keys) seal(dst, message, bound []byte) []byte {
 	return (*k.all.Load())[0].Seal(dst, nonce[:], message, bound)
 }
 
-// open decrypts a sealed message into new memory, because a failed decryption overwrites its destination.
+// open decrypts a sealed message. The result is in new memory, because decryption in place would
+// destroy the message if it failed.
 func (k *Keys) open(sealed, bound []byte) ([]byte, error) {
 	if len(sealed) < overhead || sealed[0] != version {
 		return nil, errSealed

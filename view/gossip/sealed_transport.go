@@ -12,20 +12,21 @@ import (
 
 // Limits on incoming data.
 const (
-	// maxPacket is the maximum length of a packet. Members send at most [Room].
+	// maxPacket is the maximum length of an incoming packet. Members send packets of at most
+	// [Room] bytes.
 	maxPacket = 4 << 10
 	// maxMessage is the maximum length of a message on a stream, which is enough for a push/pull
 	// of 10,000 members.
 	maxMessage = 8 << 20
 	// maxTogether is the maximum total memory for long messages that are being received on
-	// streams. Messages no longer than the constant short do not count.
+	// streams. Messages of at most short bytes do not count.
 	maxTogether = 16 << 20
 	short       = 64 << 10
 	// maxStreams is the maximum number of concurrent incoming streams.
 	maxStreams = 128
 )
 
-// datagram is the length of a packet that any network transports without fragmenting it.
+// datagram is the length of a packet that every network transports without fragmenting it.
 const datagram = 1400
 
 // Room returns the maximum length of a message in a packet, for members that use this label.
@@ -42,13 +43,13 @@ type Transport struct {
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	slots   chan struct{}       // one element per open incoming stream
-	room    *semaphore.Weighted // memory for long messages
+	room    *semaphore.Weighted // limits the memory for long messages
 	done    chan struct{}
 	pumps   sync.WaitGroup
 }
 
-// New returns a transport that works until Shutdown. It calls refused for each refused packet and stream; calls for
-// packets are sequential, as are those for streams.
+// New returns a transport that works until Shutdown. It calls refused for each refused packet and
+// stream. At any time, at most one call for a packet and one call for a stream are in progress.
 func New(below memberlist.Transport, label string, keys *Keys, refused func(from net.Addr, why error)) *Transport {
 	t := &Transport{
 		Transport: below, label: label, keys: keys, refused: refused,
@@ -82,8 +83,8 @@ func (t *Transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 	return &conn{Conn: c, t: t, dialed: true, close: func() {}}, nil
 }
 
-// Shutdown implements memberlist.Transport. The pumps run until the transport below has stopped,
-// because it may still be delivering a packet.
+// Shutdown implements memberlist.Transport. The pumps run until the underlying transport has
+// stopped, because that transport may still be delivering a packet.
 func (t *Transport) Shutdown() error {
 	err := t.Transport.Shutdown()
 	close(t.done)
@@ -115,8 +116,8 @@ func (t *Transport) pumpPackets() {
 	}
 }
 
-// openPacket returns the message of a packet. It copies the message to new memory, because
-// memberlist queues some messages, which would retain all of b's memory.
+// openPacket returns the message of a packet. It copies the message, because memberlist queues
+// some messages, and a queued message would retain all of b's memory.
 func (t *Transport) openPacket(b []byte) ([]byte, error) {
 	if len(b) > maxPacket {
 		return nil, errSize
@@ -151,7 +152,7 @@ func (t *Transport) pumpStreams() {
 			select {
 			case t.streams <- accepted:
 			case <-t.done:
-				_ = accepted.Close() // memberlist does not receive this stream anymore
+				_ = accepted.Close() // memberlist no longer accepts streams
 				return
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// snapshot is the list of members at one moment. It is immutable, so readers share it.
+// snapshot is the list of members at one moment. It is immutable, so readers can share it.
 type snapshot struct {
 	members  []bourse.Member // one per id, sorted by id
 	byID     map[bourse.WorkerID]int
@@ -61,21 +61,20 @@ func build(nodes map[string]node, self string) *snapshot {
 	return s
 }
 
-// ownsRather reports whether n, rather than other, owns the tag that both of them have. The
-// owner is the worker whose id ranks the tag higher or, if both rank it equally, the worker with
-// the earlier boot.
+// ownsRather reports whether n owns the tag that both n and other have. The owner is the worker
+// whose id ranks the tag higher or, if both rank it equally, the worker with the earlier boot.
 func ownsRather(n, other node) bool {
 	a, b := n.member.ID.TagRank(n.member.Tag), other.member.ID.TagRank(other.member.Tag)
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(n.boot, other.boot)) < 0
 }
 
-// tagless reports whether m is a worker that has not chosen its tag yet. Such a worker gets no
-// orders, because its machines could not be found.
+// tagless reports whether m is a worker that has not chosen its tag yet. Such a worker receives no
+// orders, because its machines' ids would not identify it.
 func tagless(m bourse.Member) bool { return m.Role == bourse.RoleWorker && m.Tag == 0 }
 
-// better reports whether n, rather than other, is the current boot of a server. It is this
-// process's own boot or, for another server, the later boot, because a server starts only if its
-// earlier boot does not answer.
+// better reports whether n is the current boot of the server whose boots are n and other. The
+// current boot is this process's own boot or, for another server, the later boot, because a server
+// starts only if its earlier boot does not answer.
 func better(n, other node, self string) bool {
 	if n.name == self || other.name == self {
 		return n.name == self
@@ -83,8 +82,8 @@ func better(n, other node, self string) bool {
 	return n.boot > other.boot
 }
 
-// rival reports whether n has the same id as the server self and takes precedence over it. A
-// settled member takes precedence over a pending one; otherwise the earlier boot takes
+// rival reports whether n is another member with self's id that takes precedence over self. A
+// settled member takes precedence over a pending one. Otherwise, the earlier boot takes
 // precedence.
 func rival(self, n node) bool {
 	if n.name == self.name || n.member.ID != self.member.ID {

@@ -30,7 +30,7 @@ func (m *Members) transport() (*Transport, error) {
 	return New(below, m.config.label(), m.keyring, m.refuse), nil
 }
 
-// bind opens new sockets.
+// bind opens the member's sockets.
 func (m *Members) bind() (t *memberlist.NetTransport, err error) {
 	host, port := hostPort(m.config.Bind)
 	tries := 1

@@ -21,14 +21,15 @@ const (
 	cancelledAtSQL = `SELECT worker FROM cancelled_rows WHERE key > ? AND key < ? ORDER BY key` // "0" is the character after "/"
 )
 
-// Cancelled returns a query for the orders that a worker must not fill, oldest first.
+// Cancelled returns a query for the canceled orders that the worker must not fill, oldest first.
 func Cancelled(worker bourse.WorkerID) func(*sqlite.Conn) ([]bourse.OrderID, error) {
 	return func(c *sqlite.Conn) ([]bourse.OrderID, error) {
 		return readIDs[bourse.OrderID](c, cancelledSQL, worker)
 	}
 }
 
-// CancelledAt returns a query for the workers that must not fill an order.
+// CancelledAt returns a query for the workers on which the order has been canceled, so they must
+// not fill it.
 func CancelledAt(order bourse.OrderID) func(*sqlite.Conn) ([]bourse.WorkerID, error) {
 	return func(c *sqlite.Conn) ([]bourse.WorkerID, error) {
 		return readIDs[bourse.WorkerID](c, cancelledAtSQL, string(order)+"/", string(order)+"0")

@@ -7,7 +7,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// cells reads the columns of a result by index. It reuses a buffer for all rows.
+// cells reads the columns of a statement's current row by index. It reuses a buffer for all rows.
 type cells struct {
 	*sqlite.Stmt
 	buf []byte

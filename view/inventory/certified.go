@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// CertifiedMember is a broker or proxy with a certificate of the cluster, whether it runs or not.
-// A worker needs no such record, because its own row stays in the view while it is down.
+// CertifiedMember is a broker or proxy with a certificate of the cluster, whether or not it is
+// running. A worker needs no such record, because its own row stays in the view while it is down.
 type CertifiedMember struct {
 	ID        bourse.WorkerID
 	Role      bourse.Role
@@ -28,14 +28,14 @@ func CertifiedRow(m *CertifiedMember) wire.Row {
 	}}
 }
 
-// The removal's time is in milliseconds.
+// Removals are recorded in milliseconds, certificates in nanoseconds.
 const certifiedSQL = `SELECT r.key, r.role, r.region, r.issued_at, r.expires_at, coalesce(s.heard_at, 0)
 	FROM certified_rows AS r LEFT JOIN sites AS s ON s.site = r.key LEFT JOIN removed_rows AS d ON d.key = r.key
 	WHERE d.until IS NULL OR r.issued_at / 1000000 > d.until ORDER BY r.key`
 
-// Certified returns a query for the brokers and proxies with certificates that other members
-// accept: it omits certificates that were issued before an operator removed the server. The
-// result includes certificates that have expired.
+// Certified returns a query for the brokers and proxies with certificates. It omits a server whose
+// certificate was issued before an operator removed the server. It includes servers whose
+// certificates have expired.
 func Certified() func(*sqlite.Conn) ([]CertifiedMember, error) {
 	return func(c *sqlite.Conn) ([]CertifiedMember, error) {
 		var out []CertifiedMember

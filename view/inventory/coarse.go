@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// freeBits is the number of significant bits in the free amounts that workers publish. Rounding
-// down to them loses at most 12 percent, which is accurate enough for a hint.
+// freeBits is the number of significant bits in the free amounts that workers publish. Rounding an
+// amount down to 4 bits loses at most 12 percent of it, which is accurate enough for a hint.
 const freeBits = 4
 
 // coarse returns n rounded down to its freeBits most significant bits, or 0 if it is negative.
@@ -20,7 +20,8 @@ func coarse(n int64) int64 {
 	return n
 }
 
-// coarseLoad returns a load rounded down in the same way, in steps of at least 1/16, or 0 if it is not a valid load.
+// coarseLoad rounds a load down to freeBits significant bits, in steps of at least 1/16. It
+// returns 0 if the load is not valid.
 func coarseLoad(load float64) float64 {
 	const step = 16
 	if math.IsNaN(load) || load > math.MaxInt32 {

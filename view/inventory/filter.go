@@ -2,13 +2,13 @@ package inventory
 
 import "strings"
 
-// condition requires a column to have a value. An empty value matches all rows.
+// condition requires a column to have a value. A condition with an empty value matches all rows.
 type condition struct{ column, value string }
 
-// filtered appends conditions to a statement. The most selective condition comes first and
-// determines which index SQLite uses. The other columns are prefixed with a plus sign, which keeps
-// SQLite from using their indexes instead. The region is an exception, because it is part of the
-// app's index.
+// filtered appends conditions to a statement. Callers pass the most selective condition first,
+// which determines the index that SQLite uses. The other columns are prefixed with a plus sign,
+// which keeps SQLite from using their indexes instead. The region is an exception, because it is
+// part of the app's index.
 func filtered(from string, conditions ...condition) (string, []any) {
 	var where []string
 	var args []any

@@ -67,7 +67,7 @@ func addressText(a netip.Addr) string {
 }
 
 // configText encodes a config without its secret parts. If the config is too large for a row,
-// configText omits further parts, least important first.
+// configText omits further parts, starting with the least important.
 func configText(c bourse.Config) string {
 	c = c.Public()
 	for _, leaveOut := range []func(){
@@ -93,7 +93,7 @@ func listText[T any](list []T) string {
 	return jsonText(list, "[]")
 }
 
-// publicLease is a lease without its nonce, which authorizes changes.
+// publicLease is a lease without its nonce, because the nonce authorizes changes.
 type publicLease struct {
 	Owner       string    `json:"owner"`
 	Description string    `json:"description,omitempty"`

@@ -7,16 +7,17 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// claimant describes who claims an ID: the site that wrote the row, and the tag in the ID.
+// claimant describes a claim to an ID: the site that wrote the row, and the tag that the ID
+// contains.
 type claimant struct {
 	id   string
 	site bourse.WorkerID
 	tag  bourse.WorkerTag
 }
 
-// settleOwners removes duplicates from a list. For each ID, it retains the element from the
-// worker whose tag the ID contains or, if there is no such worker, from the worker whose name
-// sorts first. An ID has two owners only if a worker is faulty or hostile.
+// settleOwners removes duplicates from a list. For each ID, it retains the element from the worker
+// whose tag the ID contains or, if there is no such worker, from the worker whose name sorts
+// first. Two workers claim the same ID only if one of them is faulty or hostile.
 func settleOwners[T any](c *sqlite.Conn, list []T, of func(*T) claimant) ([]T, error) {
 	at := make(map[string]int, len(list))
 	out := list[:0]
@@ -46,7 +47,7 @@ func settleOwners[T any](c *sqlite.Conn, list []T, of func(*T) claimant) ([]T, e
 
 const tagSQL = `SELECT tag FROM worker_rows WHERE site = ? AND key = site`
 
-// owns reports whether the claimant's site has the tag in the claimed ID.
+// owns reports whether the tag in the claimed ID is the tag of the claimant's site.
 func owns(c *sqlite.Conn, of claimant) (bool, error) {
 	var tag bourse.WorkerTag
 	err := schema.Query(c, tagSQL, func(s *sqlite.Stmt) error {

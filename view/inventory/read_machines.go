@@ -18,7 +18,7 @@ type Listed struct {
 	bourse.Machine
 	HostStatus machinesapi.HostStatus // the worker's status
 	HeardAt    time.Time              // time when the worker was last reachable; zero if it never was
-	Whole      bool                   // whether the config is complete: false if the machine was read from the view, true if the worker itself returned it
+	Whole      bool                   // whether the config is complete: true if the worker itself returned the machine, false if it was read from the view
 }
 
 // Filter selects machines. A machine must match all fields that are set.
@@ -38,7 +38,7 @@ func Machines(f Filter) func(*sqlite.Conn) ([]Listed, error) {
 // Machine returns a query for the machine with this ID. Its result is nil if there is none.
 func Machine(id bourse.MachineID) func(*sqlite.Conn) (*Listed, error) {
 	return func(c *sqlite.Conn) (*Listed, error) {
-		if id == "" { // an empty ID would match any machine
+		if id == "" { // a filter with an empty ID would match all machines
 			return nil, nil
 		}
 		list, err := readMachines(c, Filter{ID: id})

@@ -17,7 +17,7 @@ type ownKey struct {
 	key  string
 }
 
-// servingRow is a decoded machine with the version of its row.
+// servingRow is a decoded machine and the version of the row that it was decoded from.
 type servingRow struct {
 	seq, epoch, hash int64
 	machine          *bourse.Machine
@@ -28,7 +28,7 @@ const servingSQL = `SELECT r.site, r.key, r.epoch, r.seq, r.hash FROM (SELECT DI
 	CROSS JOIN machine_rows AS r ON r.site = s.site AND r.key = s.machine AND r.placed`
 
 // Read returns the machines in no particular order. They share memory with the cache, so callers
-// must not modify the data that they refer to.
+// must not modify anything that they point to.
 func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 	before := s.rows
 	s.rows = make(map[ownKey]servingRow, len(before))

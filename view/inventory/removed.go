@@ -11,7 +11,7 @@ import (
 )
 
 // RemovedRow returns the row that removes a server and invalidates the rows that it owned before
-// now. Because epochs are times, now is also the last epoch that the row invalidates.
+// now. Epochs are times, so now is also the last epoch whose rows are invalidated.
 func RemovedRow(m *bourse.Member, now time.Time) wire.Row {
 	return wire.Row{Table: wire.TableRemoved, Key: string(m.ID), Columns: map[string]wire.Value{
 		"until": now.UnixMilli(), "role": cleanText(m.Role), "region": cleanText(m.Region), "tag": int64(m.Tag),
@@ -25,7 +25,7 @@ type RemovedMember struct {
 	Region bourse.Region
 	Tag    bourse.WorkerTag
 	At     time.Time // time of its removal
-	Back   bool      // whether it has returned and written to the view since then
+	Back   bool      // whether it has since returned and written to the view
 }
 
 const removedSQL = `SELECT r.key, r.role, r.region, r.tag, r.until,

@@ -10,12 +10,12 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// The keys of secrets begin with the app's ID, so that a later app with the same name does not
-// get an earlier app's secrets. Each app has one row per secret, and one row without a secret's
-// name, called a mark, per broker that has changed the app's secrets.
+// The keys of secrets begin with the app's ID, so that a later app with the same name does not get
+// an earlier app's secrets. Each app has one row per secret and, for each broker that has changed
+// the app's secrets, one row without a secret's name, called a mark.
 
 // SecretRows returns the rows of one change. The last row is the broker's mark, so a member that
-// has the mark also has the other rows.
+// has received the mark has also received the other rows.
 func SecretRows(c *seal.Change) []wire.Row {
 	rows := make([]wire.Row, 0, len(c.Put)+len(c.Gone)+1)
 	for i := range c.Put {

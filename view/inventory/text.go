@@ -28,7 +28,7 @@ func jsonText(v any, fallback string) string {
 func jsonFits(v any) (string, bool) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false) // keeps raw JSON unchanged and readable
+	e.SetEscapeHTML(false) // leaves raw JSON unchanged and readable
 	if e.Encode(v) != nil {
 		return "", false
 	}
@@ -36,8 +36,8 @@ func jsonFits(v any) (string, bool) {
 	return s, len(s) <= wire.MaxValue && wire.CheckJSON(s) == nil
 }
 
-// nanos returns a time in nanoseconds since 1970, as stored in columns. It preserves the order of times: the zero
-// time and times before 1970 become 0, and times after 2262 become the maximum.
+// nanos converts a time to nanoseconds since 1970, as stored in columns. It preserves the order of
+// times: the zero time and times before 1970 become 0, and times after 2262 become the maximum.
 func nanos(t time.Time) int64 {
 	switch s := t.Unix(); {
 	case s < 0:

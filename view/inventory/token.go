@@ -53,8 +53,8 @@ func TokenRow(t *Token) wire.Row {
 	return wire.Row{Table: wire.TableTokens, Key: t.ID, Columns: columns}
 }
 
-// unreadable replaces a list that does not fit into a column. It is not a list, because an empty list would mean no
-// restriction.
+// unreadable is stored in place of a list that does not fit into a column. It is not a list,
+// because an empty list would mean "no restriction".
 const unreadable = "{}"
 
 const (

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// The paths that a Replicator's Handler serves. Bodies are envelopes, except those of snapshots,
-// which have the view's own format, and health, which is JSON.
+// The paths that a Replicator's Handler serves. Bodies are envelopes, except that snapshots have
+// the view's own format and health is JSON.
 const (
 	pathDigest   = "/view/digest"
 	pathPull     = "/view/pull"
@@ -25,8 +25,8 @@ const (
 	pathHealth   = "/view/health"
 )
 
-// checkHeader is the header that contains the hash of the cluster's id in requests that have
-// no envelope.
+// checkHeader is the header that contains the hash of the cluster's id in requests without an
+// envelope.
 const checkHeader = "Bourse-View"
 
 // Maximum body sizes, in bytes. The response to a pull can always contain at least one whole
@@ -51,8 +51,8 @@ type client struct {
 	refusals *refusals
 }
 
-// ask sends an envelope to a member and returns the frames of the response. The response may have at most limit
-// bytes.
+// ask sends an envelope to a member and returns the frames of the response. The response's body
+// may have at most limit bytes.
 func (c *client) ask(ctx context.Context, to bourse.Member, path string, envelope []byte, limit int64) ([]frame, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -101,8 +101,8 @@ func (c *client) request(method, path string, query url.Values) *http.Request {
 }
 
 // call sends a request. If the status of the response is 200, call returns the response with its
-// body unread. A member that answers 429 is not called again before the time in its Retry-After
-// header.
+// body unread. If a member answers 429, call does not call it again until the time in the
+// Retry-After header has passed.
 func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	resp, err := c.caller.Call(ctx, to, req)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) 
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s responded with status %d: %s", to.ID, resp.StatusCode, bourse.Quoted(string(text)))
 }
 
-// retryAfter returns how long a response asks its caller to wait.
+// retryAfter returns how long the response asks the caller to wait.
 func retryAfter(resp *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || seconds < 1 {

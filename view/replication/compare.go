@@ -10,19 +10,18 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Two members compare their views in two steps, so that the size of each message is bounded
-// whatever the number of streams and differences:
+// Two members compare their views in two steps. The size of each message is bounded, regardless of
+// the number of streams and differences:
 //
 // 1. The caller sends a checksum over all its heads, and its most recently changed heads. If the
-// checksums are equal, the comparison is complete. Otherwise the peer responds with a checksum
-// for each of 256 buckets of streams, its own most recently changed heads, and its versions of
-// the caller's heads where they differ.
+// checksums are equal, the comparison is complete. Otherwise, the peer divides the streams into
+// 256 buckets and responds with a checksum for each bucket, its own most recently changed heads,
+// and its versions of those of the caller's heads that differ.
 //
 // 2. For buckets whose difference the listed heads do not explain, the caller requests all
 // heads, for a limited number of buckets at a time.
 //
-// Usually the transactions of the last second are the whole difference, and step 2 is not
-// needed.
+// Usually the views differ only by the transactions of the last second, and step 2 is not needed.
 const (
 	buckets     = 256
 	maxRecents  = 48   // maximum number of heads in each message of step 1
@@ -40,8 +39,8 @@ func headSum(h view.Head) uint64 {
 	return mix(x.Sum64())
 }
 
-// mix makes every bit depend on all bits (the finalizer of SplitMix64). Without it, FNV's upper
-// bits are too weak for checksums that are combined by XOR.
+// mix makes every bit of x depend on all other bits (the finalizer of SplitMix64). Without it,
+// FNV's upper bits are too weak for checksums that are combined by XOR.
 func mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
@@ -108,8 +107,8 @@ func decodeBuckets(body []byte) *bucketSums {
 	return &out
 }
 
-// unexplained returns the buckets in which the views differ by more than the heads that the
-// peer has listed.
+// unexplained returns the buckets whose checksums still differ after the heads that the peer has
+// listed are taken into account.
 func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Head) []byte {
 	ours := d.buckets
 	for s, h := range listed {
@@ -117,7 +116,7 @@ func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Hea
 		if old, ok := d.heads[s]; ok {
 			ours[b] ^= uint32(headSum(old))
 		}
-		if h.Seq > 0 { // 0 means that the peer does not have the stream
+		if h.Seq > 0 { // a Seq of 0 means that the peer does not have the stream
 			ours[b] ^= uint32(headSum(h))
 		}
 	}
@@ -130,7 +129,7 @@ func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Hea
 	return out
 }
 
-// firstRequest appends the caller's request of step 1.
+// firstRequest appends the request of step 1 to an envelope.
 func firstRequest(envelope []byte, d view.Digest, s sums) []byte {
 	envelope = appendFrame(envelope, kindSums, encodeSums(s))
 	for _, h := range latest(d.Heads, maxRecents) {
@@ -139,7 +138,7 @@ func firstRequest(envelope []byte, d view.Digest, s sums) []byte {
 	return envelope
 }
 
-// answerDigest appends the response to a request of either step.
+// answerDigest appends the response to a request of step 1 or 2.
 func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	ours := digestOf(d)
 	var theirs sums
@@ -157,7 +156,7 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 			for _, b := range f.body[:min(len(f.body), buckets)] {
 				asked[b] = true
 			}
-		default: // a frame that a later release may add
+		default: // skip frames that a later release may add
 		}
 	}
 	envelope = appendFrame(envelope, kindSums, encodeSums(ours.sums))
@@ -170,7 +169,7 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	envelope = appendFrame(envelope, kindBuckets, ours.buckets.encode())
 	for s, h := range listed {
 		if own, ok := ours.heads[s]; !ok {
-			envelope = appendFrame(envelope, kindHead, encodeHead(view.Head{Position: wire.Position{Stream: s}})) // a head with Seq 0, because this server does not have the stream
+			envelope = appendFrame(envelope, kindHead, encodeHead(view.Head{Position: wire.Position{Stream: s}})) // a head with Seq 0 means that this server does not have the stream
 		} else if own.Seq != h.Seq || own.Hash != h.Hash {
 			envelope = appendFrame(envelope, kindHead, encodeHead(own))
 		}
@@ -183,8 +182,8 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	return envelope
 }
 
-// appendAsked appends the heads in the requested buckets. If there are more than maxHeads, it
-// appends only maxHeads of them, and a kindMore frame.
+// appendAsked appends the heads of the streams in the requested buckets. If there are more than
+// maxHeads, it appends only maxHeads of them, followed by a kindMore frame.
 func (d *digest) appendAsked(envelope []byte, heads []view.Head, asked map[byte]bool) []byte {
 	n := 0
 	for _, h := range heads {

@@ -2,7 +2,7 @@ package replication
 
 import "sync/atomic"
 
-// counters counts events since startup.
+// counters counts a Replicator's events since startup.
 type counters struct {
 	rumourBytesIn, rumourBytesOut atomic.Uint64
 	httpBytesIn, httpBytesOut     atomic.Uint64 // bytes of request and response bodies, both as client and as server
@@ -22,10 +22,10 @@ type Traffic struct {
 	HTTPBytesOut   uint64 `json:"http_bytes_out"`
 	Taken          uint64 `json:"taken"`      // new transactions received
 	Duplicates     uint64 `json:"duplicates"` // transactions received more than once
-	Gaps           uint64 `json:"gaps"`       // transactions received before one of their predecessors
+	Gaps           uint64 `json:"gaps"`       // transactions that cannot be applied yet, because earlier ones or the birth certificate are missing
 	Announced      uint64 `json:"announced"`  // announcements received
 	Compared       uint64 `json:"compared"`   // comparisons with other members
-	Pulled         uint64 `json:"pulled"`     // transactions received by pulling
+	Pulled         uint64 `json:"pulled"`     // transactions received in response to pulls
 	Snapshots      uint64 `json:"snapshots"`  // snapshots applied
 	Refused        struct {
 		Malformed    uint64 `json:"malformed"`

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Members exchange their views, in packets and over HTTP, in envelopes of this format:
+// Members send one another envelopes, in packets and over HTTP. An envelope has this format:
 //
 //	version  1 byte, envelopeVersion
 //	cluster  8 bytes: FNV-1a hash of the cluster's id
@@ -30,19 +30,19 @@ type kind byte
 const (
 	kindFrom        kind = iota + 1 // the sender's id, as text
 	kindTransaction                 // an encoded transaction
-	kindAnnounce                    // a position: the sender has the stream up to this position
+	kindAnnounce                    // a position up to which the sender has the stream
 	kindHead                        // position, hash (8 bytes), at (varint)
 	kindSums                        // checksums of the heads and the shared rows (8 bytes each), number of streams (uvarint)
 	kindBuckets                     // all buckets' checksums, 4 bytes each
 	kindBucketList                  // the requested buckets, one byte each
-	kindWant                        // a position: the caller requests the stream's transactions after this position
-	kindSnapshot                    // position of the sender's head: only a snapshot can satisfy the request
+	kindWant                        // a position after which the caller requests the stream's transactions
+	kindSnapshot                    // position of the sender's head: the requested transactions are only available as a snapshot
 	kindBudget                      // uvarint: approximate maximum size of the response, in bytes
 	kindMore                        // empty: the response is incomplete
 	kindNew                         // empty: the sender does not know the cluster yet
 )
 
-// frame is one part of an envelope. Its body aliases the envelope's bytes.
+// frame is a part of an envelope. Its body aliases the envelope's bytes.
 type frame struct {
 	kind kind
 	body []byte
@@ -56,7 +56,7 @@ func clusterCheck(cluster string) uint64 {
 	return h.Sum64()
 }
 
-// refusal is the reason why an envelope is refused.
+// refusal is the reason for refusing an envelope.
 type refusal string
 
 const (
@@ -73,7 +73,8 @@ func newEnvelope(check uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{envelopeVersion}, check)
 }
 
-// openEnvelope returns the frames of an envelope. The error is a refusal.
+// openEnvelope returns the frames of an envelope. If it refuses the envelope, the error is a
+// refusal.
 func openEnvelope(check uint64, b []byte) ([]frame, error) {
 	if len(b) == 0 {
 		return nil, refusedShape
@@ -148,7 +149,7 @@ func readHead(b []byte) (view.Head, bool) {
 	return h, !r.short
 }
 
-// sums contains the checksums that two members exchange first in a comparison.
+// sums contains the checksums that two members exchange at the beginning of a comparison.
 type sums struct {
 	heads, shared uint64
 	streams       uint64
@@ -194,8 +195,8 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// reader decodes values from a byte slice. If the slice is too short, reader sets the
-// short field and returns zero values from then on.
+// reader decodes values from a byte slice. If the slice is too short, the reader sets its field
+// short and from then on returns zero values.
 type reader struct {
 	rest  []byte
 	short bool

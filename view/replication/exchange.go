@@ -12,7 +12,7 @@ import (
 )
 
 // compareAll repeatedly compares this member's view with a random member's until ctx ends. The
-// interval is short after a comparison has found differences. It grows while there are none, up to
+// interval is short after a comparison has found differences. Without differences, it grows up to
 // a limit that depends on the size of the cluster.
 func (r *Replicator) compareAll(ctx context.Context) {
 	wait := time.Duration(0)
@@ -31,8 +31,9 @@ func (r *Replicator) compareAll(ctx context.Context) {
 	}
 }
 
-// restBetween waits until the next comparison. It returns false if ctx has ended. If alone is
-// true and this server does not know its cluster, it also returns when changed is closed.
+// restBetween waits until the next comparison. It returns false if ctx has ended. If there are no
+// other members (alone is true) and this server does not know its cluster yet, restBetween also
+// returns when changed is closed.
 func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone bool, changed <-chan struct{}) bool {
 	if d == 0 || !alone || r.knowsCluster() {
 		return rest(ctx, d)
@@ -49,10 +50,12 @@ func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone boo
 	}
 }
 
-// learnEvery is the time between comparisons while this server does not know its cluster and there are other members.
+// learnEvery is the time between comparisons while there are other members but this server does
+// not know its cluster yet.
 const learnEvery = 50 * time.Millisecond
 
-// nextWait returns the time until the next comparison.
+// nextWait returns the time until the next comparison. The argument last is the previous result,
+// and found reports whether this server was missing something in the latest comparison.
 func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.Duration {
 	p := r.config.Pace
 	if !r.knowsCluster() && others > 0 {
@@ -93,9 +96,9 @@ type comparison struct {
 	with   bourse.Member
 	ours   digest
 	theirs sums
-	heads  map[wire.Stream]view.Head // the peer's heads that may differ from ours; Seq is 0 if the peer does not have the stream
-	all    bool                      // whether heads contains all differences
-	fresh  bool                      // whether the peer itself does not know its cluster yet
+	heads  map[wire.Stream]view.Head // the peer's heads that may differ from ours; a Seq of 0 means that the peer does not have the stream
+	all    bool                      // whether heads contains all differing heads
+	fresh  bool                      // whether the peer does not know its cluster yet
 }
 
 // compareWith compares this server's view with one member's. It pulls the transactions that
@@ -122,8 +125,7 @@ func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found
 	}
 	r.repairStreams(ctx, broken)
 	if c.all && !r.isSynced() && c.theirs.shared != r.view.Digest().Shared {
-		// Pulling does not repair every difference: some shared rows belong to
-		// streams that no longer exist.
+		// Pulls do not transfer shared rows whose streams no longer exist.
 		if err := r.restoreShared(ctx, with); err != nil {
 			return true, err
 		}
@@ -146,7 +148,7 @@ func (r *Replicator) headsOf(streams []wire.Stream) map[wire.Stream]uint64 {
 	return out
 }
 
-// exchangeHeads performs both steps of a comparison.
+// exchangeHeads performs both steps of a comparison and returns its state.
 func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*comparison, error) {
 	d := r.view.Digest()
 	c := &comparison{with: with, ours: digestOf(d), heads: map[wire.Stream]view.Head{}}
@@ -164,9 +166,8 @@ func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*co
 	return c, r.exchangeBuckets(ctx, c, sums)
 }
 
-// read records the heads in a response. It returns the checksums of the peer's buckets, or nil
-// if the response contains none, because the views are equal or because it is a response of step
-// 2.
+// read records the heads in a response. It returns the checksums of the peer's buckets. They are
+// nil if the views are equal, and in the responses of step 2.
 func (c *comparison) read(frames []frame) *bucketSums {
 	var out *bucketSums
 	for _, f := range frames {
@@ -188,7 +189,7 @@ func (c *comparison) read(frames []frame) *bucketSums {
 }
 
 // exchangeBuckets performs step 2. Until this server is in sync, it requests the heads of all
-// buckets that step 1 has not explained. Once it is in sync, it requests only some of them,
+// buckets whose differences step 1 has not explained. After that, it requests only some of them,
 // because the following comparisons find the rest.
 func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs *bucketSums) error {
 	left := c.ours.unexplained(theirs, c.heads)
@@ -214,7 +215,7 @@ func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs 
 			return nil
 		}
 		if len(c.heads) == known {
-			continue // the buckets have become equal in the meantime
+			continue // the bucket has become equal in the meantime
 		}
 	}
 	return nil
@@ -229,8 +230,8 @@ func hasFrame(frames []frame, k kind) bool {
 	return false
 }
 
-// noteMissing records which of our streams the peer does not have. The peer must have listed
-// all its heads in the given buckets.
+// noteMissing records which of our streams the peer does not have. The peer has listed all its
+// heads in the given buckets, so it does not have the others.
 func (c *comparison) noteMissing(listed []byte) {
 	in := [buckets]bool{}
 	for _, b := range listed {
@@ -252,9 +253,9 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 			continue
 		}
 		if s.Site == r.config.Self.ID && r.isAhead(h.Position) {
-			// If other members are ahead in our own stream, pulling one of these transactions
-			// proves it, because we have signed it. Without such proof, only a trusted member
-			// is believed.
+			// If other members are ahead in our own stream, pulling one of the transactions proves
+			// it, because we must have signed it. Without such proof, we believe only a trusted
+			// member.
 			if r.speaksFor(c.with, "") {
 				r.ahead(h.Position)
 			} else if !r.repair.resting(streamName(s), now) {
@@ -279,8 +280,9 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 	return lacking, behind, broken
 }
 
-// settled reports whether a head is old enough to have reached all members. A head with an
-// implausible time counts as old. Before this server is in sync, all heads count as old.
+// settled reports whether a head is so old that it should have reached all members. A head with an
+// implausible time counts as old. Until this server is in sync and knows its cluster, all heads
+// count as old.
 func (r *Replicator) settled(h view.Head, now time.Time) bool {
 	age := now.Sub(time.Unix(0, h.At))
 	return !r.isSynced() || !r.knowsCluster() || age > r.config.Pace.Settle || age < -r.config.Pace.Settle
@@ -289,7 +291,7 @@ func (r *Replicator) settled(h view.Head, now time.Time) bool {
 // maxAnnounced is the maximum number of positions in one message.
 const maxAnnounced = 512
 
-// announce sends a member the positions that it is missing, so that it pulls them.
+// announce sends a member the positions of transactions that it is missing, so that it pulls them.
 func (r *Replicator) announce(ctx context.Context, to bourse.Member, positions []wire.Position) error {
 	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 	for _, p := range positions[:min(len(positions), maxAnnounced)] {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// uninformedQuorum is the number of members that this server compares with if none of them knows
-// the cluster, for example because all servers were started at the same time.
+// uninformedQuorum is the number of members with which this server must compare its view if none
+// of them knows the cluster, for example because all servers were started at the same time.
 const uninformedQuorum = 5
 
 // knowledge records whether this server knows its cluster, that is, whether it has received
@@ -65,8 +65,8 @@ func (r *Replicator) learned(from bourse.WorkerID, fresh bool) {
 	close(k.known)
 }
 
-// uncompared moves the members that this server has not compared with to the front, and returns
-// their number. Once this server knows its cluster, it returns 0.
+// uncompared moves the members with which this server has not compared its view to the front, and
+// returns their number. Once this server knows its cluster, it returns 0.
 func (k *knowledge) uncompared(members []bourse.Member) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *Replicator) complete(c *comparison) bool {
 	}
 	now := time.Now()
 	for s, h := range c.heads {
-		// Streams that could not be repaired do not count.
+		// Streams that recently could not be repaired do not count.
 		if s.Site != r.config.Self.ID && h.Seq > r.view.Head(s) && !r.repair.resting(streamName(s), now) {
 			return false
 		}

@@ -20,7 +20,7 @@ func newLimits(l Limits) limits {
 	return out
 }
 
-// limited limits the concurrent requests for a path. It immediately rejects further requests
+// limited limits the number of concurrent requests for a path. It immediately rejects further ones
 // with status 429, which is cheap.
 func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 	slots := s.r.limits[path]
@@ -35,7 +35,7 @@ func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// restSeconds is the Retry-After value of a response with status 429.
+// restSeconds is the value of the Retry-After header in a response with status 429.
 const restSeconds = 1
 
 // shed rejects a request with status 429.
@@ -45,7 +45,7 @@ func (s *server) shed(w http.ResponseWriter) {
 	http.Error(w, "overloaded: try again later", http.StatusTooManyRequests)
 }
 
-// countReader and countWriter count the bytes that pass through.
+// countReader and countWriter count the bytes that are read and written.
 type countReader struct {
 	io.Reader
 	n *atomic.Uint64

@@ -31,9 +31,8 @@ func (r *Replicator) State() State {
 	return State{Release: r.config.Release, View: h, Traffic: &t, Synced: r.isSynced(), Unrepaired: r.repair.list()}
 }
 
-// Health asks every member, including this one, for the state of its view. It sets Error in
-// the results of members that do not respond within 2 s or before ctx ends. The result is
-// sorted by ID.
+// Health returns the state of every member's view, including this one's. If a member does not
+// respond within 2 s or before ctx ends, its result contains an Error. The result is sorted by ID.
 func (r *Replicator) Health(ctx context.Context) []machinesapi.MemberHealth {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -72,7 +71,7 @@ func (r *Replicator) healthOf(ctx context.Context, m *bourse.Member) machinesapi
 	return state.of(m)
 }
 
-// of returns the health of member m, which has reported state s.
+// of returns member m's health, given the state s that it has reported.
 func (s *State) of(m *bourse.Member) machinesapi.MemberHealth {
 	h := &s.View
 	out := machinesapi.MemberHealth{

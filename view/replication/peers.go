@@ -8,14 +8,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of the pause between calls to a server that does not respond.
+// Bounds of the time during which a server that has not responded is not called again.
 const (
 	minPause = 500 * time.Millisecond
 	maxPause = 30 * time.Second
 )
 
-// peers records which servers not to call for now, because they requested a pause or did not
-// respond.
+// peers records which servers must temporarily not be called, because they requested a pause or
+// did not respond.
 type peers struct {
 	mu     sync.Mutex
 	paused map[bourse.WorkerID]pause
@@ -28,7 +28,8 @@ type pause struct {
 
 func newPeers() *peers { return &peers{paused: map[bourse.WorkerID]pause{}} }
 
-// rest records that a server has requested a pause, during which it must not be called.
+// rest records that a server must not be called for the given length of time, because it has
+// requested a pause.
 func (p *peers) rest(id bourse.WorkerID, now time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +51,7 @@ func (p *peers) answered(id bourse.WorkerID) {
 	delete(p.paused, id)
 }
 
-// free reports whether a server may be called.
+// free reports whether a server may be called now.
 func (p *peers) free(id bourse.WorkerID, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

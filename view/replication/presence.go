@@ -11,18 +11,17 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// presenceEvery is the interval at which the members are checked even if no change has been
-// signaled.
+// presenceEvery is the interval at which the members are checked if no change is signaled.
 const presenceEvery = time.Second
 
 // presenceRest is the minimum time between checks while the members change.
 const presenceRest = 50 * time.Millisecond
 
-// absentAfter is the time after startup before workers that are in the view but not among the
-// members count as absent. Until then, the membership may not have found all members.
+// absentAfter is the time after startup during which workers in the view that are not members do
+// not count as absent yet, because the membership may not have found all members.
 const absentAfter = 5 * time.Second
 
-// aliveEvery is the interval at which a present member is reported to the view again.
+// aliveEvery is the interval at which the view is told again that a member is present.
 const aliveEvery = 5 * time.Second
 
 // presence reports to the view which members are present.
@@ -57,7 +56,7 @@ func (x *presence) watch(ctx context.Context) {
 	}
 }
 
-// rest waits for d, and returns false if ctx has ended.
+// rest waits for d. It returns false if ctx ends first.
 func rest(ctx context.Context, d time.Duration) bool {
 	if d == 0 { // a timer would not be equivalent, see CONTRIBUTING
 		return ctx.Err() == nil
@@ -89,12 +88,12 @@ func (x *presence) note(now time.Time) {
 		if !here[id] {
 			x.config.View.SetPresence(id, false, now)
 			delete(x.noted, id)
-			x.peers.answered(id) // the member is present again, so its earlier failures no longer count
+			x.peers.answered(id) // earlier failures of the member no longer count, because it is present again
 		}
 	}
 }
 
-// noteAbsent reports to the view which of its workers are absent, including those that were lost
+// noteAbsent reports to the view which workers in it are absent, including those that were lost
 // before this server started.
 func (x *presence) noteAbsent(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, x.config.Pace.Timeout)

@@ -31,7 +31,7 @@ const (
 	pullersAtOnce  = 4
 )
 
-// pullWanted pulls streams that were announced but whose transactions did not arrive as rumors.
+// pullWanted pulls streams whose transactions were announced but have not arrived as rumors.
 func (r *Replicator) pullWanted(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -83,8 +83,8 @@ func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]wa
 	wg.Wait()
 }
 
-// source chooses the member to pull a stream from. It prefers members that have announced the
-// stream, and the site itself; otherwise it chooses any member.
+// source chooses the member from which to pull a stream. It prefers members that have announced
+// the stream and the site itself. If none of them can be called, it chooses any member.
 func (r *Replicator) source(s wire.Stream, w want, members map[bourse.WorkerID]bourse.Member) (bourse.WorkerID, bool) {
 	now := time.Now()
 	likely := append(slices.Clone(w.from), s.Site)
@@ -101,8 +101,8 @@ func (r *Replicator) source(s wire.Stream, w want, members map[bourse.WorkerID]b
 	return callable[0].ID, true
 }
 
-// pull requests the transactions of streams in which this server is behind the
-// given member.
+// pull requests the transactions that the given member has and this server is missing in some
+// streams.
 func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
 	chunk := firstChunk
 	for part := range slices.Chunk(streams, maxPullStreams) {
@@ -132,9 +132,9 @@ func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wir
 	return nil
 }
 
-// passOn announces our head of a stream, because other members may have missed the transactions,
-// too. It announces nothing until this server is in sync, because until then the server receives
-// only transactions that other members already have.
+// passOn announces our head of a stream after a pull, because other members may have missed the
+// same transactions. Before this server is in sync, it announces nothing, because most members
+// already have the transactions that the server pulls.
 func (r *Replicator) passOn(s wire.Stream) {
 	if seq := r.view.Head(s); seq > 0 && r.isSynced() {
 		r.queue.announceHead(wire.Position{Stream: s, Seq: seq})
@@ -180,8 +180,8 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 }
 
 // takePulled applies the transactions of a response, and reports whether any of them was new. It
-// returns CodeInvalid if some of them are not signed by the sites that they name. The member is
-// then not called again for some time.
+// returns CodeInvalid if some of them are not signed by the sites that they name. In that case,
+// the member is not called again for some time.
 func (r *Replicator) takePulled(from bourse.Member, encoded [][]byte) (progress bool, err error) {
 	for _, a := range r.view.ApplyAll(encoded) {
 		switch {

@@ -54,7 +54,7 @@ func (r *Replicator) take(frames []frame) {
 			}
 		case kindAnnounce:
 			r.takeAnnouncement(from, f.body)
-		default: // a frame that a later release may add, or that is part of another exchange
+		default: // skip frames that a later release may add and frames of other exchanges
 		}
 	}
 }
@@ -69,9 +69,9 @@ func sender(frames []frame) bourse.WorkerID {
 	return ""
 }
 
-// takePushed processes an envelope that was sent only to this member. Unlike take, it passes
-// even transactions that it has received before to the view, because the sender waits until
-// the view has them. It returns the streams of the transactions.
+// takePushed processes an envelope that was sent only to this member. Unlike take, it passes every
+// transaction to the view, even one that it has received before, because the sender waits until
+// the view has it. It returns the transactions' streams.
 func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 	from := sender(frames)
 	var touched []wire.Stream
@@ -83,7 +83,7 @@ func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 			}
 		case kindAnnounce:
 			r.takeAnnouncement(from, f.body)
-		default: // a frame that a later release may add, or that is part of another exchange
+		default: // skip frames that a later release may add and frames of other exchanges
 		}
 	}
 	return touched
@@ -100,7 +100,7 @@ type applied struct {
 // the transaction is malformed or not signed by its site, takeTransaction counts it and
 // returns CodeInvalid or CodeForbidden. Other errors come from the view.
 func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied, error) {
-	encoded := slices.Clone(body) // the body is part of the packet's buffer
+	encoded := slices.Clone(body) // clone, because body is part of the packet's buffer
 	verdict, err := r.view.Apply(encoded)
 	if err != nil {
 		r.refusals.add(err, from)
@@ -113,11 +113,11 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied
 		r.queue.add(p, encoded)
 	case view.Known:
 		r.count.duplicates.Add(1)
-	case view.Gap: // forward it, because the view retains it for some time and other members may not have the gap
+	case view.Gap: // forward it: the view retains it for some time, and other members may not have the gap
 		r.count.gaps.Add(1)
 		r.queue.add(p, encoded)
 		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
-	case view.Unproven: // do not forward it, because anyone may have created it
+	case view.Unproven: // do not forward it: anyone may have created it
 		r.count.gaps.Add(1)
 		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
 		return applied{p, true}, nil
@@ -128,8 +128,8 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied
 }
 
 // takeAnnouncement schedules a pull if the announced position is ahead of our own. It ignores
-// announcements about this server's own stream, because starting a new epoch is expensive. If
-// other members are really ahead, a comparison will detect it.
+// announcements of this server's own stream: they may be false, and starting a new epoch is
+// expensive. If other members are really ahead, a comparison will detect that.
 func (r *Replicator) takeAnnouncement(from bourse.WorkerID, body []byte) {
 	r.count.announced.Add(1)
 	p, ok := readPosition(body)

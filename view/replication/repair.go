@@ -19,15 +19,14 @@ const (
 	maxRepair = 10 * time.Minute
 )
 
-// sharedStrikes is the number of consecutive comparisons with a member that must find different
-// shared rows before the rows are repaired although the heads differ, too. In a busy cluster, heads
-// always differ.
+// sharedStrikes is the number of consecutive comparisons with a member after which different
+// shared rows are repaired even if the heads differ, too. In a busy cluster, heads always differ.
 const sharedStrikes = 5
 
 // maxRepairs is the maximum number of repairs to remember.
 const maxRepairs = 1024
 
-// Unrepaired describes a difference from other members that a repair has not removed.
+// Unrepaired describes a difference from other members that remains after an attempt to repair it.
 type Unrepaired struct {
 	What  string    `json:"what"` // a stream, as "site/epoch", or "shared rows"
 	Tries int       `json:"tries"`
@@ -41,7 +40,7 @@ type Unrepaired struct {
 type repairs struct {
 	mu      sync.Mutex
 	tried   map[string]Unrepaired
-	strikes map[bourse.WorkerID]int // consecutive comparisons with a member that found different shared rows
+	strikes map[bourse.WorkerID]int // number of consecutive comparisons with each member that found different shared rows
 }
 
 func (x *repairs) init() {
@@ -90,15 +89,14 @@ func (x *repairs) ended(what string, err error) {
 	x.tried[what] = u
 }
 
-// repaired records that the difference with the given name no longer exists.
+// repaired records that the named difference no longer exists.
 func (x *repairs) repaired(what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.tried, what)
 }
 
-// repairedStreams records that there are no differences between streams
-// anymore.
+// repairedStreams records that all streams agree with another member's.
 func (x *repairs) repairedStreams() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -109,7 +107,7 @@ func (x *repairs) repairedStreams() {
 	}
 }
 
-// list returns the differences that remain despite a repair.
+// list returns the differences that remain after attempts to repair them.
 func (x *repairs) list() []Unrepaired {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -123,7 +121,8 @@ func (x *repairs) list() []Unrepaired {
 	return out
 }
 
-// repairStreams repairs streams whose rows differ from another member's at the same position.
+// repairStreams repairs streams that are at the same position as another member's but have
+// different rows.
 func (r *Replicator) repairStreams(ctx context.Context, broken []view.Head) {
 	for _, h := range broken {
 		what := streamName(h.Stream)
@@ -145,8 +144,8 @@ func (r *Replicator) repairStreams(ctx context.Context, broken []view.Head) {
 	}
 }
 
-// repairStream compares our hash of the stream with that of the site that owns the rows. If
-// they differ, it restores the site's snapshot. It reports whether our rows are correct
+// repairStream compares our hash of the stream with the hash of the site that owns the rows. If
+// they differ, it restores the stream from a snapshot. It returns false if the hashes still differ
 // afterward.
 func (r *Replicator) repairStream(ctx context.Context, h view.Head) (bool, error) {
 	owner, ok := r.member(h.Site)
@@ -179,7 +178,7 @@ func (r *Replicator) member(id bourse.WorkerID) (bourse.Member, bool) {
 	return others[i], true
 }
 
-// headOf asks a member for its head of one stream.
+// headOf requests a member's head of one stream.
 func (r *Replicator) headOf(ctx context.Context, m bourse.Member, s wire.Stream) (view.Head, error) {
 	request := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 	request = appendFrame(request, kindBucketList, []byte{bucketOf(s)})
@@ -201,12 +200,12 @@ func (r *Replicator) headHere(s wire.Stream) (view.Head, bool) {
 	return view.Head{}, false
 }
 
-// sharedRows is the name of the shared rows in the records of repairs.
+// sharedRows identifies the shared rows in the records of repairs.
 const sharedRows = "shared rows"
 
 // recordProgress records which streams did not advance in a pull, so that transactions that no
-// member has are requested at increasing intervals. It does nothing if the member did not
-// respond. It skips streams for which no present member can provide a trusted snapshot.
+// member has are requested at increasing intervals. It does nothing if the member did not respond,
+// and skips streams for which no member is present that may provide snapshots.
 func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]uint64, wanted map[wire.Stream]view.Head, err error) {
 	if code := bourse.CodeOf(err); err != nil && code != bourse.CodeInvalid && code != bourse.CodeInternal {
 		return
@@ -224,8 +223,8 @@ func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]u
 	}
 }
 
-// repairShared merges the peer's shared rows into ours if they differ and missing
-// transactions do not explain the difference.
+// repairShared merges the peer's shared rows into ours if they differ although the heads are
+// equal, or have differed for sharedStrikes consecutive comparisons.
 func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	heads := c.theirs.heads == c.ours.sums.heads
 	if heads {
@@ -241,8 +240,8 @@ func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	}
 }
 
-// sharedDiffer records whether a comparison with a member found differences between shared rows,
-// and reports whether to repair the rows.
+// sharedDiffer records whether a comparison with a member has found different shared rows, and
+// reports whether to repair them.
 func (x *repairs) sharedDiffer(with bourse.WorkerID, differ, equalHeads bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 )
 
 // Replicator replicates the view. It sends this member's changes as rumors in the gossip of the
-// membership, passes on what it receives, and finds missed changes by comparing with other
-// members and pulling over HTTP. It implements gossip.Rumors.
+// membership and forwards the rumors that it receives. It finds missed changes by comparing views
+// with other members, and pulls them over HTTP. It implements gossip.Rumors.
 type Replicator struct {
 	config Config
 	view   *view.View
@@ -33,15 +33,15 @@ type Replicator struct {
 	knowledge knowledge
 
 	synced     chan struct{} // closed once the view has been synchronized for the first time, see Synced
-	syncedFile atomic.Uint64 // generation of the view's file at the last synchronization, plus one
+	syncedFile atomic.Uint64 // generation of the view's file at the last synchronization, plus one; 0 if there was none
 	syncedOnce sync.Once
-	renewals   chan wire.Stream // capacity 1; a position in our own stream that others have and we do not
+	renewals   chan wire.Stream // capacity 1; a position in our own stream that other members have reached and we have not
 	overloaded atomic.Bool      // whether the view's queue is more than half full
 	limits     limits           // limits on concurrent requests that are being served
 }
 
-// New returns a Replicator that sends what the view publishes from now on. Call it before the view's Run. It starts
-// no goroutines.
+// New returns a Replicator that sends all transactions that the view publishes after this call.
+// Call it before the view's Run. It starts no goroutines.
 func New(c Config) *Replicator {
 	c = c.withDefaults()
 	r := &Replicator{
@@ -72,9 +72,9 @@ func (r *Replicator) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns a channel that is closed once the view has been compared completely with
-// another member's and has received all missing data. It is also closed if there is no other
-// member.
+// Synced returns a channel that is closed once the view has been completely compared with another
+// member's view and has received all missing data, or once a comparison is due and there is no
+// other member.
 func (r *Replicator) Synced() <-chan struct{} { return r.synced }
 
 func (r *Replicator) setSynced() {
@@ -101,15 +101,15 @@ func (r *Replicator) isAhead(p wire.Position) bool {
 	return p.Site == r.config.Self.ID && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > self.Seq)
 }
 
-// ahead requests a new epoch if p, a position in our own stream that other members have
-// reached, is ahead of ours.
+// ahead requests a new epoch if p, which other members claim to have reached in our own stream, is
+// ahead of our head.
 func (r *Replicator) ahead(p wire.Position) {
 	if !r.isAhead(p) {
 		return
 	}
 	select {
 	case r.renewals <- p.Stream:
-	default: // one pending request is enough, because the new epoch will be greater than any that others have seen
+	default: // a request is already pending, and the new epoch will be greater than any that other members have seen
 	}
 }
 

@@ -19,15 +19,16 @@ type Caller interface {
 
 // Config configures a Replicator.
 type Config struct {
-	View    *view.View    // required
+	View    *view.View    // the view to replicate; required
 	Cluster string        // default "bourse"; other clusters' messages are refused
-	Self    bourse.Member // required; the ID must be that of the view's site
-	Release string        // this program's version, reported in its health
-	Caller  Caller        // required
-	// Certified means that Caller uses certificates to verify servers' identities and roles.
-	// In that case, snapshots are accepted only from members that speaksFor trusts.
+	Self    bourse.Member // this server; required; the ID must be that of the view's site
+	Release string        // release of this program, reported in the member's health
+	Caller  Caller        // sends requests to other members; required
+	// Certified reports whether Caller verifies servers' identities and roles by their
+	// certificates. If so, a stream's snapshot is accepted only from its site or a broker, unless
+	// the stream is superseded.
 	Certified bool
-	Members   func() []bourse.Member // required; the result may include Self
+	Members   func() []bourse.Member // returns the current members, which may include Self; required
 	Changed   func() <-chan struct{} // returns a channel that is closed at the next change of Members; default: poll every second
 	Log       *slog.Logger           // default: discards all records
 	Pace      Pace
@@ -36,8 +37,8 @@ type Config struct {
 
 // Pace configures how often and how fast members send to one another. Zero fields have defaults.
 type Pace struct {
-	Whole    int // number of times that each member forwards a whole transaction; default 4; negative means never
-	Announce int // number of times that it then announces only the position; default 8; negative means never
+	Whole    int // number of times that each member sends a whole transaction; default 4; negative means never
+	Announce int // number of times that it then announces only the transaction's position; default 8; negative means never
 	// Grace is how long to wait for a missing or announced transaction to arrive as a rumor before
 	// pulling it; default 100 ms.
 	Grace time.Duration
@@ -45,8 +46,8 @@ type Pace struct {
 	// differences were found, and Slow in quiet times. Slow grows by 10 ms with each member of
 	// the group. The defaults are 300 ms and 2 s.
 	Fast, Slow time.Duration
-	// Settle is the age at which a missing transaction counts as a difference. Newer
-	// transactions may still be on their way. The default is 1 s.
+	// Settle is the age from which a missing transaction counts as a difference; default 1 s.
+	// Newer transactions may still arrive as rumors.
 	Settle time.Duration
 	// Timeout bounds each exchange; default 10 s. A snapshot may take ten times as long.
 	Timeout time.Duration
@@ -67,7 +68,7 @@ type Limits struct {
 	// Maximum numbers of concurrent requests for each path. Further requests are answered
 	// with 429. The defaults are 16, 8, 16, 4 and 4.
 	Digests, Pulls, Pushes, Snapshots, Healths int
-	QueueBytes                                 int // maximum size of the waiting rumors, in bytes; default 6000; other transactions are only announced
+	QueueBytes                                 int // maximum size of the transactions that wait to be sent whole, in bytes; default 6000; others are only announced
 	QueueStreams                               int // maximum number of waiting announcements; default 4096
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// snapshotTime is the time limit of a snapshot, as a multiple of other exchanges' time
-// limit.
+// snapshotTime is the time limit of a snapshot, as a multiple of Pace.Timeout.
 const snapshotTime = 10
 
 // speaksFor reports whether a member is trusted to provide a snapshot of a site's stream, whose
@@ -23,14 +22,14 @@ func (r *Replicator) speaksFor(m bourse.Member, site bourse.WorkerID) bool {
 	return !r.config.Certified || m.ID == site || m.Role == bourse.RoleBroker
 }
 
-// trustedSource returns the member to request a stream's snapshot from. It prefers the given
-// member, which has the stream, if that member is trusted, then the site, and then a broker.
-// If none of them is present, it returns CodeNotFound, and the rows arrive once one of them
-// is present.
+// trustedSource returns the member from which to request a stream's snapshot. If the given member,
+// which has the stream, is trusted, trustedSource returns it. Otherwise it returns the site or, if
+// the site is not present, a broker. If no broker is present either, it returns CodeNotFound, and
+// the rows arrive once one of these members is present.
 //
 // If the site has begun a later epoch, every member is trusted: owned rows of earlier epochs are
-// ignored, and shared rows are signed individually. The site itself may be missing rows of an
-// earlier epoch, because it was restored from a backup.
+// ignored, and shared rows are signed individually. In that case, the site itself may be missing
+// rows, because it may have been restored from a backup.
 func (r *Replicator) trustedSource(has bourse.Member, s wire.Stream) (bourse.Member, error) {
 	if r.speaksFor(has, s.Site) || r.view.Superseded(s) {
 		return has, nil
@@ -47,7 +46,7 @@ func (r *Replicator) trustedSource(has bourse.Member, s wire.Stream) (bourse.Mem
 	return bourse.Member{}, bourse.Errorf(bourse.CodeNotFound, "neither %s nor a broker is among the members, and no other member's snapshot of it is trusted", s.Site)
 }
 
-// restoreAll restores streams from snapshots, several concurrently. It waits until all have
+// restoreAll restores several streams concurrently from snapshots. It waits until all have
 // finished, and returns the first error.
 func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
 	var wg sync.WaitGroup
@@ -79,7 +78,7 @@ func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams
 }
 
 // snapshotsAtOnce is the maximum number of snapshots that are requested at once. It is less than
-// the number that a server sends at once, so that two new members do not block each other.
+// the number that a server serves at once, so that one new member does not block another.
 const snapshotsAtOnce = 2
 
 // restore applies a snapshot of a stream that the given member claims to have.

@@ -12,23 +12,24 @@ type rumour struct {
 	encoded  []byte
 }
 
-// announcement tells other members that this one has received a stream up to a transaction.
+// announcement tells other members that this one has a stream up to the transaction seq.
 type announcement struct {
 	seq  uint64
 	left int // remaining number of times to send it
 }
 
-// rumourQueue contains the transactions and positions that this member forwards. Each
-// transaction is sent in full a few times, and after that only its position a few more times. These
+// rumourQueue contains the transactions and positions that this member forwards. Each transaction
+// is sent in full a few times, and after that only its position is sent a few more times. These
 // numbers do not depend on the size of the cluster, because a member that misses the transaction
-// receives its position and pulls it. (Demers et al. 1987: if each rumor is sent k times, a
-// fraction of about e^-k of the members miss it; anti-entropy finds the rest.)
+// is likely to receive its position and pull it. (Demers et al. 1987: if each rumor is sent k
+// times, a fraction of about e^-k of the members miss it; anti-entropy finds the rest.)
 //
-// The queue is bounded. If transactions do not fit, the oldest ones are only announced by their
-// positions. Under load this is cheaper anyway, because members pull many transactions at once.
+// The queue is bounded. If it is full, the oldest transactions are no longer sent in full, but
+// only announced by their positions. Under load this is cheaper anyway, because members pull many
+// transactions at once.
 type rumourQueue struct {
-	whole, announce int // how often to send each transaction whole, and then how often to send its position
-	maxBytes        int // limit on the whole transactions, in bytes
+	whole, announce int // how often to send each transaction in full, and then how often to send its position
+	maxBytes        int // limit on the transactions that wait to be sent in full, in bytes
 	maxStreams      int // maximum number of announcements
 
 	mu      sync.Mutex
@@ -36,8 +37,8 @@ type rumourQueue struct {
 	bytes   int
 	heads   map[wire.Stream]announcement
 	order   []wire.Stream // keys of heads in sending order; may include keys that are no longer in heads
-	demoted uint64        // number of transactions that were sent whole less often than configured
-	dropped uint64        // number of announcements displaced by others
+	demoted uint64        // number of transactions that were sent in full less often than configured
+	dropped uint64        // number of announcements dropped in favor of later ones
 }
 
 func newRumourQueue(p Pace, l Limits) *rumourQueue {
@@ -51,7 +52,7 @@ func newRumourQueue(p Pace, l Limits) *rumourQueue {
 // network, such a transaction must fit into a packet together with the other data.
 const maxWhole = 1200
 
-// maxHeadsRoom is the part of a packet reserved for announcements, in bytes.
+// maxHeadsRoom is the maximum number of bytes that are reserved for announcements in a packet.
 const maxHeadsRoom = 250
 
 // add queues a transaction. The queue owns encoded from then on.
@@ -76,14 +77,14 @@ func (q *rumourQueue) add(p wire.Position, encoded []byte) {
 	}
 }
 
-// retire removes r from the whole transactions, and announces its position the given number of
+// retire stops sending r in full, and queues its position to be announced the given number of
 // times.
 func (q *rumourQueue) retire(r rumour, times int) {
 	q.bytes -= len(r.encoded)
 	q.announceLocked(r.position, times)
 }
 
-// announceHead queues an announcement that this member has a stream up to p.
+// announceHead queues an announcement that this member has a stream up to position p.
 func (q *rumourQueue) announceHead(p wire.Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,10 +117,10 @@ func (q *rumourQueue) fill(envelope []byte, limit int) []byte {
 	empty := len(envelope)
 	room := limit
 	if len(q.heads) > 0 {
-		room -= min(maxHeadsRoom, limit/4) // reserve room, so that announcements are sent even under load
+		room -= min(maxHeadsRoom, limit/4) // reserve space, so that announcements are sent even under load
 	}
 	if envelope = q.fillWhole(envelope, room); len(envelope) == empty {
-		envelope = q.fillWhole(envelope, limit) // a large transaction may need the reserved room
+		envelope = q.fillWhole(envelope, limit) // a large transaction may need the reserved space
 	}
 	envelope = q.fillHeads(envelope, limit)
 	if len(envelope) == empty {
@@ -134,7 +135,7 @@ func (q *rumourQueue) fillWhole(envelope []byte, limit int) []byte {
 		taken := 0
 		for _, r := range list {
 			if len(envelope)+frameSize(len(r.encoded)) > limit {
-				break // don't skip it for a smaller one: transactions that are sent in order cause no gaps at receivers
+				break // don't skip it for a smaller one: transactions that are sent in order cause no gaps for their recipients
 			}
 			envelope = appendFrame(envelope, kindTransaction, r.encoded)
 			taken++
@@ -190,8 +191,8 @@ func (q *rumourQueue) lengths() (rumours, bytes, heads int) {
 	return rumours, q.bytes, len(q.heads)
 }
 
-// losses returns the numbers of transactions and announcements that were sent less often than
-// configured.
+// losses returns the numbers of transactions that were sent in full less often than configured,
+// and of dropped announcements.
 func (q *rumourQueue) losses() (demoted, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,7 +200,7 @@ func (q *rumourQueue) losses() (demoted, dropped uint64) {
 }
 
 // recent remembers the hashes of recently received transactions, so that processing the many
-// copies of a rumor is cheap. Its size is bounded, because it only keeps two generations.
+// copies of a rumor is cheap. Its size is bounded, because it retains only two generations.
 type recent struct {
 	mu       sync.Mutex
 	now, old map[uint64]struct{}

@@ -36,7 +36,8 @@ func (r *Replicator) Handler() http.Handler {
 	return mux
 }
 
-// open reads the envelope of a request. If it returns false, it has written an error response.
+// open reads the envelope of a request. If it returns false, it has already written an error
+// response.
 func (s *server) open(w http.ResponseWriter, req *http.Request, limit int64) ([]frame, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, limit))
 	s.r.count.httpBytesIn.Add(uint64(len(body)))
@@ -56,8 +57,8 @@ func (s *server) open(w http.ResponseWriter, req *http.Request, limit int64) ([]
 	return frames, true
 }
 
-// sameCluster checks the cluster of a request that has no envelope. If it returns false, it
-// has written an error response.
+// sameCluster checks that a request without an envelope is from the same cluster. If it returns
+// false, it has already written an error response.
 func (s *server) sameCluster(w http.ResponseWriter, req *http.Request) bool {
 	if req.Header.Get(checkHeader) == checkText(s.r.check) {
 		return true
@@ -79,14 +80,14 @@ func (s *server) serveDigest(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	envelope := newEnvelope(s.r.check)
-	if !s.r.knowsCluster() { // check before computing the digest, in case the server learns its cluster in between
+	if !s.r.knowsCluster() { // check before computing the digest, because the server may learn its cluster in between
 		envelope = appendFrame(envelope, kindNew, nil)
 	}
 	s.answer(w, answerDigest(s.r.view.Digest(), frames, envelope))
 }
 
-// servePull responds with the transactions after the requested positions, up to the caller's
-// size limit. It also names the streams for which the caller needs a snapshot.
+// servePull responds with the transactions that follow the requested positions, up to the size
+// that the caller has requested. It also lists the streams for which the caller needs a snapshot.
 func (s *server) servePull(w http.ResponseWriter, req *http.Request) {
 	frames, ok := s.open(w, req, maxPullRequest)
 	if !ok {

@@ -9,15 +9,15 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// spreadHedge is how long to wait for a member before also trying another one. Otherwise a call
-// to a member on the other side of a new network partition would delay AwaitCopies until the
-// call's time limit.
+// spreadHedge is how long to wait for a member before also trying another one. Without it,
+// AwaitCopies would wait for the time limit of a call to a member that a new network partition has
+// made unreachable.
 const spreadHedge = 200 * time.Millisecond
 
-// AwaitCopies sends our transactions up to p to n random members, or to all members if there
-// are fewer, and waits until these have them in their files, so that they survive the loss of
-// this server. It returns CodeUnavailable if too few members have them when ctx ends. In that
-// case, the transactions still spread as rumors.
+// AwaitCopies sends our transactions up to p to n random members, or to all members if there are
+// fewer, and waits until these members have stored the transactions, which then survive the loss
+// of this server. It returns CodeUnavailable if fewer members have stored them because calls have
+// failed or ctx has ended. In that case, the transactions still spread as rumors.
 func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) error {
 	callable, resting := r.peers.shuffled(r.others(), time.Now())
 	members := append(callable, resting...)
@@ -65,8 +65,8 @@ func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) er
 	return nil
 }
 
-// put sends our transactions up to p to one member. It first sends only the latest
-// transactions. If the member turns out to be missing earlier ones, it sends those as well.
+// put sends our transactions up to p to one member. It first sends only the latest transactions.
+// If the member is missing earlier ones, too, put then sends those.
 func (r *Replicator) put(ctx context.Context, to bourse.Member, p wire.Position) error {
 	after := wire.Position{Stream: p.Stream, Seq: p.Seq - 1}
 	for range 2 {

@@ -9,15 +9,16 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// want describes a stream in which another member is ahead of this one.
+// want describes a stream in which another member is ahead of this server.
 type want struct {
 	seq   uint64
-	from  []bourse.WorkerID // members that announced it, the latest last
+	from  []bourse.WorkerID // members that have announced it, the most recent last
 	due   time.Time
 	tries int
 }
 
-// Limits of wants. If a want is dropped, a comparison will find the difference.
+// Limits of wants. If a limit is exceeded, wants or sources are dropped, and a comparison will
+// find the difference.
 const (
 	maxWants   = 4096
 	maxSources = 3
@@ -26,7 +27,7 @@ const (
 
 // wants contains the streams that have to be pulled.
 type wants struct {
-	wake chan struct{} // capacity 1: signals a new want
+	wake chan struct{} // capacity 1; signals a new want
 
 	mu       sync.Mutex
 	byStream map[wire.Stream]want
@@ -37,8 +38,8 @@ func (w *wants) init() {
 	w.byStream = map[wire.Stream]want{}
 }
 
-// add records that a member has a stream up to p. The member's ID is "" if it is
-// unknown. If the stream is already wanted, its due time does not change.
+// add records that a member has a stream up to p. The member's ID is "" if it is unknown. If there
+// is already a want for the stream, its due time does not change.
 func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +50,7 @@ func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 		}
 		old.due = due
 		select {
-		case w.wake <- struct{}{}: // the receiver waits for the lock before it reads the wants
+		case w.wake <- struct{}{}: // the receiver needs the lock to read the wants, so it will see this one
 		default:
 		}
 	}
@@ -61,9 +62,9 @@ func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.byStream[p.Stream] = old
 }
 
-// take returns the wants that are due and not yet satisfied, and the time at which to call take
-// again, which is zero if there are no other wants. Each returned want counts as an attempt. It
-// is due again later, and dropped after maxTries attempts.
+// take returns the unsatisfied wants that are due, and the time when the next want is due (zero if
+// there are none). For each returned want, it counts an attempt. The want is due again later, and
+// is dropped after maxTries attempts.
 func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire.Stream]want, next time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,9 +90,9 @@ func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire
 	return due, next
 }
 
-// pulled records the result of pulling wants that were due. If a stream has reached the wanted
-// position, its want is removed, unless a later position has been announced since; then the want
-// is due at once.
+// pulled updates the wants in asked after an attempt to pull them. If a stream has reached the
+// wanted position, its want is removed. If a later position has been announced since, the want is
+// instead due at once.
 func (w *wants) pulled(asked map[wire.Stream]want, now time.Time, head func(wire.Stream) uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

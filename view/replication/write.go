@@ -11,15 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// copies is the number of other members that should receive a change before Write returns, so
-// that the change survives the loss of this server's host. Write waits at most copyTime for
-// this.
+// copies is the number of other members that should store a change before Write returns, so that
+// the change survives the loss of this server's host. Write waits at most copyTime for them.
 const (
 	copies   = 2
 	copyTime = time.Second
 )
 
-// Write publishes rows, and returns once a few other members have received them. It returns
+// Write publishes rows, and returns once a few other members have stored them. It returns
 // CodeUnavailable if nothing was written.
 func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 	spread, err := r.write(ctx, rows...)
@@ -29,9 +28,9 @@ func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 	return err
 }
 
-// write publishes rows, and returns a function that waits until a few other members have
-// received them. If they do not respond in time, the function only logs this, because the rows
-// are in this server's file and spread later.
+// write publishes rows, and returns a function that waits until a few other members have stored
+// them. If they do not respond in time, the function only logs that, because the rows are in this
+// server's file and will spread later.
 func (r *Replicator) write(ctx context.Context, rows ...wire.Row) (spread func(context.Context), err error) {
 	at, err := r.view.Publish(ctx, rows...)
 	if err != nil {
@@ -58,8 +57,8 @@ func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, er
 	return *merged, nil
 }
 
-// RemoveMember makes every member remove a server and the rows that it owns, even if the server's
-// clock was ahead when it wrote them.
+// RemoveMember records that a server has been removed, whereupon every member deletes the rows
+// that the server owns, even if the server's clock was ahead when it wrote them.
 func (r *Replicator) RemoveMember(ctx context.Context, m bourse.Member) error {
 	at := time.Now()
 	if newest := time.UnixMilli(int64(r.view.NewestEpoch(m.ID))); newest.After(at) {
@@ -68,8 +67,7 @@ func (r *Replicator) RemoveMember(ctx context.Context, m bourse.Member) error {
 	return r.Write(ctx, inventory.RemovedRow(&m, at))
 }
 
-// PutToken writes a token. If there are two versions of a token, a revoked version takes
-// precedence.
+// PutToken writes a token. If a token has two versions, the revoked one takes precedence.
 func (r *Replicator) PutToken(ctx context.Context, t *inventory.Token) error {
 	return r.Write(ctx, inventory.TokenRow(t))
 }
@@ -88,13 +86,14 @@ func (r *Replicator) DropReleases(ctx context.Context, ids []release.ID) error {
 	return r.Write(ctx, rows...)
 }
 
-// RecordCancellation records that a worker must not fill an order.
+// RecordCancellation records that an order has been canceled on a worker, which must not fill it
+// anymore.
 func (r *Replicator) RecordCancellation(ctx context.Context, order bourse.OrderID, at bourse.WorkerID) error {
 	return r.Write(ctx, inventory.CancelledRow(order, at))
 }
 
-// ChangeSecrets writes a change to an app's secrets, and returns a function that waits until a few other members have
-// it.
+// ChangeSecrets writes a change to an app's secrets, and returns a function that waits until a few
+// other members have stored it.
 func (r *Replicator) ChangeSecrets(ctx context.Context, c *seal.Change) (spread func(context.Context), err error) {
 	return r.write(ctx, inventory.SecretRows(c)...)
 }
