@@ -3,7 +3,7 @@ package store
 import "github.com/bourse-dev/bourse"
 
 var (
-	cordons   = table[bourse.Cordon]{bucket: bucketMeta} // contains at most one record, under keyCordon
+	cordons   = table[bourse.Cordon]{bucket: bucketMeta} // has at most one record, with the key keyCordon
 	keyCordon = []byte("cordon")
 )
 

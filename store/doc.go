@@ -1,5 +1,5 @@
-// Package store holds a worker's durable records and the indexes and sums derived from them. It uses a store of
-// package kv.
+// Package store stores a worker's durable records and the indexes and sums that are derived from
+// them. The storage engine is package kv.
 //
 // # Schema, version 1
 //
@@ -71,10 +71,10 @@
 //
 // # Guarantees
 //
-//   - A transaction for which Wait or Update returned nil survives a crash at any
+//   - After Wait or Update has returned nil for a transaction, it survives a crash at any
 //     later time. Transactions become durable in the order of Submit.
 //   - A transaction whose function fails has no effect on the store or on other transactions.
 //   - Indexes and sums change in the same transaction as the record that they
 //     derive from; [Tx.Verify] checks this.
-//   - A file of another version is neither opened nor changed.
+//   - A store with another schema version is neither opened nor changed.
 package store

@@ -73,7 +73,7 @@ func (t *Tx) NextExpiry() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// expired returns the holds that have expired by the given time.
+// expired returns the holds that expire at or before the given time.
 func (t *Tx) expired(by time.Time) ([]bourse.Hold, error) {
 	var out []bourse.Hold
 	for k := range t.kv.Range(bucketHoldEnd, nil) {
@@ -104,8 +104,9 @@ func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 	return len(over), nil
 }
 
-// CommittedAt returns the committed amounts for use in decisions, not counting expired holds. In
-// a read-write transaction, it deletes the expired holds; in a read-only one, it subtracts them.
+// CommittedAt returns the committed amounts without those of expired holds, for use in decisions.
+// In a read-write transaction, it deletes the expired holds; in a read-only one, it subtracts
+// them.
 func (t *Tx) CommittedAt(now time.Time) (bourse.Amounts, error) {
 	if t.writes {
 		if _, err := t.ExpireHolds(now); err != nil {

@@ -15,7 +15,7 @@ type Identity struct {
 }
 
 var (
-	identities  = table[Identity]{bucket: bucketMeta} // contains at most one record, under keyIdentity
+	identities  = table[Identity]{bucket: bucketMeta} // has at most one record, with the key keyIdentity
 	keyIdentity = []byte("identity")
 )
 

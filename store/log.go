@@ -8,14 +8,14 @@ import (
 
 // Entry is an entry of the operations log. It describes a state transition of a resource.
 type Entry struct {
-	Seq   uint64       `json:"seq"`  // the entry's number; set by Append; increases by one
-	Kind  string       `json:"kind"` // the kind of resource: KindMachine or KindVolume
-	ID    string       `json:"id"`   // the resource's ID
+	Seq   uint64       `json:"seq"`  // number of the entry, one greater than the previous entry's; set by Append
+	Kind  string       `json:"kind"` // kind of resource: KindMachine or KindVolume
+	ID    string       `json:"id"`   // ID of the resource
 	Run   string       `json:"run,omitempty"`
-	Event bourse.Event `json:"event"` // for a volume, it has no ID and contains a volume state
+	Event bourse.Event `json:"event"` // for a volume, has no ID and contains a volume state
 }
 
-// keyLogged is the key of the number of the last entry ever written.
+// keyLogged is the key that contains the number of the last entry ever written.
 var keyLogged = []byte("logged")
 
 // KindMachine is the kind of log entries about machines. DeleteMachine deletes them with the machine.
@@ -47,7 +47,8 @@ func entryKeys(e *Entry) []entry {
 func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 	prefix := logPrefix(kind, id)
 	var out []Entry
-	// Prefixes end with a zero byte, so end is after all keys with the prefix.
+	// The prefix ends with a zero byte. If a one replaces that byte, the result is after all keys
+	// with the prefix.
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
 	for k := range t.kv.Back(bucketLogOf, end) {
 		if !bytes.HasPrefix(k, prefix) || limit > 0 && len(out) == limit {

@@ -48,13 +48,13 @@ func (t *Tx) PutMachine(m *bourse.Machine) error {
 	return errors.Join(machines.swap(t, []byte(now.ID), &old, &now), t.evictMachines())
 }
 
-// GoneBytes is the limit on the total size of destroyed machines' records. If it is
-// exceeded when a machine is destroyed, the oldest records are deleted.
+// GoneBytes limits the total size of destroyed machines' records. If it is exceeded when a machine
+// is destroyed, the oldest records are deleted.
 const GoneBytes = 64 << 20
 
 const (
 	keyGoneBytes = "gone_bytes"
-	// goneDrops is the maximum number of records deleted when a machine is destroyed.
+	// goneDrops is the maximum number of records that are deleted when a machine is destroyed.
 	goneDrops = 64
 )
 
@@ -62,13 +62,13 @@ const (
 func goneSize(m *bourse.Machine) int64 {
 	b, err := encode(m)
 	if err != nil {
-		return 0 // such a record cannot be stored either
+		return 0 // a record that cannot be encoded cannot be stored either
 	}
 	return int64(len(b))
 }
 
-// evictMachines deletes the oldest records of destroyed machines until their total size is at
-// most GoneBytes.
+// evictMachines deletes the oldest records of destroyed machines until their total size is at most
+// GoneBytes, but at most goneDrops of them.
 func (t *Tx) evictMachines() error {
 	var old []string
 	kept := t.goneBytes()
@@ -130,7 +130,7 @@ func (t *Tx) MachinesOf(app bourse.App) iter.Seq2[bourse.Machine, error] {
 	return machines.ofApp(t, bucketMachineApp, &app, func(m *bourse.Machine) bool { return m.OwnedBy(&app) })
 }
 
-// MachineNamed returns the living machine with a name in an app, and whether there is one.
+// MachineNamed returns the ID of an app's living machine with a name, and whether there is one.
 func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, error) {
 	for _, space := range spaces(&app) {
 		k, err := key(space, name)
@@ -152,7 +152,8 @@ func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, 
 }
 
 // CountMachines returns the number of an app's machines that are not destroyed. It includes
-// machines whose records contain only the app's name, because they may belong to the app.
+// machines whose records contain only the app's name and not its ID, because they may belong to
+// the app.
 func (t *Tx) CountMachines(app bourse.App) int {
 	n := 0
 	for _, space := range spaces(&app) {
@@ -161,7 +162,7 @@ func (t *Tx) CountMachines(app bourse.App) int {
 	return n
 }
 
-// PortUser returns the living machine that uses a port, and whether there is one.
+// PortUser returns the ID of the living machine that uses a port, and whether there is one.
 func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	id := t.kv.Get(bucketMachinePort, portKey(port))
 	return bourse.MachineID(id), id != nil
@@ -180,8 +181,8 @@ func (t *Tx) PortLeft(first, last int) bool {
 	return next <= last
 }
 
-// Committed returns, for each resource, the sum of the amounts that machines, volumes,
-// tasks and holds take. It includes expired holds, so decisions have to use CommittedAt.
+// Committed returns, for each resource, the sum of the amounts that machines, volumes, tasks and
+// holds take. Since it includes expired holds, use CommittedAt for decisions.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
 	for k, v := range t.kv.Range(bucketCommitted, nil) {

@@ -9,8 +9,9 @@ import (
 
 var machines = table[bourse.Machine]{bucketMachines, machineKeys, machineAdds}
 
-// space returns the string that represents an app in index keys: its id, or its name in records
-// without an id. An id is never a valid name, because it contains capital letters.
+// space returns the string that represents an app in index keys. It is the app's id or, in records
+// that do not contain the id, the app's name. An id is never a valid name, because it contains
+// capital letters.
 func space(name bourse.AppName, id string) string { return cmp.Or(id, string(name)) }
 
 // spaces returns all strings that may represent an app in index keys.

@@ -7,20 +7,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// OrderRecord is a worker's record of an order: the machine, volume or hold that filled it, its cancellation, or the
-// state of its task.
+// OrderRecord is a worker's record of an order. It contains the machine, volume or hold that
+// filled the order, the order's cancellation, or the state of its task.
 type OrderRecord struct {
 	ID       bourse.OrderID   `json:"id"`
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 	Volume   bourse.VolumeID  `json:"volume,omitempty"` // empty in a tombstone, like Machine
-	Held     bool             `json:"held,omitempty"`   // the order was filled by a hold with the order's ID
+	Held     bool             `json:"held,omitempty"`   // whether a hold with the order's ID has filled the order
 	Canceled bool             `json:"canceled,omitempty"`
 	Decision bourse.Decision  `json:"decision,omitzero"` // not set for a task, whose decision only its broker has
 	At       time.Time        `json:"at"`
 	Task     *TaskRecord      `json:"task,omitempty"` // set for an order for a task; changed only by the methods in task.go
 }
 
-// filler returns the id of the object that fills the order, or "" if there is none.
+// filler returns the id of the machine, volume or hold that fills the order, or "" if there is
+// none.
 func (o *OrderRecord) filler() string {
 	if o.Held {
 		return string(o.ID)
@@ -53,8 +54,8 @@ func orderAdds(o *OrderRecord) []part {
 // Order returns an order's record, and whether it exists.
 func (t *Tx) Order(id bourse.OrderID) (OrderRecord, bool, error) { return orders.get(t, []byte(id)) }
 
-// PutOrder inserts or replaces the record of an order. Clients choose orders' ids, so the id's
-// timestamp is not trusted.
+// PutOrder inserts or replaces the record of an order. It does not use the timestamp in the
+// order's id, because clients choose the ids.
 func (t *Tx) PutOrder(o OrderRecord) error {
 	k, err := key(string(o.ID))
 	if err != nil {

@@ -9,25 +9,25 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// pruneBatch is the maximum number of records that one transaction of Prune deletes, because other transactions wait
-// for it.
+// pruneBatch is the maximum number of records that Prune deletes in one transaction, because other
+// transactions wait for it.
 const pruneBatch = 128
 
-// Limits on the numbers of destroyed machines and ended runs. The whole store is in memory, so a
-// worker that starts many short-lived machines must not retain them all for Config.Keep. The
+// Limits on the numbers of destroyed machines and ended runs. They are necessary because the whole
+// store is in memory, and a worker may start many short-lived machines within Config.Keep. The
 // size of destroyed machines' records is limited, too; see [GoneBytes].
 const (
 	maxGone = 10_000
-	maxRuns = 20_000 // not counting runs that ended less than a minute ago
+	maxRuns = 20_000 // a run is never deleted within a minute of its end
 )
 
-// Pruned contains the numbers of records that Prune has deleted.
+// Pruned contains the numbers of records that Prune has deleted, by kind.
 type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
-// Prune deletes records that became obsolete more than Config.Keep before now: destroyed
-// machines and volumes with their log entries, orders whose machine, volume or hold has no
-// record anymore, ended tasks, and ended runs. It retains at most 10,000 destroyed machines and
-// 20,000 ended runs. It never touches data of a living machine or volume, or of a volume that
+// Prune deletes records that became obsolete more than Config.Keep before now: destroyed machines
+// and volumes with their log entries, orders whose machine, volume or hold has no record anymore,
+// ended tasks, and ended runs. Even of newer records, it retains at most 10,000 destroyed machines
+// and 20,000 ended runs. It never deletes data of a living machine or volume, or of a volume that
 // still has a snapshot.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned
@@ -67,8 +67,8 @@ func pruneMachines(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(gone(t, bucketMachineGone, before, limit), func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
 }
 
-// pruneVolumes deletes volumes that were destroyed and had no snapshot before the given time,
-// oldest first, at most limit of them.
+// pruneVolumes deletes volumes that became obsolete before the given time because they were
+// destroyed and had no snapshots. It deletes the oldest first, at most limit of them.
 func pruneVolumes(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(gone(t, bucketVolumeGone, before, limit), func(id string) error { return t.DeleteVolume(bourse.VolumeID(id)) })
 }
@@ -89,12 +89,12 @@ func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(old, func(id string) error { return orders.delete(t, []byte(id)) })
 }
 
-// pruneRuns deletes runs that ended before the given time, oldest first, at most limit of them.
-// It retains runs whose parents have not ended.
+// pruneRuns deletes runs that ended before the given time, oldest first, at most limit of them. It
+// does not delete a run whose parent has not ended.
 func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for id, k := range t.kv.Range(bucketRunKey, nil) {
-		// the engine creates ids in ascending order, so all later runs are younger
+		// the engine creates ids in ascending order, so all remaining runs are newer
 		if u, err := ulid.ParseStrict(string(id)); len(old) == limit || err == nil && u.Timestamp().After(before) {
 			break
 		}
@@ -112,7 +112,7 @@ func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(old, func(k string) error { return runs.delete(t, []byte(k)) })
 }
 
-// deleteEach calls del with each id and returns the number of ids.
+// deleteEach calls del for each id and returns the number of ids.
 func deleteEach(ids []string, del func(id string) error) (int, error) {
 	for _, id := range ids {
 		if err := del(id); err != nil {
@@ -122,7 +122,7 @@ func deleteEach(ids []string, del func(id string) error) (int, error) {
 	return len(ids), nil
 }
 
-// excess returns how many keys a bucket has in excess of limit, or 0.
+// excess returns by how many keys a bucket exceeds limit, or 0 if it does not.
 func excess(t *Tx, bucket string, limit int) int {
 	n := -limit
 	for range t.kv.Range(bucket, nil) {
@@ -131,8 +131,8 @@ func excess(t *Tx, bucket string, limit int) int {
 	return max(0, n)
 }
 
-// gone returns those ids in a time index whose times are before the given one, oldest first, at
-// most limit of them.
+// gone returns the ids in a time index whose times are before the given one, oldest first, at most
+// limit of them.
 func gone(t *Tx, bucket string, before time.Time, limit int) []string {
 	var old []string
 	for k := range t.kv.Range(bucket, nil) {

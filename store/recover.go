@@ -10,11 +10,11 @@ import (
 type Report struct {
 	Version  int      `json:"version"`        // version of the schema
 	Keys     int64    `json:"keys"`           // number of intact keys in the snapshot
-	Records  int      `json:"records"`        // intact records in the log that the snapshot does not include
+	Records  int      `json:"records"`        // number of intact records in the log that the snapshot does not include
 	Machines int      `json:"machines"`       // total number of machine records
-	Damage   []string `json:"damage"`         // descriptions of the damaged places
-	Lost     []string `json:"lost,omitempty"` // set by Recover: for each bucket, how many keys were lost
-	Kept     []string `json:"kept,omitempty"` // set by Recover: the new names of the damaged files
+	Damage   []string `json:"damage"`         // one description for each damaged place
+	Lost     []string `json:"lost,omitempty"` // set by Recover: for each bucket with lost keys, how many were lost
+	Kept     []string `json:"kept,omitempty"` // set by Recover: new names of the damaged files
 }
 
 func report(r kv.Report) Report {
@@ -29,9 +29,9 @@ func Check(dir string) (Report, error) {
 	return report(r), err
 }
 
-// Recover recovers the intact records of a damaged store into a new one, retains the damaged
-// files under other names, and recomputes the derived records. It returns CodeFailedPrecondition
-// if nothing is damaged, or if both heads of the snapshot are.
+// Recover recovers the intact records of a damaged store into a new one, retains the damaged files
+// under other names, and recomputes the derived records. It returns CodeFailedPrecondition if
+// nothing is damaged, or if both heads of the snapshot are damaged.
 func Recover(dir string, now time.Time) (Report, error) {
 	r, err := kv.Recover(dir, schema(), now, derive)
 	return report(r), err

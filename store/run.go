@@ -17,8 +17,8 @@ func runKeys(rec *fsm.Record) []entry {
 	return out
 }
 
-// openRun returns a record with the derived keys that rec had while the run was unfinished, so
-// that the old record need not be read.
+// openRun returns an unfinished record with the same derived keys as the stored record of rec's
+// run, which therefore need not be read.
 func openRun(rec *fsm.Record) *fsm.Record {
 	return &fsm.Record{ID: rec.ID, Definition: rec.Definition, Resource: rec.Resource, Status: fsm.Running}
 }
@@ -35,7 +35,7 @@ func (t *Tx) PutRun(rec fsm.Record) error {
 	return runs.swap(t, k, openRun(&rec), &rec)
 }
 
-// DeleteRun deletes the record of a run. It does nothing if there is no such record.
+// DeleteRun deletes the record of a run. It does nothing if the run is not recorded.
 func (t *Tx) DeleteRun(rec fsm.Record) error {
 	k, err := key(rec.Definition, rec.Resource, rec.ID)
 	if err != nil {
@@ -44,8 +44,8 @@ func (t *Tx) DeleteRun(rec fsm.Record) error {
 	return runs.swap(t, k, openRun(&rec), nil)
 }
 
-// Run returns the run with an id, whether or not it has ended, and reports whether it is
-// recorded.
+// Run returns the record of the run with an id, whether or not the run has ended. It also reports
+// whether there is such a record.
 func (t *Tx) Run(id string) (fsm.Record, bool, error) {
 	k := t.kv.Get(bucketRunKey, []byte(id))
 	if k == nil {
@@ -54,10 +54,10 @@ func (t *Tx) Run(id string) (fsm.Record, bool, error) {
 	return runs.get(t, k)
 }
 
-// Runs returns all recorded runs, sorted by definition and resource.
+// Runs returns the records of all runs, sorted by definition and resource.
 func (t *Tx) Runs() iter.Seq2[fsm.Record, error] { return runs.all(t) }
 
-// unfinished returns the runs that have not ended, in the order of their creation.
+// unfinished returns the records of the runs that have not ended, in the order of their creation.
 func (t *Tx) unfinished() ([]fsm.Record, error) {
 	var out []fsm.Record
 	for _, at := range t.kv.Range(bucketRunOpen, nil) {
@@ -72,7 +72,7 @@ func (t *Tx) unfinished() ([]fsm.Record, error) {
 	return out, nil
 }
 
-// Journal returns the store in the form of a journal for an fsm engine.
+// Journal returns a journal for an fsm engine that records runs in the store.
 func (s *Store) Journal() fsm.Journal { return journal{s} }
 
 type journal struct{ s *Store }

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/store/kv"
 )
 
-// FileName is the name of the snapshot in the store's directory.
+// FileName is the name of the kv snapshot in the store's directory.
 const FileName = kv.FileName
 
 // DefaultKeep is the default of Config.Keep.
@@ -27,7 +27,7 @@ type Config struct {
 	turn    int64                          // see kv.Config
 }
 
-// FaultStage is a point of a commit at which Config.Fault is called.
+// FaultStage is a stage of a commit at which Config.Fault is called.
 type FaultStage = kv.FaultStage
 
 // Stages of a commit; see package kv.
@@ -51,8 +51,8 @@ type engine = kv.DB
 
 // Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine,
 // which Close stops. Errors: CodeAlreadyExists if another daemon has the store open,
-// CodeFailedPrecondition if its schema has another version, CodeInternal if it is damaged. In
-// these cases the files are unchanged.
+// CodeFailedPrecondition if its schema has another version, CodeInternal if it is damaged. In all
+// these cases, Open does not change the files.
 func Open(cfg Config) (*Store, error) {
 	db, err := kv.Open(kv.Config{Dir: cfg.Dir, Schema: schema(), Log: cfg.Log, Fault: cfg.Fault, Failed: cfg.Failed, Turn: cfg.turn})
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Store) Submit(fn func(*Tx) error) *Commit {
 	return s.engine.Submit(func(t kv.Tx) error { return fn(&Tx{kv: t, writes: true}) })
 }
 
-// SubmitRelaxed queues fn to be committed together with the next transaction; see [kv.DB.SubmitRelaxed].
+// SubmitRelaxed queues fn without requesting a commit for it alone; see [kv.DB.SubmitRelaxed].
 func (s *Store) SubmitRelaxed(fn func(*Tx) error) *Commit {
 	return s.engine.SubmitRelaxed(func(t kv.Tx) error { return fn(&Tx{kv: t, writes: true}) })
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// table is a bucket of records of one type, with the index keys and sums derived from each record. They change
-// together with the record.
+// table describes a bucket of records of one type, and the index keys and sums that are derived
+// from each record and change together with it.
 type table[T any] struct {
 	bucket string
 	keys   func(*T) []entry
 	adds   func(*T) []part
 }
 
-// entry is a derived key and its value.
+// entry is an index key that is derived from a record, and its value.
 type entry struct {
 	bucket     string
 	key, value []byte
-	taken      string // error message if another record has the key; "" if that is impossible
+	taken      string // part of the error message if another record has the key; "" if that is impossible
 }
 
 // part is a record's contribution to a sum.
@@ -29,7 +29,7 @@ type part struct {
 	n            int64
 }
 
-// get reads a record, and reports whether the record exists.
+// get reads a record. ok is false if there is no such record.
 func (b *table[T]) get(t *Tx, key []byte) (v T, ok bool, err error) {
 	stored := t.kv.Get(b.bucket, key)
 	if stored == nil {
@@ -72,9 +72,9 @@ func (b *table[T]) delete(t *Tx, key []byte) error {
 	return b.swap(t, key, &old, nil)
 }
 
-// swap replaces a record. old must be the stored record or one with the same derived keys and
-// sums, or nil if there is none. now is nil to remove the record. It returns CodeAlreadyExists
-// if another record has one of the new keys.
+// swap replaces the record old with now. If there is no stored record, old is nil; otherwise it
+// must have the same derived keys and sums as the stored record. If now is nil, swap removes the
+// record. It returns CodeAlreadyExists if another record already has one of the derived keys.
 func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 	if b.keys != nil {
 		var before, after []entry
@@ -130,14 +130,15 @@ func (b *table[T]) derive(t *Tx, d derivation) error {
 	return nil
 }
 
-// ofApp reads the records of an app that are listed in an index, sorted by id.
+// ofApp reads the records of an app, which the given index lists. It returns them in the order of
+// their ids.
 func (b *table[T]) ofApp(t *Tx, index string, app *bourse.App, owned func(*T) bool) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, space := range spaces(app) {
 			for id := range t.under(index, append([]byte(space), 0)) {
 				v, _, err := b.get(t, id)
 				if err == nil && !owned(&v) {
-					continue // the record belongs to a former app with this name
+					continue // the record belongs to a former app with the same name
 				}
 				if !yield(v, err) || err != nil {
 					return
@@ -153,7 +154,8 @@ func (e entry) in(list []entry) bool {
 	})
 }
 
-// replaceKeys replaces a record's former derived keys with the new ones.
+// replaceKeys replaces the keys that were derived from a record before a change with those derived
+// from it after the change.
 func (t *Tx) replaceKeys(before, after []entry) error {
 	for _, e := range before {
 		if !e.in(after) {
@@ -176,7 +178,7 @@ func (t *Tx) replaceKeys(before, after []entry) error {
 	return nil
 }
 
-// of returns the amount that list adds to p's sum, or 0.
+// of returns the contribution of list to the same sum as p's, or 0 if there is none.
 func (p part) of(list []part) int64 {
 	i := slices.IndexFunc(list, func(x part) bool { return x.bucket == p.bucket && x.name == p.name })
 	if i < 0 {
@@ -185,7 +187,8 @@ func (p part) of(list []part) int64 {
 	return list[i].n
 }
 
-// replaceParts changes each sum by the difference between a record's new and former contribution.
+// replaceParts changes each sum by the difference between a record's contributions before and
+// after a change.
 func (t *Tx) replaceParts(before, after []part) error {
 	for _, p := range after {
 		if err := t.add(p.bucket, p.name, p.n-p.of(before)); err != nil {
@@ -222,7 +225,7 @@ func (t *Tx) add(bucket, name string, n int64) error {
 	return t.kv.Put(bucket, k, uint64Bytes(uint64(sum)))
 }
 
-// committed returns the contribution of amounts to the committed sums.
+// committed returns what the given amounts contribute to the committed sums.
 func committed(amounts bourse.Amounts) []part {
 	out := make([]part, len(amounts), len(amounts)+1)
 	for i, a := range amounts {

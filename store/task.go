@@ -7,13 +7,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TaskRecord is a worker's record of a task. While the task is in progress, its resources are part of the committed
-// sums. After its end, the result is retained for callers that repeat the order.
+// TaskRecord is a worker's record of a task. While the task is in progress, its resources are part
+// of the committed sums. After the task has ended, its result is retained for callers that repeat
+// the order.
 type TaskRecord struct {
 	App    bourse.AppName    `json:"app"`
 	AppID  string            `json:"app_id,omitempty"` // ID of the app; see [bourse.App.Owns]
 	Takes  bourse.Amounts    `json:"takes,omitempty"`  // resources in addition to the machine's; empty once the task has ended
-	Result bourse.TaskResult `json:"result"`           // has no End while the task is in progress
+	Result bourse.TaskResult `json:"result"`           // End is empty while the task is in progress
 	Cold   *ColdTask         `json:"cold,omitempty"`   // set for a task with its own machine until it has ended
 }
 
@@ -22,29 +23,31 @@ type TaskRecord struct {
 type ColdTask struct {
 	Payload []byte          `json:"payload,omitempty"`
 	Until   time.Time       `json:"until"`             // deadline of the task
-	Timeout bourse.Duration `json:"timeout,omitempty"` // time from the start of the machine; 0: only Until applies
+	Timeout bourse.Duration `json:"timeout,omitempty"` // time limit that starts when the machine has started; 0: only Until applies
 }
 
 // Open reports whether the task is in progress.
 func (r *TaskRecord) Open() bool { return r.Result.End == "" }
 
-// TaskBytes is the limit on the total size of ended tasks. If it is exceeded, the oldest are
-// deleted. An order whose task was deleted counts as new if it is repeated.
+// TaskBytes limits the total size of ended tasks' records. If it is exceeded, the oldest ones are
+// deleted. If an order is repeated after its task's record was deleted, it counts as new.
 const TaskBytes = 128 << 20
 
 const (
 	// taskDrops is the maximum number of old tasks that are deleted when a task ends. If
 	// that does not free enough space, more are deleted when later tasks end.
 	taskDrops = 64
-	// taskRoom is how much space is freed each time, in bytes.
+	// taskRoom is how many bytes are freed each time, to avoid a deletion at the end of every
+	// task.
 	taskRoom = TaskBytes / 64
-	// taskOverhead is the approximate size of an ended task without its answer, error and type.
+	// taskOverhead is the approximate size in bytes of an ended task's record without its answer,
+	// error and type.
 	taskOverhead = 512
 )
 
 const keyTaskBytes = "task_bytes"
 
-// size returns the approximate size of an ended task in the store.
+// size returns the approximate size of an ended task's record in the store, in bytes.
 func (r *TaskRecord) size() int64 {
 	return int64(len(r.Result.Answer) + len(r.Result.Error) + len(r.Result.Type) + taskOverhead)
 }
@@ -68,8 +71,8 @@ func (t *Tx) TaskBegun(o OrderRecord) error {
 	return orders.swap(t, k, nil, &o)
 }
 
-// TaskStarted records that the machine of a task's order has started, which starts the task's timeout. It does nothing if
-// the order is not for a task.
+// TaskStarted shortens the deadline of a task whose machine has started, because the task's
+// timeout begins at that time. It does nothing if the order is not for such a task.
 func (t *Tx) TaskStarted(id bourse.OrderID, at time.Time) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || o.Task.Cold == nil || o.Task.Cold.Timeout == 0 {
@@ -84,7 +87,7 @@ func (t *Tx) TaskStarted(id bourse.OrderID, at time.Time) error {
 }
 
 // TaskEnded records a task's result and subtracts its resources from the committed sums. It
-// reports whether the task was in progress until now. Further results are ignored.
+// reports whether the task was still in progress. If not, TaskEnded ignores the result.
 func (t *Tx) TaskEnded(id bourse.OrderID, result bourse.TaskResult, at time.Time) (bool, error) {
 	if t.kv.Get(bucketTaskOpen, []byte(id)) == nil {
 		return false, nil
@@ -130,7 +133,7 @@ func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 	}
 }
 
-// WarmFor returns the living machines of an app that serve a task.
+// WarmFor returns the IDs of an app's living machines that are warm for a task.
 func (t *Tx) WarmFor(app bourse.App, task string) []bourse.MachineID {
 	var out []bourse.MachineID
 	for _, space := range spaces(&app) {
@@ -143,14 +146,15 @@ func (t *Tx) WarmFor(app bourse.App, task string) []bourse.MachineID {
 	return out
 }
 
-// owned reports whether app owns a machine, even if the machine's record contains no app ID.
+// owned reports whether a machine belongs to an app. It also recognizes a machine whose record
+// contains no app ID.
 func (t *Tx) owned(id bourse.MachineID, app *bourse.App) bool {
 	m, err := t.Machine(id)
 	return err == nil && m.OwnedBy(app)
 }
 
-// evictTasks frees space if ended tasks exceed their limit. It frees more than necessary, so
-// that it need not delete a task each time another one ends.
+// evictTasks deletes the oldest ended tasks if they exceed TaskBytes. It frees more than
+// necessary, so that it need not delete a task each time another one ends.
 func (t *Tx) evictTasks() error {
 	if t.taskBytes() <= TaskBytes {
 		return nil
@@ -159,9 +163,9 @@ func (t *Tx) evictTasks() error {
 	return err
 }
 
-// deleteTasks deletes ended tasks, oldest first, at most limit of them. Before it deletes a
-// task, it calls due with the time when the task ended and the total size of the remaining
-// ended tasks, and stops if due returns false.
+// deleteTasks deletes ended tasks, oldest first, at most limit of them. Before it deletes a task,
+// it calls due with the time when the task ended and the total size of all ended tasks that are
+// left, including this one. It stops if due returns false.
 func (t *Tx) deleteTasks(limit int, due func(ended time.Time, kept int64) bool) (int, error) {
 	var old []string
 	kept := t.taskBytes()

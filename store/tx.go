@@ -14,8 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/store/kv"
 )
 
-// Tx is a transaction. It is valid only during the call of the function that received it, and only on that goroutine.
-// The sequences that its methods return read lazily, so nothing may be written during iteration.
+// Tx is a transaction. It is valid only during the call of the function that receives it, and only
+// on that goroutine. The sequences that its methods return read lazily, so do not write during
+// iteration.
 type Tx struct {
 	kv     kv.Tx
 	writes bool // whether this is a read-write transaction
@@ -26,8 +27,8 @@ var _ fsm.Tx = (*Tx)(nil)
 // maxKeyPart is the maximum length of each part of a key, in bytes.
 const maxKeyPart = 1024
 
-// key joins parts with zero bytes. It returns an error if a part is empty, too long or contains
-// a zero byte, because the result could then be equal to another key.
+// key joins parts with zero bytes. It returns an error if a part is empty, too long or contains a
+// zero byte. Otherwise, different parts could result in the same key.
 func key(parts ...string) ([]byte, error) {
 	for _, p := range parts {
 		if p == "" || len(p) > maxKeyPart || strings.ContainsRune(p, 0) {
@@ -43,7 +44,7 @@ func timeKey(at time.Time, id string) []byte {
 	return append(append(uint64Bytes(uint64(at.UnixNano())^(1<<63)), 0), id...)
 }
 
-// splitTimeKey returns the time and the id in a key made by timeKey.
+// splitTimeKey returns the time and the id in a key that timeKey has created.
 func splitTimeKey(b []byte) (time.Time, string) {
 	if len(b) < 9 {
 		return time.Time{}, ""
@@ -60,7 +61,7 @@ func uint64Of(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// under returns the rest of each key of a bucket that begins with a prefix.
+// under returns the keys of a bucket that begin with a prefix, without the prefix.
 func (t *Tx) under(bucket string, prefix []byte) iter.Seq[[]byte] {
 	return func(yield func(rest []byte) bool) {
 		for k := range t.kv.Range(bucket, prefix) {

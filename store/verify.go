@@ -11,7 +11,7 @@ import (
 )
 
 // derivation contains all values that are derived from the records, by bucket and key. It is
-// computed from scratch to check the recorded data or to recover it.
+// computed from scratch, to check or to recover the stored values.
 type derivation map[string]map[string][]byte
 
 func (d derivation) set(bucket string, key, value []byte) {

@@ -18,9 +18,9 @@ var versions = table[bourse.Version]{bucket: bucketVersions}
 
 func versionPrefix(id bourse.MachineID) []byte { return []byte(string(id) + "\x00") }
 
-// KeepVersion records the config of m's current version, unless it is recorded already. It must
-// be called before the config or the version changes for the first time. If the limits are
-// exceeded, KeepVersion deletes the oldest versions.
+// KeepVersion records the config of m's current version, unless it is recorded already. Call it
+// before each change of the config or the version. If the limits are exceeded, KeepVersion deletes
+// the oldest versions.
 func (t *Tx) KeepVersion(m *bourse.Machine) error {
 	if _, err := key(string(m.ID), string(m.Instance)); err != nil {
 		return err
@@ -55,8 +55,8 @@ func (t *Tx) Versions(id bourse.MachineID) ([]bourse.Version, error) {
 	return out, nil
 }
 
-// versionsOf returns the keys and values of a machine's versions, newest first. The order is
-// that of the instance ids, which sort by time.
+// versionsOf returns the keys and values of a machine's versions, newest first. It sorts them by
+// their instance ids, which sort by time.
 func (t *Tx) versionsOf(id bourse.MachineID) func(func(k, v []byte) bool) {
 	prefix := versionPrefix(id)
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)

@@ -5,7 +5,7 @@ import "github.com/bourse-dev/bourse"
 var volumes = table[bourse.Volume]{bucketVolumes, volumeKeys, func(v *bourse.Volume) []part { return committed(v.Takes) }}
 
 // volumeGone reports whether a volume is destroyed and has no snapshots, so that only its record
-// remains.
+// is left.
 func volumeGone(v *bourse.Volume) bool {
 	return v.State == bourse.VolumeDestroyed && len(v.Snapshots) == 0
 }

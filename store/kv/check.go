@@ -17,14 +17,14 @@ import (
 type Report struct {
 	Version int            // version of the schema
 	Keys    int64          // intact keys in the snapshot
-	Records int            // intact records in the log that the snapshot does not include
+	Records int            // number of intact records in the log that the snapshot does not include
 	Have    map[string]int // number of intact keys by bucket, including those in the log
-	Damage  []string       // one description per damaged place
+	Damage  []string       // one description for each damaged place
 	Lost    []string       // set by Recover: for each bucket with lost keys, their number
 	Kept    []string       // set by Recover: the new names of the damaged files
 }
 
-// inspection holds the intact contents of a store's files.
+// inspection contains the intact contents of a store's files.
 type inspection struct {
 	Report
 	contents
@@ -91,7 +91,7 @@ func counts(s *state) map[string]uint64 {
 // readLog applies the log's records that the snapshot does not include.
 func (l *inspection) readLog(dir string, schema *Schema) error {
 	w := &wal{salt: l.salt}
-	defer w.close() // the log was only read, so there is nothing to lose
+	defer w.close() // the log was only read, so an error does not matter
 	for i, name := range walNames {
 		f, err := os.Open(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -121,16 +121,16 @@ func (l *inspection) readLog(dir string, schema *Schema) error {
 	return nil
 }
 
-// Recover replaces a damaged store with a new one that contains all intact records, and
-// retains the damaged files under other names. It empties the derived buckets and calls derive
-// to fill them again. It returns CodeFailedPrecondition if nothing is damaged, or if both
-// heads of the snapshot are.
+// Recover replaces a damaged store with a new one that contains all intact records, and retains
+// the damaged files under other names. It empties the derived buckets and calls derive to fill
+// them again. It returns CodeFailedPrecondition if nothing is damaged, or if both heads of the
+// snapshot are damaged.
 func Recover(dir string, schema *Schema, now time.Time, derive func(Tx) error) (Report, error) {
 	return recoverStore(dir, schema, now, derive, func() error { return nil })
 }
 
-// recoverStore implements Recover. It calls step after each change of the directory and returns
-// step's error. Tests use step to simulate crashes.
+// recoverStore implements Recover. It calls step after each change of the directory, and fails if
+// step returns an error. Tests use step to simulate crashes.
 func recoverStore(dir string, schema *Schema, now time.Time, derive func(Tx) error, step func() error) (Report, error) {
 	l, err := inspect(dir, schema)
 	if err != nil {
@@ -160,7 +160,7 @@ func recoverStore(dir string, schema *Schema, now time.Time, derive func(Tx) err
 	return l.Report, l.replace(dir, now, step)
 }
 
-// findLost lists how many keys of each bucket of the snapshot are damaged or missing.
+// findLost records how many keys of each bucket are damaged or missing in the snapshot.
 func (l *inspection) findLost(schema *Schema) {
 	if l.counts == nil {
 		l.Lost = append(l.Lost, "the original number of records is unknown")
@@ -174,14 +174,14 @@ func (l *inspection) findLost(schema *Schema) {
 }
 
 // replace renames the new store over the damaged one and retains the damaged files under other
-// names. The log is copied rather than linked: if a crash prevents the removal of the original,
-// the new store overwrites it. A crash leaves either the damaged store or the new one, which
-// ignores the old log because of its different salt.
+// names. It copies the log files instead of linking them, because after a crash that prevents
+// their removal, the new store overwrites them. After any crash, the directory contains either the
+// damaged store or the new one, which ignores the old log because its salt differs.
 func (l *inspection) replace(dir string, now time.Time, step func() error) error {
 	suffix := ".damaged-" + now.UTC().Format("20060102T150405Z")
 	for _, name := range append([]string{FileName}, walNames[:]...) {
 		keep := copyFile
-		if name == FileName { // the snapshot is replaced, never overwritten
+		if name == FileName { // link the snapshot, because its file is replaced and never overwritten
 			keep = os.Link
 		}
 		err := keep(filepath.Join(dir, name), filepath.Join(dir, name+suffix))
@@ -210,7 +210,7 @@ func (l *inspection) replace(dir string, now time.Time, step func() error) error
 	return syncDir(dir)
 }
 
-// copyFile copies a file to a path that does not exist yet.
+// copyFile copies a file. The target must not exist yet.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -10,8 +10,8 @@ const (
 	retryMax   = 10 * time.Second
 )
 
-// checkpointIfFull starts a checkpoint if the log is full and no checkpoint is in progress. It is called by the store's
-// goroutine, between two commits.
+// checkpointIfFull starts a checkpoint if the current log file is full and no checkpoint is in
+// progress. The store's goroutine calls it between two commits.
 func (d *DB) checkpointIfFull() {
 	if d.checkpointing.Load() {
 		d.growAhead()
@@ -26,15 +26,16 @@ func (d *DB) checkpointIfFull() {
 	d.beginCheckpoint()
 }
 
-// beginCheckpoint starts writing a snapshot of the current state. It is called by the store's goroutine, or before
-// that goroutine starts.
+// beginCheckpoint starts to write a snapshot of the current state. The store's goroutine calls it,
+// or Open before it starts that goroutine.
 func (d *DB) beginCheckpoint() {
 	now, seq := d.now.Load(), d.wal.seq
 	d.checkpointing.Store(true)
 	d.checkpoint.Go(func() { d.saveUntilDone(now, seq) })
 }
 
-// saveUntilDone retries a snapshot until it succeeds, the store is closed, or the store has failed.
+// saveUntilDone tries to save a snapshot until it succeeds, the store is closed, or the store has
+// failed.
 func (d *DB) saveUntilDone(now *state, seq uint64) {
 	for wait := retryFirst; ; wait = min(2*wait, retryMax) {
 		size, err := d.save(now, seq)
@@ -59,9 +60,9 @@ func (d *DB) saveUntilDone(now *state, seq uint64) {
 	}
 }
 
-// save writes a snapshot of a state, which includes the log's records up to seq. Any error other
-// than a full disk makes the store fail, because a disk that has lost one write may have lost
-// others that it acknowledged.
+// save writes a snapshot of a state that includes the log's records up to seq. After any error
+// other than a full disk, the store has failed: a disk that has lost one write may also have lost
+// writes that it has acknowledged.
 func (d *DB) save(now *state, seq uint64) (size int64, err error) {
 	size, err = writeSnapshot(d.cfg.Dir, head{d.cfg.Schema.Version, d.wal.salt, seq}, now, d.cfg.Step)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxBatch is the maximum number of transactions in one commit, so that the first one does not wait for too many
-// others.
+// maxBatch is the maximum number of transactions in one commit. It limits how long the first one
+// waits for the others.
 const maxBatch = 256
 
 var errClosed = bourse.Errorf(bourse.CodeUnavailable, "the store is closed")
@@ -23,12 +23,12 @@ type Commit struct {
 	applied chan struct{}
 	done    chan struct{}
 	err     error // the transaction's error; set before done is closed
-	undone  bool  // the disk did not accept the batch; set together with err
+	undone  bool  // whether the whole batch failed, for example because it could not be written to disk; set together with err
 }
 
-// Applied returns a channel that is closed when the function has run without an error and later
-// transactions see its effects, or when it has failed, in which case Wait does not block. The
-// transaction is not durable yet.
+// Applied returns a channel that is closed when the transaction's function has returned nil, so
+// that later transactions see its effects, or when the transaction has failed. If it has failed,
+// Wait does not block; otherwise, the transaction may not be durable yet.
 func (c *Commit) Applied() <-chan struct{} { return c.applied }
 
 // Wait blocks until the transaction is durable or has failed. If ctx ends first, the outcome is unknown and the
@@ -98,13 +98,13 @@ func (d *DB) submit(fn func(Tx) error, relaxed bool) *Commit {
 // the next Sync, whichever comes first.
 func (d *DB) SubmitRelaxed(fn func(Tx) error) *Commit { return d.submit(fn, true) }
 
-// linger is how long a relaxed transaction waits for others to share its commit. In the meantime, the disk and the
-// processor serve transactions that callers wait for.
+// linger is how long a relaxed transaction waits for other transactions to share its commit. In
+// the meantime, the disk and the processor are available to transactions that callers wait for.
 const linger = time.Millisecond
 
-// press requests a commit of the queue, which must not be empty. A relaxed transaction that is
-// submitted to a pressed queue starts no timer, because a commit is about to start. d.mu is
-// held.
+// press requests a commit of the queue, which must not be empty. If the queue has been pressed, a
+// relaxed transaction that is added to it starts no timer, because a commit is about to start.
+// d.mu is held.
 func (d *DB) press() {
 	d.pressed = true
 	d.work.Signal()
@@ -120,7 +120,7 @@ func (d *DB) lingered() {
 	}
 }
 
-// commitAll is the store's goroutine. It commits batches until the store is closed.
+// commitAll commits batches until the store is closed. It runs on the store's goroutine.
 func (d *DB) commitAll() {
 	defer close(d.ended)
 	for {
@@ -136,7 +136,7 @@ func (d *DB) commitAll() {
 	}
 }
 
-// take waits for work. It returns nil once the store is closed and the queue is empty.
+// take waits for the next batch. It returns nil once the store is closed and the queue is empty.
 func (d *DB) take() ([]*Commit, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,10 +158,11 @@ func (d *DB) take() ([]*Commit, error) {
 	return batch, d.failure()
 }
 
-// gather lets the goroutines that the last commit woke submit their next transactions before
-// another commit starts. Otherwise the commit would contain only the first of them, and the
-// others would have to wait for two commits. gather only yields the processor, and it does
-// nothing if there is only one writer. d.mu is held.
+// gather gives the goroutines that waited for the last commit time to submit their next
+// transactions before another commit starts. Otherwise, the commit would contain only the first
+// goroutine's transaction, and the other goroutines would have to wait for two commits. gather
+// only yields the processor, and it does nothing if there is only one writer. d.mu is held, but is
+// released while gather yields.
 func (d *DB) gather() {
 	if d.shared < 2 {
 		return
@@ -184,7 +185,8 @@ func finishAll(batch []*Commit, err error) {
 	}
 }
 
-// commit makes a batch durable. A function's error is returned only once the state that it was based on is durable.
+// commit makes a batch durable. It reports a function's error only once the state that the
+// function has read is durable.
 func (d *DB) commit(batch []*Commit) {
 	after, good, refused, err := d.apply(batch)
 	if err == nil && len(d.writes.record) > walHeader {
@@ -204,8 +206,9 @@ func (d *DB) commit(batch []*Commit) {
 	d.checkpointIfFull()
 }
 
-// apply executes the functions in order, each on the state that the previous ones have created,
-// and returns the resulting state. It collects the changes in d.writes.
+// apply executes the batch's functions in order, each on the state that the previous ones have
+// created. It returns the resulting state, the transactions that succeeded, and the errors of the
+// others. It collects the changes in d.writes.
 func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*Commit]error, _ error) {
 	w := &d.writes
 	if cap(w.record) > recordKept {
@@ -227,7 +230,7 @@ func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*
 		}
 		good = append(good, c)
 	}
-	clear(w.undo[:cap(w.undo)]) // undo refers to old values
+	clear(w.undo[:cap(w.undo)]) // undo refers to old values, which can be garbage-collected now
 	return after, good, refused, d.failure()
 }
 
@@ -253,8 +256,8 @@ func (d *DB) write(after *state, good []*Commit) error {
 		close(c.applied)
 	}
 	runtime.Gosched() // callers that respond once Applied is closed can do so during the write
-	// A crash from here to the end of append leaves the log either as it was before the batch or with the whole
-	// batch. Nothing in the batch has been acknowledged.
+	// After a crash between here and the end of append, the log contains either nothing of the
+	// batch or the whole batch. None of its transactions has been acknowledged.
 	switch err := d.cfg.Fault(FaultBefore, d.commits); {
 	case full(err):
 		return d.unwritten(err)

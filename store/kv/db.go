@@ -21,28 +21,28 @@ type Config struct {
 	Dir    string // required; created with mode 0700 if missing
 	Schema *Schema
 	Log    *slog.Logger // default: discards all records
-	Turn   int64        // a log file must contain this many bytes before the store switches to the other one; default 4 MiB
-	// Fault, for tests, is called before and after the n-th commit, counted from 1. If it
-	// returns an error, the store fails permanently, as if the process had been killed. If the
-	// error is returned before the commit, the disk contains none of the commit's changes. If it
-	// is returned after the commit, the disk contains all of them, but no caller has been
-	// notified. As an exception, if the error before a commit means that the disk is full, such
-	// as ENOSPC, only that commit fails.
+	Turn   int64        // size in bytes at which the store switches from one log file to the other; default 4 MiB
+	// Fault, for tests, is called before and after the n-th commit, counted from 1. If it returns
+	// an error, the store fails permanently, as if the process had been killed. If the error is
+	// returned before the commit, the disk contains none of the commit's changes. If it is
+	// returned after the commit, the disk contains all of them, but no caller has been notified.
+	// As an exception, if the error before the commit is ENOSPC or similar, which means that the
+	// disk is full, only that commit fails.
 	Fault func(stage FaultStage, n uint64) error
-	// Failed, if set, is called once when a failed write or sync leaves the disk's contents
-	// unknown, before any waiting caller receives the error. The function must end the daemon at
-	// once, because from then on every outcome is unknown. The next daemon reads the actual
+	// Failed, if set, is called once if the disk's contents are unknown because a write or sync
+	// has failed, before any waiting caller receives the error. The function must end the daemon
+	// at once, because from then on every outcome is unknown. The next daemon reads the actual
 	// contents.
 	Failed func(error)
-	Step   func() error // for tests: called three times per snapshot, see writeSnapshot; an error that it returns counts as a disk error
+	Step   func() error // for tests: called three times for each snapshot, see writeSnapshot; its error counts as a disk error
 	media  *media       // for tests: replaces the real disk
 }
 
-// FaultStage is a point of a commit at which Config.Fault is called.
+// FaultStage is a stage of a commit at which Config.Fault is called.
 type FaultStage int
 
-// Stages of a commit. At FaultBefore, the transactions' functions have run and Applied has been
-// signaled.
+// Stages of a commit. At FaultBefore, the transactions' functions have run and the channels that
+// Applied returns are closed.
 const (
 	FaultBefore FaultStage = iota + 1
 	FaultAfter
@@ -55,17 +55,17 @@ type DB struct {
 	now           atomic.Pointer[state] // the durable state
 	wal           *wal                  // used only by the store's goroutine, like commits and writes
 	commits       uint64
-	writes        writes         // changes of the current commit
+	writes        writes         // changes made by the current commit
 	closing       chan struct{}  // closed by Close
 	ended         chan struct{}  // closed when the store's goroutine has returned
-	checkpoint    sync.WaitGroup // waits for the checkpoint in progress
-	checkpointing atomic.Bool    // a checkpoint is in progress
+	checkpoint    sync.WaitGroup // used to wait for the checkpoint in progress
+	checkpointing atomic.Bool    // whether a checkpoint is in progress
 	size          atomic.Int64   // size of the snapshot in bytes
-	// Limits on log lines: one line per minute about failed commits, and one about failed
+	// Limits on log lines, at most one a minute: failures is for failed commits, stuck for failed
 	// checkpoints.
 	failures, stuck quiet.Line
 	failed          atomic.Pointer[bourse.Error] // why the store has failed; nil if it has not
-	short           atomic.Pointer[bourse.Error] // the error that Short returns because the disk has no space for a checkpoint, or nil
+	short           atomic.Pointer[bourse.Error] // error that Short returns because the disk has no space for a checkpoint; nil if it has
 	faults          atomic.Uint64                // number of commits and checkpoints that could not be written to disk
 
 	queued
@@ -74,10 +74,10 @@ type DB struct {
 // queued contains the submitted transactions.
 type queued struct {
 	mu      sync.Mutex // never held during I/O
-	work    *sync.Cond // signals that queue has to be committed, or that closed has been set; uses mu
+	work    *sync.Cond // signaled when pressed or closed has been set; uses mu
 	queue   []*Commit
-	pressed bool    // queue has to be committed now
-	lingers bool    // a timer is running that will set pressed
+	pressed bool    // whether queue has to be committed now
+	lingers bool    // whether a timer is running that will set pressed
 	last    *Commit // the last submitted transaction, or nil if there is none
 	closed  bool
 	shared  int // number of transactions in the last commit
@@ -85,8 +85,8 @@ type queued struct {
 
 // Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine,
 // which Close stops. Errors: CodeAlreadyExists if another daemon has the store open,
-// CodeFailedPrecondition if its schema has another version, CodeInternal if it is damaged. In
-// these cases the files are unchanged.
+// CodeFailedPrecondition if its schema has another version, CodeInternal if it is damaged. In all
+// these cases, Open does not change the files.
 func Open(cfg Config) (*DB, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "open store: %w", err)
@@ -226,8 +226,8 @@ func (d *DB) View(fn func(Tx) error) error {
 	}
 }
 
-// Sync waits until all transactions that were submitted before the call are durable or have
-// failed, so that a later View sees it. It returns at once if nothing is in progress. Errors:
+// Sync waits until all transactions that were submitted before the call are durable, so that a
+// later View sees them, or have failed. It returns at once if nothing is in progress. Errors:
 // CodeUnavailable if the transactions could not be written, CodeTimeout if the store has failed
 // and the outcome is unknown.
 func (d *DB) Sync(ctx context.Context) error {
@@ -240,7 +240,7 @@ func (d *DB) Sync(ctx context.Context) error {
 		d.mu.Unlock()
 		return nil
 	}
-	if len(d.queue) > 0 { // if the queue is empty, the transaction is already being committed
+	if len(d.queue) > 0 { // if the queue is empty, the last transaction is already being committed
 		d.press()
 	}
 	d.mu.Unlock()

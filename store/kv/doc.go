@@ -1,23 +1,23 @@
 // Package kv implements the storage engine of package store: buckets of keys and values, with
-// transactions. It does not depend on the types of the records.
+// transactions. It does not know the types of the records in the buckets.
 //
-// A store keeps all data in memory, in one copy-on-write tree. The disk contains a snapshot of
-// the tree ([FileName]) and a write-ahead log of later changes, which consists of two files that
-// are used alternately. Both consist of records with checksums. [Open] refuses damaged files,
-// and [Recover] copies all intact records into a new store.
+// A store keeps all data in memory, in one copy-on-write tree. The disk contains a snapshot of the
+// tree ([FileName]) and a write-ahead log of later changes. The log consists of two files that are
+// used alternately. The snapshot and the log consist of records with checksums. [Open] refuses
+// damaged files, and [Recover] copies all intact records into a new store.
 //
 // # Group commit
 //
 // [Open] starts one goroutine, which [DB.Close] stops. It takes all transactions submitted since
-// the last commit, executes them in order of submission, and appends the result to the log as
+// the last commit, executes them in order of submission, and appends their changes to the log as
 // one record. Concurrent writers thus share one sync, and a single writer waits only for its own
 // sync. Functions passed to Submit run on that goroutine, so they must not block, or call Submit
 // and wait for the result.
 //
-// A transaction works on a copy of the tree, which readers see once the changes are durable.
-// When a log file is full and as large as the last snapshot, a checkpoint writes a new snapshot
-// next to the old one and renames it, while the other log file receives new records. [Open]
-// reads the snapshot and the log records that it does not include.
+// A transaction works on a copy of the tree, which readers see once the changes are durable. When
+// a log file is full and as large as the last snapshot, a checkpoint writes a new snapshot next to
+// the old one and renames it, while the other log file receives new records. [Open] reads the
+// snapshot and the log records that the snapshot does not include.
 //
 // # Failures
 //

@@ -8,21 +8,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// errNotSynced means that it is unknown whether a record is on the disk.
+// errNotSynced means that it is unknown whether a record has been written to disk.
 var errNotSynced = errors.New("unknown whether the record was written")
 
-// full reports whether err means that there is no space left. In that case, the disk's contents
-// are known.
+// full reports whether err means that the disk is full. In that case, the disk's contents are
+// known.
 func full(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(is error) bool {
 		return errors.Is(err, is)
 	})
 }
 
-// fail ends all reading and writing permanently, because the disk's contents are unknown until
-// they are read again. Every unacknowledged transaction and every later one has an unknown
-// outcome (CodeTimeout). It must not report them as refused, because the record may be on the
-// disk. Config.Failed is called before any waiting caller receives the error.
+// fail permanently stops all reading and writing, because the disk's contents are unknown until
+// they are read again. The outcome of every transaction that has not been acknowledged yet, and of
+// every later one, is unknown (CodeTimeout). These transactions must not be reported as refused,
+// because their records may have been written. Config.Failed is called before any waiting caller
+// receives the error.
 func (d *DB) fail(cause error) error {
 	err := &bourse.Error{Code: bourse.CodeTimeout, Message: "outcome unknown: the worker's store could not access its disk", Err: cause}
 	if !d.failed.CompareAndSwap(nil, err) {

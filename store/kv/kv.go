@@ -6,22 +6,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Tx is a transaction: it reads a state and creates the next one. It is valid only during the
-// call of the function that received it, and only on that goroutine. Results must not be
-// modified, and are valid as long as the transaction. Sequences read lazily, so nothing may be
-// written during iteration.
+// Tx is a transaction: it reads a state and creates the next one. It is valid only during the call
+// of the function that receives it, and only on that goroutine. Results must not be modified, and
+// are valid as long as the transaction is. Sequences read lazily, so do not write during
+// iteration.
 type Tx interface {
 	// Get returns the value of a key, or nil if there is none.
 	Get(bucket string, key []byte) []byte
 	// Put sets the value of a key. The value may be empty.
 	Put(bucket string, key, value []byte) error
-	// Delete removes a key. It does nothing if there is none.
+	// Delete removes a key. It does nothing if the key does not exist.
 	Delete(bucket string, key []byte) error
-	// Range returns the keys of a bucket, starting at from, in ascending order, with their
-	// values.
+	// Range returns the keys of a bucket and their values in ascending order, starting at from.
 	Range(bucket string, from []byte) iter.Seq2[[]byte, []byte]
-	// Back returns the keys of a bucket before end, or all keys if end is nil, in descending order, with their
-	// values.
+	// Back returns the keys of a bucket and their values in descending order, starting before end,
+	// or at the last key if end is nil.
 	Back(bucket string, end []byte) iter.Seq2[[]byte, []byte]
 }
 
@@ -29,7 +28,7 @@ type Tx interface {
 type Schema struct {
 	Buckets []string
 	Derived []string // buckets that Recover recomputes from the others
-	Version int      // required version; stores of other versions are refused
+	Version int      // version of the schema; a store with another version is refused
 }
 
 var errReadOnly = bourse.Errorf(bourse.CodeInternal, "write in a read-only transaction")

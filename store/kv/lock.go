@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// If another process holds the lock, lockDir retries at this interval for this long.
+// If another process holds the lock, lockDir tries again every lockPoll until lockTimeout has
+// passed.
 const (
 	lockPoll    = 20 * time.Millisecond
 	lockTimeout = time.Second

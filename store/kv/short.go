@@ -6,11 +6,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Short returns CodeUnavailable if the disk has no space for a checkpoint, or for the
-// write-ahead log to grow until the checkpoint ends, and nil otherwise. While it returns an
-// error, only records that fit into the reserved part of the log can be written. That space is
-// reserved for finishing work in progress, so callers must not start any new work. Once there is
-// space, Short returns nil again.
+// Short returns CodeUnavailable if the disk has no space for a checkpoint, or for the log records
+// that are written until the checkpoint ends. Otherwise it returns nil. While it returns an error,
+// only records that fit into the reserved part of the log can be written. That space is reserved
+// for finishing work in progress, so callers must not start new work. Once there is space, Short
+// returns nil again.
 func (d *DB) Short() error {
 	if err := d.short.Load(); err != nil {
 		return err
@@ -18,16 +18,17 @@ func (d *DB) Short() error {
 	return nil
 }
 
-// noteFull makes Short return err if err means that the disk is full. The next successful
-// checkpoint resets it.
+// noteFull makes Short return an error if err means that the disk is full. The next successful
+// checkpoint clears it.
 func (d *DB) noteFull(err error) {
 	if full(err) {
 		d.short.Store(&bourse.Error{Code: bourse.CodeUnavailable, Message: bourse.MessageOf(d.refused(err)), Err: err})
 	}
 }
 
-// growAhead extends the log before it is full, because a checkpoint has not ended. It is called by the store's
-// goroutine, or before that goroutine starts.
+// growAhead reserves more space for the log while a checkpoint is in progress, so that the log
+// does not run out of space. The store's goroutine calls it, or Open before it starts that
+// goroutine.
 func (d *DB) growAhead() {
 	if err := d.wal.growAhead(); err != nil {
 		d.noteFull(err)
@@ -37,7 +38,8 @@ func (d *DB) growAhead() {
 	}
 }
 
-// Faults returns the number of commits and checkpoints since the store was opened that could not be written to disk.
+// Faults returns how many commits and checkpoints could not be written to disk since the store was
+// opened.
 func (d *DB) Faults() uint64 { return d.faults.Load() }
 
 // unwritten counts a commit or checkpoint that could not be written to disk, and returns its error.

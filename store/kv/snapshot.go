@@ -18,15 +18,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// FileName is the name of the snapshot in a store's directory. It contains the whole state of
-// the store after one record of its log.
+// FileName is the name of the snapshot in a store's directory. It contains the whole state of the
+// store as of a certain record of the log.
 //
-// A snapshot begins with a head. Then each key and its value are one record, in the log's format
-// and numbered from 1. The last record contains the number of keys per bucket. The head is
-// repeated at the end of the file, because nothing can be read without it.
+// A snapshot begins with a head. One record for each key and its value follows, in the log's
+// format and numbered from 1. The last record contains the number of keys per bucket. The head is
+// repeated at the end of the file, because without a head nothing can be read.
 const FileName = "worker.db"
 
-// magic is the beginning of a head.
+// magic is the text at the beginning of a head.
 const magic = "bourse store\x00\x00\x00\x00"
 
 // headSize is the size of a head in bytes: the magic, the schema's version (uint32), the log's salt, the number of
@@ -57,10 +57,10 @@ func headOf(b []byte) (h head, ok bool) {
 	return h, true
 }
 
-// writeSnapshot writes a state to the snapshot's file and returns the file's size. The file is
-// durable when it returns without an error; a crash leaves the old file or the new one. step,
-// which only tests use, is called before the file is written, before it is renamed, and after
-// that.
+// writeSnapshot writes a state to the snapshot's file and returns the file's size. When it returns
+// without an error, the file is durable. After a crash, there is either the old file or the new
+// one. step, which only tests use, is called before the file is written, before it is renamed, and
+// after it has been renamed.
 func writeSnapshot(dir string, h head, s *state, step func() error) (size int64, err error) {
 	path := filepath.Join(dir, FileName)
 	if err := step(); err != nil {
@@ -95,9 +95,9 @@ func writeSnapshot(dir string, h head, s *state, step func() error) (size int64,
 	return size, step()
 }
 
-// makeRoom removes the remains of an interrupted snapshot, and returns ENOSPC if there is no
-// space for another one. Otherwise, an attempt to write it would use up the disk's last free
-// space, which others may need.
+// makeRoom removes the remains of an interrupted snapshot, and returns ENOSPC if there is no space
+// for another one. Without this check, an attempt to write a snapshot would use up the disk's last
+// free space, which other programs may need.
 func makeRoom(dir, path string, s *state) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -106,7 +106,7 @@ func makeRoom(dir, path string, s *state) error {
 	if err != nil {
 		return err
 	}
-	need := int64(4 << 10) // for heads and key counts
+	need := int64(4 << 10) // space for heads and key counts
 	s.Scan(func(c change) bool {
 		need += int64(walHeader + len(c.bucket) + len(c.key) + len(c.value) + 3*binary.MaxVarintLen32)
 		return true
@@ -153,21 +153,21 @@ func (h head) write(f io.Writer, s *state) error {
 	return w.Flush()
 }
 
-// bucketCounts is the bucket name in a snapshot's last record, which contains the number of keys
-// in each bucket and in total.
+// bucketCounts is used as the bucket name of a snapshot's last record, which contains the number
+// of keys in each bucket and in total.
 const (
 	bucketCounts = "counts"
 	allBuckets   = "all"
 )
 
-// contents holds the intact records of a snapshot.
+// contents contains the intact records of a snapshot.
 type contents struct {
 	head
 	state   *state
 	keys    int64             // number of intact keys
 	counts  map[string]uint64 // original number of keys in each bucket; nil if unknown
 	damage  []Damage
-	nothing bool // both heads are damaged, so nothing can be read
+	nothing bool // whether both heads are damaged, so that nothing can be read
 }
 
 func (c *contents) damaged(at int, what string) {
@@ -200,8 +200,8 @@ func readSnapshot(b []byte, schema *Schema) contents {
 	return c
 }
 
-// readRecords reads the records after the head. It reports a sequence of invalid bytes once, at
-// its first byte.
+// readRecords reads the records after the head. It reports consecutive invalid bytes only once, at
+// the first of them.
 func (c *contents) readRecords(b []byte, schema *Schema) {
 	end := max(headSize, len(b)-headSize)
 	seq, lost := uint64(0), false

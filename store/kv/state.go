@@ -9,15 +9,16 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// change sets a key in a bucket to a value, or removes it.
+// change sets a key in a bucket to a value, or removes the key.
 type change struct {
 	bucket string
 	key    []byte
 	value  []byte // nil to remove the key
 }
 
-// state is the contents of a store, sorted by bucket and key. Its values are never nil. Copies are cheap, because
-// they share unchanged nodes. A state that other goroutines can see is never changed.
+// state contains the keys and values of a store, sorted by bucket and key. Values are never nil.
+// Copies are cheap, because they share unchanged nodes. Once other goroutines can see a state, it
+// is never changed.
 type state = btree.BTreeG[change]
 
 // stateDegree keeps nodes small, because each transaction copies the nodes that it changes.
@@ -43,14 +44,14 @@ func (c change) applyTo(s *state) (old change, had bool) {
 // stateTx is a transaction on a state.
 type stateTx struct {
 	state  *state
-	writes *writes // changes of the transaction's commit; nil in a read-only transaction
+	writes *writes // changes of the commit that the transaction is part of; nil in a read-only transaction
 }
 
 var _ Tx = (*stateTx)(nil)
 
-// writes contains the changes made so far by a commit's transactions.
+// writes contains the changes that the transactions of a commit have made so far.
 type writes struct {
-	record []byte   // record for the write-ahead log
+	record []byte   // the changes as a record for the write-ahead log
 	undo   []change // previous values of the keys that the current transaction has changed, in the order of the changes
 }
 
@@ -86,8 +87,8 @@ func (t *stateTx) change(c change) error {
 	return nil
 }
 
-// rollback reverts all changes that t has made since the commit's record was mark bytes
-// long.
+// rollback reverts all changes that t has made, that is, those after the first mark bytes of the
+// commit's record.
 func (t *stateTx) rollback(mark int) {
 	t.writes.record = t.writes.record[:mark]
 	for _, c := range slices.Backward(t.writes.undo) {
@@ -106,12 +107,12 @@ func (t *stateTx) Range(bucket string, from []byte) iter.Seq2[[]byte, []byte] {
 func (t *stateTx) Back(bucket string, end []byte) iter.Seq2[[]byte, []byte] {
 	pivot := change{bucket: bucket, key: end}
 	if end == nil {
-		pivot.bucket += "\x00" // starts after all keys of the bucket
+		pivot.bucket += "\x00" // start after all keys of the bucket
 	}
 	return func(yield func(key, value []byte) bool) {
 		t.state.Descend(pivot, func(c change) bool {
 			if c.bucket == pivot.bucket && bytes.Equal(c.key, pivot.key) {
-				return true // end itself is excluded
+				return true // skip end itself
 			}
 			return c.bucket == bucket && yield(c.key, c.value)
 		})

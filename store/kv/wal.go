@@ -10,15 +10,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// wal is the write-ahead log: two files that are used alternately. A commit is one record at the
-// end of the current file. One sync makes it durable. The sync writes only the record's own
+// wal is the write-ahead log: two files that are used alternately. Each commit appends one record
+// to the current file and makes it durable with one sync. The sync writes only the record's own
 // bytes, because disk space for the files is reserved in advance. While a checkpoint writes a
-// snapshot that includes one file's records, the other file receives new ones. Then the first
-// file starts over, overwriting its old records. Methods must be called by one goroutine.
+// snapshot that includes one file's records, the other file receives new ones. After that, the
+// records in the first file may be overwritten. Only one goroutine may call the methods.
 type wal struct {
 	files      [2]*os.File
-	sizes      [2]int64 // size of each file, whose disk space is reserved
-	switchSize int64    // a file must contain this many bytes before the log switches to the other one
+	sizes      [2]int64 // size of each file's reserved disk space
+	switchSize int64    // size in bytes at which the log switches from one file to the other
 	now        int      // index of the current file
 	end        int64    // end of the last record in the current file
 	seq        uint64   // number of the last record
@@ -29,14 +29,16 @@ type wal struct {
 const (
 	// walSize is the default of wal.switchSize.
 	walSize = 4 << 20
-	// walMax is the maximum size of a file that has to grow because the checkpoint of the other one has not ended.
+	// walMax is the maximum size of a log file. A file grows beyond its normal size if the
+	// checkpoint of the other file's records has not ended.
 	walMax = 256 << 20
 )
 
 // walNames are the names of the files in the store's directory.
 var walNames = [2]string{"worker.wal.0", "worker.wal.1"}
 
-// openWAL opens the files, creating missing ones. If switchSize is 0, walSize is used.
+// openWAL opens the log's files, creating those that do not exist. If switchSize is 0, walSize is
+// used.
 func openWAL(dir string, switchSize int64) (*wal, error) {
 	w := &wal{switchSize: cmp.Or(switchSize, walSize), media: realDisk()}
 	for i, name := range walNames {
@@ -62,16 +64,16 @@ func (w *wal) close() error {
 	return errors.Join(errs...)
 }
 
-// append writes a record and waits for the disk. record must begin with space for the header.
-// After errNotSynced, the log must not be used anymore. After any other error nothing was
-// written.
+// append writes a record and waits until it is durable. The record must begin with space for the
+// header. If append returns errNotSynced, the log must not be used anymore. If it returns any
+// other error, nothing has been written.
 func (w *wal) append(record []byte) error {
 	end := w.end + int64(len(record))
 	if end > walMax {
 		return fmt.Errorf("the write-ahead log is %d MiB long", w.end>>20)
 	}
 	f := w.files[w.now]
-	if err := w.grow(end + walHeader); err != nil { // includes the mark after the record
+	if err := w.grow(end + walHeader); err != nil { // end + walHeader includes the mark after the record
 		return err
 	}
 	w.salt.putHead(record, record[walHeader:], w.seq+1)
@@ -86,21 +88,22 @@ func (w *wal) append(record []byte) error {
 	}
 	w.end, w.seq = end, w.seq+1
 	// Write a mark that records the completed sync, before any caller is notified. Otherwise, if
-	// the last record is damaged later, it would be mistaken for an incomplete one. The mark is
-	// not synced, so it survives a killed process, but a power failure may lose the latest mark.
-	// The next record will return any write error.
+	// the last record were damaged later, it would be mistaken for an incomplete one. The mark is
+	// not synced: it survives if the process is killed, but a power failure may lose the latest
+	// mark. A write error is ignored here, because the next append will return it.
 	var mark [walHeader]byte
 	w.salt.putHead(mark[:], nil, w.seq)
 	_, _ = w.media.writeAt(f, mark[:], end)
 	return nil
 }
 
-// reserved returns the size of the disk space that is reserved for each file when it is opened.
-// It includes space for the last record before a switch, which is needed if the disk is full.
+// reserved returns the size of the disk space that is reserved for each file when it is opened. It
+// is greater than switchSize, because the last record before a switch must fit even if the disk is
+// full.
 func (w *wal) reserved() int64 { return w.switchSize + w.switchSize/4 }
 
-// grow reserves disk space for the current file up to end. It also reserves space for later
-// records, unless the disk has too little space.
+// grow reserves disk space for the current file up to end and, if there is enough, for later
+// records.
 func (w *wal) grow(end int64) error {
 	have := w.sizes[w.now]
 	if end <= have {
@@ -117,18 +120,19 @@ func (w *wal) grow(end int64) error {
 	return err
 }
 
-// growAhead reserves more space than the next records need, so that they can be written even if
-// the disk becomes full.
+// growAhead reserves disk space for later records, so that they can be written even if the disk
+// becomes full.
 func (w *wal) growAhead() error {
 	return w.grow(min(w.end+w.switchSize/2, walMax))
 }
 
-// full reports whether to switch files and write a snapshot, because the current file is as
-// large as the last snapshot. So, however large the store is, each byte in the log causes about
-// one byte to be written to snapshots.
+// full reports whether the current file is so large that the log should switch files and a
+// snapshot should be written. A file must be about as large as the last snapshot. Thus, regardless
+// of the store's size, about one byte is written to snapshots for each byte in the log.
 func (w *wal) full(snapshot int64) bool { return w.end >= max(w.switchSize, min(snapshot, walMax/2)) }
 
-// switchFile switches to the beginning of the other file, whose records must already be in the snapshot.
+// switchFile switches to the beginning of the other file. The snapshot must already include that
+// file's records.
 func (w *wal) switchFile() error {
 	w.now, w.end = 1-w.now, 0
 	if w.sizes[w.now] <= w.reserved() {

@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The operations in a record's body. Each operation consists of an operation byte, the bucket,
-// the key and, for a put, the value. The bucket, the key and the value are each preceded by
-// their length as a uvarint.
+// The operations in a record's body. An operation consists of an operation byte, the bucket, the
+// key and, for a put, the value. The bucket, key and value are each preceded by their length as a
+// uvarint.
 const (
 	opPut    = 1
 	opDelete = 2
@@ -30,8 +30,8 @@ func appendOp(b []byte, c *change) []byte {
 	return b
 }
 
-// readOps calls into with each operation in a record's body. The operations contain slices of
-// body. buckets lists the valid buckets.
+// readOps calls into for each operation in a record's body. The operations refer to body's memory.
+// An operation on a bucket that is not in buckets is invalid.
 func readOps(body []byte, buckets []string, into func(change)) error {
 	part := func() []byte {
 		n, k := binary.Uvarint(body)

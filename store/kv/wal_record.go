@@ -10,8 +10,8 @@ import (
 // body's CRC-32C (uint32), the record's number (uint64), which increases by one with each
 // record, and the CRC-32C (uint32) of the log's salt and those three values. All are big endian.
 //
-// A header with a length of zero is a mark, which means that the record with its number was
-// synced. The mark follows that record, at the position where the next record will begin.
+// A header with a body length of zero is a mark. It means that the record with the same number has
+// been synced. The mark follows that record, at the position where the next record will begin.
 const walHeader = 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -48,9 +48,9 @@ type walHead struct {
 	seq    uint64
 }
 
-// head decodes the header at the beginning of b; ok is false if there is no valid header. Sequence
-// numbers above limit are invalid, so a scan for headers can reject most positions without computing
-// a checksum.
+// head decodes the header at the beginning of b; ok is false if there is no valid header. A header
+// whose record number exceeds limit is invalid, so that a scan for headers can reject most
+// positions without computing a checksum.
 func (s salt) head(b []byte, limit uint64) (h walHead, ok bool) {
 	if len(b) < walHeader {
 		return h, false

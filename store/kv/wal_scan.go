@@ -17,7 +17,7 @@ import (
 // Damage describes a damaged place in a store's files.
 type Damage struct {
 	File   string // name in the store's directory
-	Offset int64  // position in bytes; -1 if unknown
+	Offset int64  // offset in bytes; -1 if unknown
 	What   string
 }
 
@@ -31,7 +31,7 @@ func (d Damage) String() string {
 // walContents is the result of reading the log.
 type walContents struct {
 	records []walRecord // intact records that the snapshot does not include, sorted by number
-	damage  []Damage    // acknowledged records that are missing
+	damage  []Damage    // acknowledged records that are damaged or missing
 }
 
 // walAhead is the maximum number of records in a log that the snapshot does not include.
@@ -40,14 +40,13 @@ const walAhead = 1 << 32
 // walFound is the state of a scan.
 type walFound struct {
 	whole  map[uint64]walRecord
-	broken map[uint64]walPlace // records whose header is intact, but whose body is not
+	broken map[uint64]walPlace // records with an intact header and a damaged body
 	last   uint64              // number of the last record that is known to have been synced
 }
 
-// scan reads all intact records of the log, wherever they are. If the last record is incomplete,
-// it was being written when the power failed, unless a record with a later number or its own
-// mark proves that it was synced. seq is the number of the last record that the snapshot
-// includes.
+// scan reads all intact records of the log, wherever they are. An incomplete last record counts as
+// damage only if its mark or a later record proves that it was synced. Otherwise, it was being
+// written when the power failed. seq is the number of the last record that the snapshot includes.
 func (w *wal) scan(seq uint64) (walContents, error) {
 	found := walFound{whole: map[uint64]walRecord{}, broken: map[uint64]walPlace{}, last: seq}
 	for i, f := range w.files {
@@ -96,7 +95,7 @@ func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
 	}
 }
 
-// nothing is a block of zeros, the contents of a block that was never written.
+// nothing is a block of zeros, like a block of the log that was never written.
 var nothing [4 << 10]byte
 
 // zeros returns the number of zeros at the beginning of b, counting only whole blocks. Most of a
@@ -109,8 +108,8 @@ func zeros(b []byte) int {
 	return n
 }
 
-// missing returns the records after seq that were synced but are not intact. Consecutive missing
-// records are reported as one gap.
+// missing returns the records after seq that were synced but are not intact. It reports
+// consecutive missing records together.
 func (f *walFound) missing(seq uint64) []Damage {
 	var out []Damage
 	numbers := slices.Sorted(maps.Keys(f.whole))
@@ -124,7 +123,7 @@ func (f *walFound) missing(seq uint64) []Damage {
 	return out
 }
 
-// gap describes the records missing between two others.
+// gap describes the missing records between the record before and the record next.
 func (f *walFound) gap(before, next uint64) Damage {
 	d := Damage{File: walNames[0], Offset: -1}
 	switch first := next - before - 1; first {
@@ -146,10 +145,10 @@ func (f *walFound) gap(before, next uint64) Damage {
 	return d
 }
 
-// resume sets the position of the next record. It is the position after the last record, or the
-// beginning of the other file if that file contains no records that are still needed. In the
-// latter case, the checkpoint that starts now, which a full disk may delay, has the whole other
-// file available until it ends.
+// resume sets the position of the next record. If the other file contains no records that are
+// still needed, that is the beginning of the other file, so that the whole file is available until
+// the checkpoint that starts now has ended, which a full disk may delay. Otherwise, it is the
+// position after the last record.
 func (w *wal) resume(seq uint64, records []walRecord) error {
 	w.now, w.end, w.seq = 0, 0, seq
 	n := len(records)
@@ -164,8 +163,8 @@ func (w *wal) resume(seq uint64, records []walRecord) error {
 	return w.switchFile()
 }
 
-// damaged returns the error of a store that must not be opened. A store with missing
-// acknowledged records must not be used, because they may belong to running machines.
+// damaged returns the error of a store that must not be opened. A store that has lost acknowledged
+// records must not be used, because these may describe running machines.
 func damaged(all []Damage) error {
 	texts := make([]string, 0, 3)
 	for _, d := range all[:min(len(all), cap(texts))] {
