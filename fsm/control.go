@@ -9,11 +9,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Cancel records the cancellation of a run with its cause ("canceled" if empty), and then
-// cancels the run. The ctx of an executing step ends with that cause. Once the step has
-// returned, the definition's OnCancel executes instead of the remaining steps. A run that has
-// not begun ends at once if its definition has no OnCancel. Otherwise it executes OnCancel when
-// it reaches the front of its queue, without waiting for a delay.
+// Cancel records the cancellation of a run with its cause ("canceled" if empty), and then cancels
+// the run. If a step is executing, its ctx ends with that cause. Once the step has returned, the
+// definition's OnCancel executes instead of the remaining steps. A run that has not begun and has
+// no OnCancel ends at once. If it has an OnCancel, it executes that when it reaches the front of
+// its queue, even if it was started with a delay.
 //
 // When Cancel returns nil, the cancellation is durable, but the run may not have ended yet. Cancel may be repeated.
 // Errors: CodeNotFound if there is no such run, CodeFailedPrecondition if it has ended, CodeUnavailable if nothing
@@ -52,9 +52,9 @@ func (e *Engine) Retry(ctx context.Context, runID string) error {
 	})
 }
 
-// Skip treats a stuck run's step as done, at the operator's request. The run continues with the
-// next step, or ends as done, or as canceled if it was stuck in its OnCancel. It returns
-// CodeFailedPrecondition if the run is not stuck.
+// Skip treats a stuck run's step as done, at the operator's request. The run then continues with
+// the next step. After the last step it ends as done, and after OnCancel it ends as canceled. It
+// returns CodeFailedPrecondition if the run is not stuck.
 func (e *Engine) Skip(ctx context.Context, runID string) error {
 	return e.change(ctx, runID, func(ent *entry) (Record, error) {
 		rec, err := stuck(ent)
@@ -79,8 +79,8 @@ func stuck(ent *entry) (Record, error) {
 // errUnchanged means that the requested change has already been made.
 var errUnchanged = bourse.Errorf(bourse.CodeAlreadyExists, "nothing to change")
 
-// change replaces the record of an unfinished run with the record that how returns. It calls
-// how with e.mu held. The new record takes effect once it is durable.
+// change replaces the record of an unfinished run with the result of how, which it calls with e.mu
+// held. The new record takes effect once it is durable.
 func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record, error)) error {
 	ent, err := e.find(id)
 	if err != nil {
@@ -118,7 +118,8 @@ func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record
 	return err
 }
 
-// propose submits a change, and prevents the run from executing until the outcome is known.
+// propose submits the change that how returns, and prevents the run from executing until the
+// outcome is known.
 func (e *Engine) propose(ent *entry, how func(*entry) (Record, error)) (*transaction, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

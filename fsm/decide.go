@@ -12,12 +12,12 @@ import (
 // errNoOutcome is the error of a run whose step returned the zero Outcome.
 var errNoOutcome = bourse.Errorf(bourse.CodeInternal, "the step returned no outcome")
 
-// decide returns the record of a run after outcome o of step s. result is the run's encoded result, and jitter is in
-// [0, 1).
+// decide returns the record that a run has after step s has returned outcome o. result is the
+// run's encoded result, and jitter is in [0, 1).
 //
-// Once a cancellation is recorded, the outcome no longer determines how the run continues: the
-// compensation executes next, and then the run ends as canceled. The outcome's writes are
-// committed in any case.
+// If the run's cancellation has been recorded, the outcome does not determine how the run
+// continues. The compensation executes next, and then the run ends as canceled. The outcome's
+// writes are committed in any case.
 func decide(d *definition, rec Record, s *step, o Outcome, result json.RawMessage, now time.Time, jitter float64) Record {
 	rec.UpdatedAt, rec.Status = now.Round(0), Running
 	if o.finished() {
@@ -52,7 +52,7 @@ func decide(d *definition, rec Record, s *step, o Outcome, result json.RawMessag
 	return rec
 }
 
-// canceled returns the record of a canceled run whose step has returned.
+// canceled returns the next record of a canceled run whose step has returned.
 func canceled(d *definition, rec Record) Record {
 	rec.Attempt, rec.NotBefore = 0, time.Time{}
 	if d.onCancel == nil {
@@ -61,7 +61,7 @@ func canceled(d *definition, rec Record) Record {
 	return rec
 }
 
-// retried returns the record after a failed attempt.
+// retried returns a run's record after a failed attempt of a step.
 func retried(rec Record, s *step, o Outcome, now time.Time, jitter float64) Record {
 	err := o.err
 	if err == nil {
@@ -81,8 +81,9 @@ func retried(rec Record, s *step, o Outcome, now time.Time, jitter float64) Reco
 	return rec
 }
 
-// backoff returns the delay before attempt n. It doubles with each attempt up to MaxBackoff. A random part of up to
-// half is subtracted, so that runs that failed together are not retried together.
+// backoff returns the delay after the n-th failed attempt. It doubles with each attempt, up to
+// MaxBackoff. A random part of up to half is subtracted, so that runs that failed at the same time
+// are not retried at the same time.
 func backoff(s *step, n int, jitter float64) time.Duration {
 	d := min(float64(s.MaxBackoff), float64(s.Backoff)*math.Pow(2, float64(min(n-1, 62))))
 	return time.Duration(d/2 + d/2*jitter)
@@ -94,8 +95,8 @@ func end(rec Record, status Status, code bourse.Code, message string) Record {
 	return rec
 }
 
-// messageOf returns the text to record: the safe message if err has a code, and the full text of an internal error,
-// which only the operator reads.
+// messageOf returns the text to record: the safe message if err has a code, or the full text of an
+// internal error, which only the operator reads.
 func messageOf(err error) string {
 	if bourse.CodeOf(err) == bourse.CodeInternal {
 		return err.Error()

@@ -11,16 +11,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// StepFunc is one step of a definition. It may execute more than once, after a crash, a Retry,
-// or a refused transaction. ctx ends at the step's deadline, when the run is canceled, or when
-// the engine stops; its cause tells which of these has happened.
+// StepFunc implements a step of a definition. It may execute more than once, because of a crash, a
+// Retry, or a refused transaction. ctx ends at the step's deadline, when the run is canceled, or
+// when the engine stops. The cause of ctx tells these cases apart.
 type StepFunc[Req, Res any] func(ctx context.Context, r *Run[Req, Res]) Outcome
 
 // StepOptions configures a step. The zero value means the defaults.
 type StepOptions struct {
 	Timeout    time.Duration // deadline of each attempt; default DefaultTimeout; negative means none
-	Attempts   int           // attempts before the run is stuck; default DefaultAttempts; negative: no limit
-	Backoff    time.Duration // delay before the second attempt, which then doubles; default DefaultBackoff
+	Attempts   int           // number of attempts before the run is stuck; default DefaultAttempts; negative means no limit
+	Backoff    time.Duration // delay before the second attempt, doubled for each further attempt; default DefaultBackoff
 	MaxBackoff time.Duration // maximum delay; default DefaultMaxBackoff
 }
 
@@ -48,17 +48,17 @@ func (o StepOptions) withDefaults() StepOptions {
 	return o
 }
 
-// Definition is a *Def of any type parameters; see [Engine.Register].
+// Definition is a [Def] of any type parameters; see [Engine.Register].
 type Definition interface {
 	// Name returns the name under which the definition's runs are recorded.
 	Name() string
 	untyped() *definition
 }
 
-// Def defines a state machine. It consists of named steps, which are executed in order, and has
-// a request of type Req and a result of type Res. Both are recorded as JSON. The names of the
-// definition and its steps are part of the durable records. Renaming one of them parks the runs
-// whose records contain it.
+// Def defines a state machine. It consists of named steps, which are executed in order, and has a
+// request of type Req and a result of type Res. Both are recorded as JSON. The names of the
+// definition and its steps are part of the durable records. If a definition or step is renamed,
+// runs whose records contain the former name are parked.
 type Def[Req, Res any] struct{ d *definition }
 
 // definition is a Def without its type parameters.
@@ -71,12 +71,12 @@ type definition struct {
 
 type step struct {
 	name        string
-	compensates bool // this is the definition's OnCancel
+	compensates bool // whether this is the definition's OnCancel
 	StepOptions
 	fn func(ctx context.Context, r anyRun) Outcome
 }
 
-// anyRun is a *Run of any type parameters.
+// anyRun is a [Run] of any type parameters.
 type anyRun interface {
 	prepare(rec Record, log *slog.Logger) error
 	result() (json.RawMessage, error)
@@ -85,12 +85,12 @@ type anyRun interface {
 // maxName is the maximum length of names of definitions, steps and resources, in bytes.
 const maxName = 512
 
-// validName reports whether s can be a part of a record's key.
+// validName reports whether s can be part of a record's key.
 func validName(s string) bool {
 	return s != "" && len(s) <= maxName && !strings.ContainsRune(s, 0)
 }
 
-// Define starts a definition. It panics if the name cannot be part of a key.
+// Define returns a new definition without steps. It panics if the name cannot be part of a key.
 func Define[Req, Res any](name string) *Def[Req, Res] {
 	if !validName(name) {
 		panic(fmt.Sprintf("fsm: definition name %q", name))
@@ -108,9 +108,9 @@ func (d *Def[Req, Res]) Step(name string, fn StepFunc[Req, Res], options ...Step
 	return d
 }
 
-// OnCancel sets the step that replaces the remaining steps when a run is canceled, even before
-// its first step. The run then ends as canceled, in the transaction that commits the step's
-// writes. Like any other step, it has a deadline, attempts and backoff, and can get stuck.
+// OnCancel sets the step that executes instead of the remaining steps when a run is canceled, even
+// if no step has executed yet. The run then ends as canceled, in the transaction that commits the
+// step's writes. Like any other step, it has a deadline, attempts and backoff, and can get stuck.
 func (d *Def[Req, Res]) OnCancel(fn StepFunc[Req, Res], options ...StepOptions) *Def[Req, Res] {
 	d.d.onCancel = newStep("cancel", fn, options)
 	d.d.onCancel.compensates = true
@@ -131,7 +131,8 @@ func (d *Def[Req, Res]) Name() string { return d.d.name }
 
 func (d *Def[Req, Res]) untyped() *definition { return d.d }
 
-// With describes a run of this definition with a request, for Handover and Spawn.
+// With returns a Starter for a run of this definition with a request, for use with Handover and
+// Spawn.
 func (d *Def[Req, Res]) With(req Req) Starter {
 	raw, err := encodeRequest(d.d, req)
 	return Starter{def: d.d, request: raw, err: err}
@@ -164,7 +165,8 @@ func (d *definition) stepAfter(name string) string {
 	return ""
 }
 
-// uncompensated is the compensation of a definition without OnCancel.
+// uncompensated is the step that a canceled run executes if its definition has no OnCancel. It
+// does nothing.
 var uncompensated = &step{
 	name: "cancel", compensates: true, StepOptions: StepOptions{}.withDefaults(),
 	fn: func(context.Context, anyRun) Outcome { return Done() },

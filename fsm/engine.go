@@ -14,9 +14,9 @@ import (
 
 // Config configures an Engine.
 type Config struct {
-	Journal  Journal      // required
+	Journal  Journal      // stores the runs; required
 	Log      *slog.Logger // default: discards all records
-	MaxQueue int          // maximum number of runs waiting for one resource; default DefaultMaxQueue
+	MaxQueue int          // maximum number of runs that wait for one resource; default DefaultMaxQueue
 	// Observe, if set, is called after each durable transition. The calls for one run are in
 	// order; those for several runs may be concurrent. It must not block.
 	Observe func(Record)
@@ -32,7 +32,7 @@ type Engine struct {
 	stopped chan struct{}
 	workers sync.WaitGroup
 
-	// loading is taken before mu and held while unfinished runs are read.
+	// loading is held while unfinished runs are read. It is taken before mu.
 	loading sync.Mutex
 	loaded  bool
 
@@ -44,7 +44,7 @@ type Engine struct {
 	queues map[string]*queue
 	ids    idSource
 
-	unrecorded quiet.Line // limits log lines about steps that the journal does not accept
+	unrecorded quiet.Line // limits the log lines about finished steps that the journal does not accept
 }
 
 type phase int
@@ -55,10 +55,10 @@ const (
 	phaseStopping
 )
 
-// errStopping is the cause of a step's canceled ctx if the engine is stopping.
+// errStopping is the cause of a step's ctx that was canceled because the engine is stopping.
 var errStopping = errors.New("the engine is stopping")
 
-// New returns an engine that does not execute anything until Run.
+// New returns an engine. It executes nothing until Run is called.
 func New(cfg Config) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -89,9 +89,9 @@ func (e *Engine) Register(defs ...Definition) {
 	}
 }
 
-// Run resumes every unfinished run and executes runs until ctx ends. Then it cancels the ctx of
-// executing steps. These steps execute again after the next start, unless they complete. Run
-// returns when all of them have returned. It must be called only once.
+// Run resumes every unfinished run and executes runs until ctx ends. It then cancels the ctx of
+// executing steps. Steps that do not complete execute again after the next start. Run returns when
+// all steps have returned. It must be called only once.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.load(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // Resumed returns a channel that is closed once every unfinished run has been loaded and scheduled.
 func (e *Engine) Resumed() <-chan struct{} { return e.resumed }
 
-// load reads the unfinished runs from the journal, once.
+// load reads the unfinished runs from the journal, unless it has already done so.
 func (e *Engine) load() error {
 	e.loading.Lock()
 	defer e.loading.Unlock()
@@ -143,7 +143,7 @@ func (e *Engine) load() error {
 	return nil
 }
 
-// resume parks the runs that this release does not know and schedules the others.
+// resume schedules the unfinished runs, and parks those that this release does not know.
 func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc)) error {
 	e.mu.Lock()
 	if e.phase != phaseNew {
@@ -168,8 +168,9 @@ func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc))
 	return nil
 }
 
-// unknownPart returns the part of a run that this release does not know, or "" if it knows all
-// parts. A canceled run needs only its compensation.
+// unknownPart describes the part of a run that this release does not know, or returns "" if it
+// knows all parts. For a canceled run, the step need not be known, because only the compensation
+// executes.
 func (e *Engine) unknownPart(ent *entry) string {
 	switch {
 	case ent.def == nil:
@@ -200,14 +201,16 @@ func (e *Engine) queue(resource string) *queue {
 	return q
 }
 
-// launch executes the next run of q on a new goroutine, or sets the queue's timer for it. e.mu is held.
+// launch starts a goroutine that executes the next run of q. If the run is not due yet, launch
+// instead sets the queue's timer. e.mu is held.
 func (e *Engine) launch(q *queue) {
 	if ent := e.schedule(q); ent != nil {
 		e.workers.Go(func() { e.work(ent) })
 	}
 }
 
-// schedule returns the run of q to execute now and marks it as busy. It returns nil if there is none. e.mu is held.
+// schedule returns the run of q to execute now and marks it as busy. If there is none, it returns
+// nil, and sets the queue's timer if a run is due later. e.mu is held.
 func (e *Engine) schedule(q *queue) *entry {
 	if e.phase != phaseRunning {
 		return nil

@@ -10,15 +10,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// work executes ent as far as possible, then the next run on the same resource, and so on.
+// work executes ent as far as possible, then the next run on the same resource, until no run can
+// execute.
 func (e *Engine) work(ent *entry) {
 	for ent != nil {
 		ent = e.execute(ent)
 	}
 }
 
-// execute executes a busy run until it ends, waits, is stuck or parked, or the engine stops. It
-// returns the next run to execute on the resource, or nil.
+// execute executes a busy run until it ends, has to wait, is stuck or parked, or the engine stops.
+// It returns the next run to execute on the resource, or nil.
 func (e *Engine) execute(ent *entry) *entry {
 	var run anyRun
 	for {
@@ -42,7 +43,7 @@ func (e *Engine) execute(ent *entry) *entry {
 		stopping := errors.Is(context.Cause(ctx), errStopping)
 		cancel(nil)
 		if stopping && !o.finished() {
-			return e.yield(ent) // interrupted by the engine, so the step executes again after the restart
+			return e.yield(ent) // the engine has interrupted the step, so the step executes again after the restart
 		}
 		proceed, ok := e.transition(ent, s, o, run, log)
 		if !ok || !proceed {
@@ -51,7 +52,8 @@ func (e *Engine) execute(ent *entry) *entry {
 	}
 }
 
-// step returns the step of ent to execute now, with its record and context, or nil if there is none.
+// step returns the step that ent executes now, with ent's record and a context for the step. The
+// step is nil if there is none.
 func (e *Engine) step(ent *entry) (*step, Record, context.Context, context.CancelCauseFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,7 +71,7 @@ func (e *Engine) step(ent *entry) (*step, Record, context.Context, context.Cance
 }
 
 // graceToReturn is how long a step may continue past its deadline before an error is logged.
-// Nothing can end such a step, and its resource remains blocked.
+// Nothing can stop such a step, and its resource remains blocked.
 const graceToReturn = 5 * time.Second
 
 // call executes one attempt of a step.
@@ -90,7 +92,8 @@ func call(ctx context.Context, s *step, run anyRun, log *slog.Logger) (o Outcome
 	return s.fn(ctx, run)
 }
 
-// yield ends the execution of ent for now and returns the next run to execute on the resource.
+// yield ends the execution of ent for the time being and returns the next run to execute on the
+// resource.
 func (e *Engine) yield(ent *entry) *entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,7 +101,8 @@ func (e *Engine) yield(ent *entry) *entry {
 	return e.schedule(e.queue(ent.resource))
 }
 
-// park parks a run whose record this release cannot read.
+// park parks a run whose record this release cannot decode. It returns the next run to execute on
+// the resource.
 func (e *Engine) park(ent *entry, err error) *entry {
 	e.mu.Lock()
 	ent.parked = err.Error()

@@ -11,11 +11,11 @@ type Status string
 
 // The statuses of a run.
 const (
-	Queued    Status = "queued"   // waits until it is next for its resource
-	Delayed   Status = "delayed"  // waits until NotBefore
-	Running   Status = "running"  // a step is executing, or waits for its next attempt
+	Queued    Status = "queued"   // the run waits for its turn on the resource
+	Delayed   Status = "delayed"  // the run waits until NotBefore
+	Running   Status = "running"  // a step is executing, or the run waits for the step's next attempt
 	Stuck     Status = "stuck"    // a step has used up its attempts; call Retry, Skip or Cancel
-	Parked    Status = "parked"   // this release does not know its definition, step or request
+	Parked    Status = "parked"   // the run's definition, step or request is unknown to this release
 	Succeeded Status = "done"     // all steps are done
 	Failed    Status = "failed"   // aborted; Error contains the reason
 	Canceled  Status = "canceled" // ended by Cancel
@@ -31,16 +31,16 @@ type Record struct {
 	Resource   string          `json:"resource"`           // the object to change, such as "machine/148e21ea1d5389"
 	Parent     string          `json:"parent,omitempty"`   // ID of the run that spawned this one
 	Children   []string        `json:"children,omitempty"` // IDs of the runs that this one spawned
-	Place      string          `json:"place,omitempty"`    // ID of the run whose place in the queue this run takes; default: its own
-	Next       string          `json:"next,omitempty"`     // ID of the run that this one handed over to
+	Place      string          `json:"place,omitempty"`    // ID of the run whose place in the queue this run takes after a handover; default: its own
+	Next       string          `json:"next,omitempty"`     // ID of the run to which this one has handed over
 	Status     Status          `json:"status"`
 	Step       string          `json:"step,omitempty"`    // name of the next step to execute
-	Attempt    int             `json:"attempt,omitempty"` // failed attempts of Step
+	Attempt    int             `json:"attempt,omitempty"` // number of failed attempts of Step
 	NotBefore  time.Time       `json:"not_before,omitzero"`
-	Cancel     string          `json:"cancel,omitempty"` // cause of the cancellation; empty: not canceled
+	Cancel     string          `json:"cancel,omitempty"` // cause of the cancellation; empty if the run has not been canceled
 	Request    json.RawMessage `json:"request,omitempty"`
-	Result     json.RawMessage `json:"result,omitempty"` // result as of the last finished step
-	Code       string          `json:"code,omitempty"`   // the bourse code of Error
+	Result     json.RawMessage `json:"result,omitempty"` // the run's result as of the last finished step
+	Code       string          `json:"code,omitempty"`   // bourse.Code of Error
 	Error      string          `json:"error,omitempty"`  // message of the last failed attempt, or of the abort
 	CreatedAt  time.Time       `json:"created_at"`
 	UpdatedAt  time.Time       `json:"updated_at"`
@@ -52,29 +52,31 @@ type Tx interface {
 	DeleteRun(Record) error
 }
 
-// Write adds a caller's or step's changes to the engine's transaction. They become durable
-// together with the run's transition, or not at all. Write may be called more than once, each
-// time in a new transaction, and must not block. If it returns an error, the whole transition is
-// undone.
+// Write adds a caller's or step's changes to the transaction that records a run's transition. The
+// changes become durable together with the transition, or not at all. Write may be called more
+// than once, each time in a new transaction, and must not block. If it returns an error, the whole
+// transition is undone.
 type Write func(Tx) error
 
 // Commit is a submitted transaction.
 type Commit interface {
-	// Applied returns a channel that is closed when the transaction's function has run without an error and later
-	// transactions will see its effects, or when it has failed. The transaction is not durable yet.
+	// Applied returns a channel that is closed when the transaction's function has returned nil,
+	// so that later transactions see its effects, or when the transaction has failed. Unless it
+	// has failed, the transaction may not be durable yet.
 	Applied() <-chan struct{}
 	// Wait blocks until the transaction is durable or has failed, or ctx ends. If ctx ends
 	// first, the outcome is unknown to the caller, and the commit continues.
 	Wait(ctx context.Context) error
 }
 
-// Journal stores runs durably. Transactions become durable in the order of Submit; concurrent ones share one fsync.
+// Journal stores runs durably. Transactions become durable in the order of Submit. Concurrent ones
+// share one fsync.
 type Journal interface {
 	// Submit queues fn and returns at once, because the engine calls it under a lock. fn runs on another goroutine.
 	Submit(fn func(Tx) error) Commit
 	// Unfinished returns all runs that have not ended, in the order of their creation.
 	Unfinished() ([]Record, error)
-	// Run returns the run with an id, whether or not it has ended, and reports whether it is
-	// recorded.
+	// Run returns the record of the run with an id, whether or not the run has ended. It also
+	// reports whether there is such a record.
 	Run(id string) (Record, bool, error)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Handle refers to a started run. It is safe for concurrent use.
+// Handle refers to a run that has been started. It is safe for concurrent use.
 type Handle[Res any] struct {
 	engine *Engine
 	entry  *entry
@@ -19,14 +19,15 @@ type Handle[Res any] struct {
 // ID returns the run's id.
 func (h *Handle[Res]) ID() string { return h.entry.id }
 
-// Joined reports whether Start returned an existing unfinished run. In that case, Start ignored
-// its request and StartOptions.Write.
+// Joined reports whether the run was already unfinished when Start was called. In that case, Start
+// ignored the request and StartOptions.Write.
 func (h *Handle[Res]) Joined() bool { return h.joined }
 
-// Wait blocks until the run has ended durably and returns its result. The error of a failed run
-// is a *bourse.Error with the code of its abort; that of a canceled run has CodeCanceled. If ctx
-// ends first, or the engine stops, the error is a timeout or a cancellation, and the run
-// continues, in the latter case after the restart. A stuck or parked run has not ended.
+// Wait blocks until the run has ended durably and returns its result. If the run has failed, the
+// error is a *bourse.Error with the code of its abort. If it was canceled, the error has
+// CodeCanceled. If ctx ends first, Wait returns ctx's error, and the run continues. If the engine
+// stops first, Wait returns CodeTimeout, and the run continues after the restart. A stuck or
+// parked run has not ended.
 func (h *Handle[Res]) Wait(ctx context.Context) (Res, error) {
 	var none Res
 	rec, err := h.engine.await(ctx, h.entry, h.entry.done)
@@ -37,12 +38,12 @@ func (h *Handle[Res]) Wait(ctx context.Context) (Res, error) {
 }
 
 // Applied is like Wait but does not wait for the disk: it returns as soon as later transactions
-// see the run's last transition. If a crash undoes that transition, the run's last step executes
-// again.
+// see the transition that ends the run. If a crash undoes that transition, the run's last step
+// executes again.
 func (h *Handle[Res]) Applied(ctx context.Context) (Res, error) {
 	var none Res
 	rec, err := h.engine.await(ctx, h.entry, h.entry.applied)
-	if err == nil && !rec.Status.Ended() { // the journal failed, so the applied transition was undone
+	if err == nil && !rec.Status.Ended() { // the journal has failed, so the transition was undone
 		rec, err = h.engine.await(ctx, h.entry, h.entry.done)
 	}
 	if err != nil {
@@ -51,8 +52,8 @@ func (h *Handle[Res]) Applied(ctx context.Context) (Res, error) {
 	return outcomeOf[Res](rec)
 }
 
-// await waits until the channel ended is closed, which happens at the run's end, and returns the
-// run's last record.
+// await waits until the channel called ended is closed, which happens when the run ends. It then
+// returns the run's last record.
 func (e *Engine) await(ctx context.Context, ent *entry, ended <-chan struct{}) (Record, error) {
 	select {
 	case <-ended:
@@ -75,7 +76,7 @@ func (e *Engine) finalOf(ent *entry) Record {
 	return ent.final
 }
 
-// outcomeOf decodes the result or error of an ended record.
+// outcomeOf returns the decoded result of an ended run, or the run's error.
 func outcomeOf[Res any](rec Record) (Res, error) {
 	var res Res
 	if err := rec.Err(); err != nil {
@@ -89,7 +90,7 @@ func outcomeOf[Res any](rec Record) (Res, error) {
 	return res, nil
 }
 
-// Err returns the error of a failed or canceled run, and nil for any other run.
+// Err returns the error of a run that has failed or been canceled, and nil for any other run.
 func (r Record) Err() error {
 	switch r.Status {
 	case Failed, Canceled:

@@ -13,7 +13,7 @@ type idSource struct {
 	entropy *ulid.MonotonicEntropy
 }
 
-// seen ensures that all later ids are greater than id.
+// seen makes all later ids greater than id.
 func (s *idSource) seen(id string) {
 	if u, err := ulid.ParseStrict(id); err == nil {
 		s.ms = max(s.ms, u.Time()+1)
@@ -26,7 +26,7 @@ func (s *idSource) next(now time.Time) string {
 	}
 	s.ms = max(s.ms, uint64(max(0, now.UnixMilli())))
 	id, err := ulid.New(s.ms, s.entropy)
-	if err != nil { // there are no ids left in this millisecond
+	if err != nil { // this millisecond has no ids left
 		s.ms++
 		id = ulid.MustNew(s.ms, s.entropy)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Runs returns the current records of all unfinished runs, in the order in which they were
-// started. The Error of a parked run names the part that this release does not know.
+// started. A parked run's Error names the part that is unknown to this release.
 func (e *Engine) Runs() []Record {
 	return e.list(func(*entry) bool { return true })
 }
@@ -31,7 +31,7 @@ func (e *Engine) list(wanted func(*entry) bool) []Record {
 	return out
 }
 
-// show returns the record of ent with its current status. e.mu is held.
+// show returns the record of ent with the status that ent has now. e.mu is held.
 func (e *Engine) show(ent *entry) Record {
 	rec := ent.rec
 	switch {
@@ -48,7 +48,8 @@ func (e *Engine) show(ent *entry) Record {
 	return rec
 }
 
-// Wait blocks until a run of any definition has ended durably, and returns its last record; see Handle.Wait.
+// Wait blocks until the run with an id has ended durably, whatever its definition, and returns its
+// last record; see Handle.Wait.
 func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	ent, err := e.find(runID)
 	if err != nil {
@@ -57,7 +58,8 @@ func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	return e.await(ctx, ent, ent.done)
 }
 
-// find returns the entry of a run. The run may have ended, as long as it is still recorded.
+// find returns the entry of a run. It also finds a run that has ended, as long as the run is still
+// recorded.
 func (e *Engine) find(id string) (*entry, error) {
 	if err := e.load(); err != nil {
 		return nil, err

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Outcome is the result of a step's attempt. The functions below create one. The zero Outcome,
-// which a faulty step may return, aborts the run.
+// Outcome is the result of one attempt of a step. The functions below create Outcomes. The zero
+// Outcome, which a faulty step may return, aborts the run.
 type Outcome struct {
 	kind   outcomeKind
 	err    error
@@ -31,15 +31,15 @@ func (o Outcome) finished() bool {
 	return o.kind == outcomeDone || o.kind == outcomeFinish || o.kind == outcomeHandover
 }
 
-// Done completes the step. The next step executes; after the last step, the run is done. The
-// writes and the run's Result are committed together with the step's completion.
+// Done completes the step. The run continues with the next step, or ends as done after the last
+// one. The writes and the run's Result are committed together with the step's completion.
 func Done(writes ...Write) Outcome { return Outcome{kind: outcomeDone, writes: writes} }
 
 // Finish completes the step and the whole run. The remaining steps are not executed.
 func Finish(writes ...Write) Outcome { return Outcome{kind: outcomeFinish, writes: writes} }
 
-// Retry requests another attempt of the step after its backoff. Changes that this attempt made to the Result are
-// dropped.
+// Retry requests another attempt of the step after its backoff. Changes to the run's Result that
+// this attempt has made are dropped.
 func Retry(err error) Outcome { return Outcome{kind: outcomeRetry, err: err, after: -1} }
 
 // RetryAfter requests another attempt of the step after the delay d.
@@ -53,20 +53,20 @@ func Abort(err error, writes ...Write) Outcome {
 	return Outcome{kind: outcomeAbort, err: err, writes: writes}
 }
 
-// Handover ends the run as done and, in the same transaction, starts another run on the same resource, ahead of all
-// waiting runs.
+// Handover ends the run as done and, in the same transaction, starts another run on the same
+// resource. The new run executes before all waiting runs.
 func Handover(next Starter, writes ...Write) Outcome {
 	return Outcome{kind: outcomeHandover, starts: []Starter{next}, writes: writes}
 }
 
-// Spawn is like Done and also starts child runs in the same transaction, each on its own
-// resource (see [Starter.On]). A child is started exactly once, even after a crash. A later step
+// Spawn is like Done, but also starts child runs in the same transaction, each on a resource of
+// its own (see [Starter.On]). A child is started exactly once, even after a crash. A later step
 // can wait for the children with [Run.Children].
 func Spawn(children []Starter, writes ...Write) Outcome {
 	return Outcome{kind: outcomeDone, starts: children, writes: writes}
 }
 
-// Starter describes a run to be started by another run's outcome; see [Def.With].
+// Starter describes a run that another run's outcome starts; see [Def.With].
 type Starter struct {
 	def      *definition
 	resource string

@@ -18,23 +18,23 @@ var closed = func() chan struct{} {
 // name identifies a run. It never changes.
 type name struct{ id, definition, resource string }
 
-// entry is an unfinished run in memory. The fields above turn do not change. The fields below
-// turn are guarded by Engine.mu.
+// entry is an unfinished run in memory. The fields above turn never change. The fields below turn
+// are guarded by Engine.mu.
 type entry struct {
 	name
 	recorded chan struct{} // closed once the run is durable or has been rejected
-	applied  chan struct{} // closed once its last transition is applied
-	done     chan struct{} // closed once its last transition is durable
+	applied  chan struct{} // closed once the run's last transition is applied
+	done     chan struct{} // closed once the run's last transition is durable
 
 	turn chan struct{} // contains one token; whoever takes it may write the run's next record
 
 	rec       Record      // the latest durable record
-	due       time.Time   // time when the run may execute; zero means at once
-	def       *definition // nil if this release does not know it
+	due       time.Time   // time from which the run may execute; zero means at once
+	def       *definition // nil if it is unknown to this release
 	parked    string      // reason why the run is parked; empty if it is not
-	busy      bool        // a goroutine is executing the run
-	held      bool        // a caller is changing the run, so it must not execute now
-	finishing bool        // the run's last transition has been submitted
+	busy      bool        // whether a goroutine is executing the run
+	held      bool        // whether a caller is changing the run, so that it must not execute now
+	finishing bool        // whether the run's last transition has been submitted
 	stop      func(error) // cancels the ctx of the executing step
 	final     Record      // the run's last record, once applied
 	startErr  error       // reason why the run was not recorded; set before recorded is closed
@@ -49,7 +49,7 @@ func newEntry(rec Record) *entry {
 	return ent
 }
 
-// pending reports whether it is not yet known if the run will become durable.
+// pending reports whether the run's first record has neither become durable nor been rejected yet.
 func (ent *entry) pending() bool {
 	select {
 	case <-ent.recorded:
@@ -67,8 +67,8 @@ type queue struct {
 	timer    *time.Timer
 }
 
-// place is the sort key of the runs of a resource. It consists of the earliest time at which a
-// run can execute, and the run's id. It is the same after a restart.
+// place determines the order of a resource's runs. It consists of the earliest time at which a run
+// can execute, and an id. A restart does not change it.
 type place struct {
 	ms uint64
 	id string
@@ -80,7 +80,7 @@ func placeOf(rec Record) place {
 		p.ms = id.Time()
 	}
 	if rec.Status == Delayed {
-		// Round up, so that a run that is recorded before this one is due stays ahead of it.
+		// Round up, so that a run that is recorded before this one is due precedes it.
 		p.ms = max(p.ms, uint64(max(0, rec.NotBefore.Add(time.Millisecond-1).UnixMilli())))
 	}
 	return p
@@ -90,7 +90,7 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.ms, q.ms), cmp.Compare(p.id, q.id))
 }
 
-// insert inserts ent at its place among the waiting runs.
+// insert adds ent to the waiting runs, at its place.
 func (q *queue) insert(ent *entry) {
 	at, _ := slices.BinarySearchFunc(q.waiting, placeOf(ent.rec), func(x *entry, p place) int { return placeOf(x.rec).compare(p) })
 	q.waiting = slices.Insert(q.waiting, at, ent)
@@ -114,13 +114,13 @@ func (q *queue) remove(ent *entry) {
 
 func (q *queue) empty() bool { return q.current == nil && len(q.waiting) == 0 }
 
-// idle reports whether a run that is added now can execute at once.
+// idle reports whether a run that is added now would execute at once.
 func (q *queue) idle(now time.Time) bool {
 	return q.current == nil && (len(q.waiting) == 0 || q.waiting[0].due.After(now))
 }
 
-// next returns the run to execute now, and makes it the current one. If there is none, it
-// returns the time at which next has to be called again, or zero if no timer is needed.
+// next returns the run to execute now, and makes it the current one. If there is none, it returns
+// nil and the time at which next has to be called again, or the zero time if no timer is needed.
 func (q *queue) next(now time.Time) (*entry, time.Time) {
 	ent := q.current
 	if ent == nil && len(q.waiting) > 0 {
@@ -146,7 +146,7 @@ func (q *queue) take(ent *entry) {
 	}
 }
 
-// joinable returns the run that a Start of the same definition joins, or nil.
+// joinable returns the run that a Start of the given definition joins, or nil if there is none.
 func (q *queue) joinable(definition string) *entry {
 	fits := func(ent *entry) bool {
 		return ent.definition == definition && ent.rec.Cancel == "" && !ent.finishing
@@ -172,7 +172,7 @@ func (q *queue) disarm() {
 	}
 }
 
-// replace moves a waiting run whose record has changed to its new place.
+// replace moves a waiting run to its new place after its record has changed.
 func (q *queue) replace(ent *entry) {
 	if q.current != ent && slices.Contains(q.waiting, ent) {
 		q.remove(ent)

@@ -13,19 +13,19 @@ import (
 type Run[Req, Res any] struct {
 	ID        string // a ULID
 	Resource  string
-	Parent    string // ID of the run that spawned this one; empty if there is none
-	Step      string // name of the executing step; for OnCancel, the step that would have executed
+	Parent    string // ID of the run that spawned this one; empty if none did
+	Step      string // name of the executing step; in OnCancel, the name of the step that would have executed
 	Attempt   int    // number of failed attempts of this step
-	Failure   string // recorded error of the previous attempt; "" for the first one
+	Failure   string // error of the previous attempt, as recorded; "" in the first attempt
 	CreatedAt time.Time
 	Cancel    string       // cause of the cancellation; empty if the run has not been canceled
-	Request   Req          // must not be modified
+	Request   Req          // the request with which the run was started; must not be modified
 	Result    *Res         // never nil; becomes durable with each finished step
 	Log       *slog.Logger // has the attributes run, definition, resource and step
 
 	engine   *Engine
 	children []string
-	stale    bool // Result may differ from the durable result
+	stale    bool // whether Result may differ from the durable result
 }
 
 func decodeRun[Req, Res any](e *Engine, rec Record) (anyRun, error) {
@@ -56,7 +56,7 @@ func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 	return nil
 }
 
-// result encodes the Result of a finished step. After that, Result counts as durable.
+// result encodes Result after a step has finished. From then on, Result counts as durable.
 func (r *Run[Req, Res]) result() (json.RawMessage, error) {
 	if r.Result == nil {
 		r.Result = new(Res)

@@ -9,20 +9,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// StartOptions configures a run to start.
+// StartOptions configures a run that is started.
 type StartOptions struct {
 	NotBefore time.Time // earliest time at which the first step may execute; default: at once
 	Parent    string    // ID of the run that spawned this one; see Children
 	// Write becomes durable in the same transaction as the run's first record. If it returns an error, nothing is
 	// recorded, and Start returns the error unchanged.
 	Write Write
-	// Queue starts a new run even if a run of the same definition is unfinished on the resource.
+	// Queue starts a new run even if another run of the same definition is unfinished on the
+	// resource.
 	Queue bool
 }
 
-// Start records a run on a resource in one transaction and returns once it is durable. The run executes when its turn
-// comes, which may be before Start returns. If an uncanceled run of the same definition is unfinished on the
-// resource, Start returns a handle for that run, unless o.Queue is set. Start may be called before Engine.Run.
+// Start records a run on a resource in one transaction and returns once it is durable. The run
+// executes when its turn comes, which may be before Start returns. If the resource already has an
+// unfinished run of the same definition that has not been canceled, Start returns a handle for
+// that run, unless o.Queue is set. Start may be called before Engine.Run.
 //
 // Errors: the error of o.Write; CodeRateLimited if too many runs wait on the resource; CodeUnavailable if the engine
 // is stopping or the journal cannot write (nothing was recorded); CodeTimeout if it is unknown whether the run was
@@ -57,13 +59,14 @@ func (e *Engine) start(ctx context.Context, d *definition, resource string, requ
 			return nil, false, fmt.Errorf("start %s: %w", d.name, ctx.Err())
 		}
 		if joined && ent.startErr != nil {
-			continue // the run to join was not recorded after all, so start a new one
+			continue // the run to join was not recorded after all, so try again
 		}
 		return ent, joined, ent.startErr
 	}
 }
 
-// admit returns the run to join, or submits the first record of a new run.
+// admit returns the run that a Start joins, or submits the first record of a new run. It also
+// reports whether the run is joined.
 func (e *Engine) admit(d *definition, resource string, request json.RawMessage, o StartOptions) (*entry, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,7 +97,7 @@ func (e *Engine) admit(d *definition, resource string, request json.RawMessage, 
 	return ent, false, nil
 }
 
-// room returns CodeRateLimited if no more runs may wait in q.
+// room returns CodeRateLimited if q is full.
 func (e *Engine) room(q *queue) error {
 	waiting := len(q.waiting)
 	if q.current == nil {
@@ -106,9 +109,9 @@ func (e *Engine) room(q *queue) error {
 	return nil
 }
 
-// enqueue completes rec, the first record of a run, and adds the run to q as pending. e.mu must
-// be held until the record has been submitted, so that runs become durable in the order of their
-// ids.
+// enqueue completes rec, the first record of a run, and adds the run to q as pending. The caller
+// must hold e.mu until it has submitted the record, so that runs become durable in the order of
+// their ids.
 func (e *Engine) enqueue(q *queue, d *definition, rec Record, now time.Time) *entry {
 	rec.ID, rec.Step, rec.CreatedAt, rec.UpdatedAt = e.ids.next(now), d.steps[0].name, now.Round(0), now.Round(0)
 	switch {
@@ -137,7 +140,7 @@ func (e *Engine) record(ent *entry, t *transaction) {
 	e.work(e.admitted(ent))
 }
 
-// admitted marks a run as durable and returns the run to execute now, if any.
+// admitted marks a run as durable. It returns the run to execute now on the resource, or nil.
 func (e *Engine) admitted(ent *entry) *entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// transaction is one durable transition. It contains records of runs, and the writes that a step
-// or caller has added.
+// transaction is a transaction of the journal. It contains the runs' new records, and the writes
+// that a step or caller has added.
 type transaction struct {
 	records []Record
 	writes  []Write
@@ -16,7 +16,7 @@ type transaction struct {
 
 	// Set by the journal's goroutine each time it executes the transaction; read once the commit is applied.
 	ran     bool
-	refused error // error of one of writes
+	refused error // error returned by one of writes
 }
 
 func (t *transaction) submit(j Journal) { t.commit = j.Submit(t.execute) }
@@ -36,11 +36,12 @@ func (t *transaction) execute(tx Tx) error {
 	return nil
 }
 
-// wait blocks until the transaction is durable or has failed. It takes no context, because the engine must know the
-// outcome.
+// wait blocks until the transaction is durable or has failed. It accepts no context, because the
+// engine must know the outcome.
 func (t *transaction) wait() error { return t.commit.Wait(context.Background()) }
 
-// applied waits until the transaction has been executed, and reports whether later transactions see it.
+// applied waits until the transaction has been executed, and reports whether later transactions
+// see its effects.
 func (t *transaction) applied() bool {
 	<-t.commit.Applied()
 	return t.ran && t.refused == nil

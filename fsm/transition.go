@@ -9,15 +9,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of the delay before a transition that the journal did not accept is submitted again.
+// Bounds of the delay before a transition is submitted again that the journal has not accepted.
 const (
 	minJournalPause = 10 * time.Millisecond
 	maxJournalPause = 2 * time.Second
 )
 
-// transition makes the outcome of a step durable, however long that takes. proceed reports
-// whether the run continues at once. ok is false if the engine stops first, in which case the
-// step executes again after the restart.
+// transition makes the outcome of a step durable. It tries again until that succeeds or the engine
+// stops. proceed reports whether the run continues at once. If ok is false, the engine has stopped
+// first, and the step executes again after the restart.
 func (e *Engine) transition(ent *entry, s *step, o Outcome, run anyRun, log *slog.Logger) (proceed, ok bool) {
 	var result []byte
 	if o.finished() {
@@ -76,13 +76,14 @@ func (e *Engine) pause(ent *entry, d time.Duration) bool {
 	}
 }
 
-// advance submits the transition of ent that follows from outcome o, and the runs that the outcome starts.
+// advance submits the transition of ent that follows from outcome o, together with the first
+// records of the runs that the outcome starts.
 func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transaction, []*entry, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ent.stop = nil
 	now := time.Now()
-	next := ent.final // if this is set, Applied may already have returned this record to a caller
+	next := ent.final // if this has ended, Applied may already have returned this record to a caller
 	if !next.Status.Ended() {
 		next = decide(ent.def, ent.rec, s, o, result, now, rand.Float64())
 	}
@@ -133,14 +134,14 @@ func (e *Engine) enqueueAll(ent *entry, o Outcome, now time.Time) ([]*entry, err
 		}
 		x := e.enqueue(e.queue(rec.Resource), st.def, rec, now)
 		if o.kind == outcomeHandover {
-			x.rec.Status = Running // so that the new run also owns the resource after a restart
+			x.rec.Status = Running // Running, so that the new run also owns the resource after a restart
 		}
 		out = append(out, x)
 	}
 	return out, nil
 }
 
-// settle waits until the transition is durable, and makes its record the run's current one.
+// settle waits until the transition is durable, and then makes its record the run's current one.
 func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
 	next := t.records[0]
 	if next.Status.Ended() && t.applied() {
@@ -182,8 +183,8 @@ func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
 	return nil
 }
 
-// announce notifies the callers that wait for the run's end, but not for the disk. The caller
-// holds the run's turn.
+// announce notifies the callers of Handle.Applied, which wait for the run's end but not for the
+// disk. The caller holds the run's turn.
 func (e *Engine) announce(ent *entry, final Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -200,14 +201,14 @@ func closeOnce(ch chan struct{}) {
 	}
 }
 
-// withdraw revokes the announced end of a run whose transition was refused after all.
+// withdraw revokes the announced end of a run whose transition has been refused after all.
 func (e *Engine) withdraw(ent *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ent.final, ent.finishing = Record{}, false
 }
 
-// logTransition logs a transition if it matters to operators.
+// logTransition logs a transition, at a level that depends on its importance to operators.
 func (e *Engine) logTransition(log *slog.Logger, s *step, o Outcome, rec Record) {
 	switch {
 	case rec.Status == Stuck:

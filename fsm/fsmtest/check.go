@@ -14,7 +14,7 @@ import (
 // script defines, by name, what the steps of a scripted run do.
 type script map[string]act
 
-// act defines what one step does.
+// act defines how one step behaves.
 type act struct {
 	Fail   int           // number of attempts that fail first
 	Sleep  time.Duration // duration of each attempt; cancellation of the run and a stop of the engine interrupt it

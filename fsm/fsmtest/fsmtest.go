@@ -13,13 +13,13 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// Disk is a medium that retains a journal across restarts of the process. It can simulate that
-// the process is killed at a commit.
+// Disk stores a journal across restarts of the process. It can simulate that the process is killed
+// at a commit.
 type Disk interface {
 	// Open returns a journal with the durable records. KillAt has been called before, unless the
 	// process is not to be killed.
 	Open(t testing.TB) fsm.Journal
-	// Close ends the process that has opened the journal. Records that are not durable are lost.
+	// Close ends the process that opened the journal. Records that are not durable are lost.
 	Close(t testing.TB)
 	// KillAt makes the process die at the n-th commit after the next Open, immediately after the
 	// commit is durable if after is set, and otherwise immediately before. 0 means never.
@@ -58,7 +58,7 @@ func Run(t *testing.T, open func(t testing.TB) Disk) {
 	t.Run("random runs end as they should", func(t *testing.T) { testRandom(t, open) })
 }
 
-// world is a disk, and the engine that currently runs on it.
+// world consists of a disk and the engine that currently runs on it.
 type world struct {
 	t       testing.TB
 	disk    Disk
@@ -101,7 +101,7 @@ func (w *world) halt() {
 	w.disk.Close(w.t)
 }
 
-// patience limits each wait of the suite, in virtual time.
+// patience limits how long the suite waits for an event, in virtual time.
 const patience = time.Hour
 
 func (w *world) ctx() context.Context {

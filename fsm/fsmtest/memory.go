@@ -20,7 +20,7 @@ type Memory struct {
 
 	mu      sync.Mutex
 	durable map[string]fsm.Record
-	life    int // number of times that the disk was opened or closed; commits for an earlier number are lost
+	life    int // number of times that the disk was opened or closed; commits made with an earlier number are lost
 	kill    int
 	after   bool
 	commits int

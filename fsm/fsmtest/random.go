@@ -24,7 +24,7 @@ type op struct {
 	Delay    time.Duration
 	Target   int  // for cancel: index of the run, among those started so far
 	Kill     int  // for restart: commit at which the new process dies
-	After    bool // for restart: die after the commit is durable, otherwise before
+	After    bool // for restart: whether the process dies after the commit is durable, rather than before
 }
 
 // started is a run that a plan has started.
@@ -32,8 +32,8 @@ type started struct {
 	id         string
 	definition string
 	script     script
-	tried      bool // a cancellation was attempted
-	canceled   bool // a cancellation was acknowledged
+	tried      bool // whether a cancellation was attempted
+	canceled   bool // whether a cancellation was acknowledged
 }
 
 // play executes a plan on w, and checks how each run has ended.
