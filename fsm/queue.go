@@ -68,7 +68,7 @@ type queue struct {
 }
 
 // place determines the order of a resource's runs. It consists of the earliest time at which a run
-// can execute, and an id. A restart does not change it.
+// can execute, and a run's id. A restart does not change it.
 type place struct {
 	ms uint64
 	id string

@@ -1,5 +1,5 @@
-// Package store stores a worker's durable records and the indexes and sums that are derived from
-// them. The storage engine is package kv.
+// Package store persists a worker's records, together with the indexes and sums that are derived
+// from them. The storage engine is package kv.
 //
 // # Schema, version 1
 //

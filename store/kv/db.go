@@ -65,7 +65,7 @@ type DB struct {
 	// checkpoints.
 	failures, stuck quiet.Line
 	failed          atomic.Pointer[bourse.Error] // why the store has failed; nil if it has not
-	short           atomic.Pointer[bourse.Error] // error that Short returns because the disk has no space for a checkpoint; nil if it has
+	short           atomic.Pointer[bourse.Error] // error that Short returns while the disk has no space for a checkpoint; nil if it has space
 	faults          atomic.Uint64                // number of commits and checkpoints that could not be written to disk
 
 	queued

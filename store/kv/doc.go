@@ -1,5 +1,5 @@
 // Package kv implements the storage engine of package store: buckets of keys and values, with
-// transactions. It does not know the types of the records in the buckets.
+// transactions. It does not depend on the types of the values.
 //
 // A store keeps all data in memory, in one copy-on-write tree. The disk contains a snapshot of the
 // tree ([FileName]) and a write-ahead log of later changes. The log consists of two files that are

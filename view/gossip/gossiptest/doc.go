@@ -1,4 +1,4 @@
-// Package gossiptest runs groups of members for tests and benchmarks. The members use an
-// in-memory network that can lose, delay and block packets ([Memory], for testing/synctest
-// bubbles), or loopback sockets ([Loopback]).
+// Package gossiptest runs groups of members for tests and benchmarks. The members use either
+// [Memory], an in-memory network for testing/synctest bubbles that can lose, delay and block
+// packets, or loopback sockets ([Loopback]).
 package gossiptest

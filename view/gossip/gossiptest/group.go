@@ -19,7 +19,7 @@ func StartGroup(ctx context.Context, network Network, n int, base NodeConfig) ([
 	for i := range n {
 		c := base
 		c.Number = i + 1
-		for k := range min(i, 2) { // join two earlier nodes, spread over the group
+		for k := range min(i, 2) { // join up to two earlier nodes, spread over the group
 			c.Join = append(slices.Clone(c.Join), group[(i*7+k*3)%i].Addr())
 		}
 		node, err := Start(network, c)
@@ -43,7 +43,7 @@ func AwaitMembers(ctx context.Context, group []*Node, want int) error {
 				break
 			}
 			select {
-			case <-time.After(20 * time.Millisecond): // polls, because a large group changes often while it starts
+			case <-time.After(20 * time.Millisecond): // poll, because a large group changes often while it starts
 			case <-ctx.Done():
 				return fmt.Errorf("%s lists %d members, want %d: %w", n.ID, have, want, ctx.Err())
 			}
@@ -63,8 +63,8 @@ func StopAll(group []*Node) error {
 	return errors.Join(errs...)
 }
 
-// Differences describes how the nodes' views differ. It compares all heads with their hashes,
-// and each table's checksum. It returns "" if the views are equal.
+// Differences describes how the nodes' views differ. It compares all heads, including their
+// hashes, and each table's checksum. It returns "" if the views are equal.
 func Differences(group []*Node) string {
 	first := group[0]
 	want, tables := first.View.Digest(), first.View.Health().Tables

@@ -39,7 +39,8 @@ func (l *Log) String() string {
 	return l.b.String()
 }
 
-// Await waits until the log contains a text, for at most patience, and reports whether it does.
+// Await waits until the log contains a text or patience has passed, and reports whether the log
+// contains the text.
 func (l *Log) Await(patience time.Duration, with string) bool {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()

@@ -15,14 +15,14 @@ import (
 
 // Load describes the changes that Measure makes.
 type Load struct {
-	Changes int           // number of changes; without Dice, made by at most ten nodes alternately
+	Changes int           // number of changes; if Dice is nil, at most ten nodes make them alternately
 	Every   time.Duration // interval between changes
 	Settle  time.Duration // how long to wait for the last changes; default 10 s
 	// Dice chooses random nodes, and random intervals with an average of Every. If it is nil,
 	// nodes alternate at fixed intervals.
 	Dice *rand.Rand
-	// Row returns a node's nth row, counted from 0. Each row must be different. By default, it
-	// is the node's machine, changed.
+	// Row returns a node's nth row, counted from 0. Each row must differ from the previous ones.
+	// The default is a row of the node's machine after its nth start or stop.
 	Row func(n *Node, nth int) wire.Row
 }
 
@@ -41,11 +41,11 @@ type Measured struct {
 	// P50, P99 and Max are the times until a change was visible in the views
 	// of all nodes.
 	P50, P99, Max time.Duration
-	// RumourBytes and HTTPBytes are the bytes of all messages about the view, divided by the
-	// number of changes and the number of members. They do not include packet and HTTP headers.
+	// RumourBytes and HTTPBytes are the sizes of all messages about the view, per change and
+	// member. They do not include packet and HTTP headers.
 	RumourBytes, HTTPBytes float64
 	ChangeBytes            float64 // average size of an encoded change
-	Pulled, Compared       uint64  // transactions that nodes pulled; comparisons of views
+	Pulled, Compared       uint64  // numbers of transactions that nodes pulled, and of comparisons of views
 	Took                   time.Duration
 }
 
@@ -58,8 +58,8 @@ func (m Measured) String() string {
 		m.Bytes(), m.RumourBytes, m.HTTPBytes, m.ChangeBytes, m.Pulled, m.Compared, m.Took.Seconds())
 }
 
-// Measure has nodes change machines one after another, and measures how long it takes until all
-// other nodes see each change. It reads positions from memory, after each commit of a view.
+// Measure makes nodes change machines one after another, and measures how long it takes until all
+// other nodes see each change. After each commit of a view, it reads the positions from memory.
 func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 	if load.Settle == 0 {
 		load.Settle = 10 * time.Second
@@ -131,10 +131,10 @@ func machine(n *Node, nth int) *bourse.Machine {
 	return m
 }
 
-// change is a change that some nodes have not seen yet.
+// change is a change that some nodes have not received yet.
 type change struct {
 	at     time.Time
-	unseen map[int]bool // set of node indexes
+	unseen map[int]bool // indexes of the nodes that have not received it
 }
 
 // watch tracks which changes have reached the nodes' views.
@@ -144,7 +144,7 @@ type watch struct {
 	mu    sync.Mutex
 	open  map[wire.Position]*change
 	times []time.Duration
-	ended bool // no further changes will be added
+	ended bool // whether no further changes will be added
 	done  chan struct{}
 }
 
@@ -161,7 +161,7 @@ func (w *watch) add(p wire.Position, at time.Time, group []*Node) {
 	}
 }
 
-// run checks each node after each of its commits, until stop is called.
+// run checks each node after each commit of its view, until stop is called.
 func (w *watch) run(group []*Node) (stop func()) {
 	var wg sync.WaitGroup
 	end := make(chan struct{})
@@ -202,7 +202,7 @@ func (w *watch) look(i int, n *Node) {
 	}
 }
 
-// await waits until all nodes have seen all changes, for at most the duration most.
+// await waits until all nodes have received all changes, but at most for the duration most.
 func (w *watch) await(ctx context.Context, most time.Duration) {
 	w.mu.Lock()
 	if len(w.open) == 0 {
@@ -240,7 +240,7 @@ func traffic(group []*Node) volume {
 	for _, n := range group {
 		t := n.Replicator.Traffic()
 		v.rumours += t.RumourBytesOut
-		v.http += t.HTTPBytesOut // counting sent bytes is enough, because each is received once
+		v.http += t.HTTPBytesOut // count only sent bytes, because each byte is received once
 		v.pulled += t.Pulled
 		v.compared += t.Compared
 	}

@@ -11,15 +11,14 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Memory is an in-memory network for tests. Endpoints can be killed or
-// partitioned, and packets are dropped and delayed pseudo-randomly from the
-// seed; zero is a valid seed. Calls (see Caller) are delayed too, but fail only
-// if an endpoint is killed or partitioned.
+// Memory is an in-memory network for tests. Its ends can be killed or partitioned. Packets are
+// dropped and delayed pseudo-randomly, as determined by a seed. Calls (see Caller) are delayed,
+// too, but fail only if an end is killed or partitioned.
 type Memory struct {
 	mu    sync.Mutex
 	ends  map[string]*End
 	apis  map[string]*End
-	cut   func(from, to int) bool // reports whether traffic is blocked; nil if none is
+	cut   func(from, to int) bool // reports whether traffic between two ends is blocked; nil if none is
 	lost  func() bool             // reports whether to lose a packet; nil if none is lost
 	delay func() time.Duration    // returns the delay in one direction; nil if there is none
 	dice  *rand.Rand
@@ -27,12 +26,12 @@ type Memory struct {
 	packets, bytes uint64
 }
 
-// NewMemory returns a network without loss and delay.
+// NewMemory returns a network without loss and delay. The seed may be zero.
 func NewMemory(seed uint64) *Memory {
 	return &Memory{ends: map[string]*End{}, apis: map[string]*End{}, dice: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// End is one member's end of a Memory network: its transport.
+// End is the memberlist transport of one member of a Memory network.
 type End struct {
 	net     *Memory
 	number  int
@@ -91,7 +90,7 @@ func (n *Memory) Sent() (packets, bytes uint64) {
 	return n.packets, n.bytes
 }
 
-// Kill stops an end permanently: it sends and receives nothing more.
+// Kill stops an end permanently. It sends and receives nothing from then on.
 func (e *End) Kill() {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()

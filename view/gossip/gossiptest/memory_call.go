@@ -62,8 +62,8 @@ func (c *MemoryCaller) handler(to bourse.Member) http.Handler {
 	return nil
 }
 
-// travel waits for the delay in one direction. If the network is partitioned between the two
-// ends, it waits until ctx ends, as if packets were dropped.
+// travel waits for the delay of a message in one direction. If the two ends are partitioned, it
+// waits until ctx ends, as if the message were lost.
 func (c *MemoryCaller) travel(ctx context.Context, to bourse.Member) error {
 	n := c.from.net
 	n.mu.Lock()
@@ -91,7 +91,7 @@ func (c *MemoryCaller) travel(ctx context.Context, to bourse.Member) error {
 	}
 }
 
-// serve runs a handler. If the handler aborts, reading the response body fails.
+// serve runs a handler. If the handler aborts, the client's read of the response body fails.
 func serve(h http.Handler, req *http.Request) *http.Response {
 	w := httptest.NewRecorder()
 	aborted := func() (aborted bool) {

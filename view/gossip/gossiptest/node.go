@@ -21,12 +21,12 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Network is a network for nodes: a Memory or a Loopback.
+// Network is a network that connects nodes: a Memory or a Loopback.
 type Network interface {
 	Host(number int) (*Host, error)
 }
 
-// Host is a member's place in a network.
+// Host contains a member's access to a network.
 type Host struct {
 	Transport memberlist.Transport
 	Advertise netip.AddrPort
@@ -157,7 +157,7 @@ func (n *Node) Stop() error {
 		n.errs = append(n.errs, n.View.Close())
 		close(n.ended)
 	}
-	<-n.ended // does not wait for a mutex, which would stop a bubble's virtual time
+	<-n.ended // do not wait for a mutex here, because that would stop a bubble's virtual time
 	return errors.Join(n.errs...)
 }
 

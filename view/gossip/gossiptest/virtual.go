@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Virtual runs a test in a bubble of virtual time. At the end it waits until memberlist's probes
-// in progress have finished.
+// Virtual runs a test in a bubble of virtual time. At the end, it waits for the memberlist probes
+// that are still in progress.
 func Virtual(t *testing.T, test func(*testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // runs last
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // this cleanup runs last
 		test(t)
 	})
 }
