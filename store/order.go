@@ -15,7 +15,7 @@ type OrderRecord struct {
 	Volume   bourse.VolumeID  `json:"volume,omitempty"` // empty in a tombstone, like Machine
 	Held     bool             `json:"held,omitempty"`   // whether a hold with the order's ID has filled the order
 	Canceled bool             `json:"canceled,omitempty"`
-	Decision bourse.Decision  `json:"decision,omitzero"` // not set for a task, whose decision only its broker has
+	Decision bourse.Decision  `json:"decision,omitzero"` // not set for a task: only the task's broker has its decision
 	At       time.Time        `json:"at"`
 	Task     *TaskRecord      `json:"task,omitempty"` // set for an order for a task; changed only by the methods in task.go
 }

@@ -84,7 +84,7 @@ func encode(v any) ([]byte, error) {
 	return slices.Insert(b, 0, recordForm), nil
 }
 
-// decode decodes a record into v. It retains nothing of b.
+// decode decodes a record into v. It does not retain b.
 func decode(b []byte, v any) error {
 	if len(b) == 0 || b[0] != recordForm {
 		return bourse.Errorf(bourse.CodeInternal, "damaged record: %s", bourse.Quoted(string(b)))

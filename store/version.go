@@ -78,8 +78,8 @@ func (t *Tx) dropVersions(keys [][]byte) error {
 	return nil
 }
 
-// deleteVersions deletes all versions of a machine. A destroyed machine retains none, because
-// the files in them may be large and secret.
+// deleteVersions deletes all versions of a machine. A destroyed machine retains none, because the
+// files in their configs may be large and secret.
 func (t *Tx) deleteVersions(id bourse.MachineID) error {
 	var all [][]byte
 	for k := range t.versionsOf(id) {

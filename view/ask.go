@@ -95,7 +95,7 @@ func (v *View) Cancelled(ctx context.Context, worker bourse.WorkerID) ([]bourse.
 	return Ask(ctx, v, inventory.Cancelled(worker))
 }
 
-// CanceledOn lists the workers on which the order has been canceled, so they must not fill it.
+// CanceledOn lists the workers on which the order has been canceled. They must not fill it.
 func (v *View) CanceledOn(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error) {
 	return Ask(ctx, v, inventory.CancelledAt(order))
 }

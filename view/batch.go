@@ -40,7 +40,7 @@ type overlay struct {
 	gone   map[wire.Stream]bool // streams to remove
 	signer wire.Signer
 
-	refused    bool        // the quarantine has changed
+	refused    bool        // whether the quarantine has changed
 	refusals   int         // number of rows quarantined
 	quarantine *Quarantine // the quarantine's new contents; nil if unchanged
 	written    bool        // whether the file has changed in a way that the other fields don't record
@@ -52,8 +52,8 @@ type effects struct {
 	gaps       map[wire.Stream]bool // streams with a skipped transaction
 	recent     []recent             // transactions to append to the ring, and streams to drop from it
 	published  []announcement
-	lost       bool // this server began a new epoch
-	wasRemoved bool // an operator had removed this server
+	lost       bool // whether this server began a new epoch
+	wasRemoved bool // whether an operator had removed this server
 	forged     int  // number of shared rows that their alleged sites have not signed
 }
 

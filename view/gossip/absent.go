@@ -11,10 +11,11 @@ import (
 
 // Source reports whether a Directory's view is complete. A replication.Replicator implements it.
 type Source interface {
-	// Known returns a channel that is closed once the view contains everything that the other members know.
+	// Known returns a channel that is closed once the view contains all data that the other
+	// members have.
 	Known() <-chan struct{}
-	// InSync reports whether the view's current file contains everything that the other members
-	// know.
+	// InSync reports whether the view's current file contains all data that the other members
+	// have.
 	InSync() bool
 }
 
@@ -29,7 +30,7 @@ type absentees struct {
 	limit  time.Duration // how long a worker may be absent before it counts as lost; 0 means bourse.LostAfter
 
 	mu    sync.Mutex
-	since time.Time // when known was closed; workers that were absent then may have been absent for longer
+	since time.Time // time when the channel called known was closed; workers that were absent at that time may have been absent for longer
 	seen  map[bourse.WorkerID]*seen
 }
 
@@ -106,7 +107,7 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 
 // lastHeard returns when the absence of a worker began that has not been a member since this
 // process started. That is the time when the worker was last heard from or, if later, the time
-// when this process first knew all workers (now, if it does not know all yet).
+// when this process first knew all workers. If it does not know all workers yet, that is now.
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	if a.since.IsZero() {
 		return now

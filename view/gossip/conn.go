@@ -19,7 +19,7 @@ type conn struct {
 	sent   bool
 	opened bool
 	plain  bytes.Reader // unread rest of the received message
-	err    error        // why no message was received; nil if one was
+	err    error        // why no message was received; nil if a message was received
 	held   int64        // bytes reserved in the transport's room field
 }
 

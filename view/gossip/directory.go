@@ -48,7 +48,8 @@ type directory struct {
 	absent    []bourse.Absence // sorted by id
 }
 
-// NewDirectory returns a directory for one or more groups. It knows free capacity only while Run is running.
+// NewDirectory returns a directory for one or more groups. The free capacity is known only while
+// Run is running.
 func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	d := &Directory{groups: append([]*Members{group}, more...), view: v}
 	d.unread = func(err error) {

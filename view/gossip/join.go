@@ -68,7 +68,7 @@ func (m *Members) callAll(ctx context.Context) (why []string) {
 	}
 	for _, address := range gone {
 		if !slices.Contains(given, address) {
-			_ = m.call(ctx, address) // the failure has already been logged when the member was lost
+			_ = m.call(ctx, address) // the failure was logged when the member was lost
 		}
 	}
 	return why

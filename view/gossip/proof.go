@@ -39,7 +39,7 @@ type Key interface {
 const ahead = time.Hour
 
 // maxDoubtful is the maximum number of members whose keys have to be fetched. Impostors that use
-// up this number can delay real members, but not more.
+// up this number can only delay real members.
 const maxDoubtful = 4096
 
 // identity is the id and role that a certificate proves.

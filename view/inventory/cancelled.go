@@ -28,8 +28,8 @@ func Cancelled(worker bourse.WorkerID) func(*sqlite.Conn) ([]bourse.OrderID, err
 	}
 }
 
-// CancelledAt returns a query for the workers on which the order has been canceled, so they must
-// not fill it.
+// CancelledAt returns a query for the workers on which the order has been canceled. They must not
+// fill it.
 func CancelledAt(order bourse.OrderID) func(*sqlite.Conn) ([]bourse.WorkerID, error) {
 	return func(c *sqlite.Conn) ([]bourse.WorkerID, error) {
 		return readIDs[bourse.WorkerID](c, cancelledAtSQL, string(order)+"/", string(order)+"0")

@@ -83,7 +83,7 @@ func readMachines(c *sqlite.Conn, f Filter) ([]Listed, error) {
 		l := &list[len(list)-1]
 		next := readMachine(&r, &l.Machine)
 		l.HostStatus, l.HeardAt = readHost(&r, next)
-		if l.ID.Validate() != nil || f.App != "" && l.App == "" { // its ID is invalid, or no broker has placed it in the app
+		if l.ID.Validate() != nil || f.App != "" && l.App == "" { // skip the machine: its ID is invalid, or no broker has placed it in the app
 			list = list[:len(list)-1]
 		}
 		return nil

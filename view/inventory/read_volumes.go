@@ -48,7 +48,7 @@ func readVolumes(c *sqlite.Conn, f VolumeFilter) ([]ListedVolume, error) {
 		var l ListedVolume
 		next := readVolume(&r, &l.Volume)
 		l.HostStatus, l.HeardAt = readHost(&r, next)
-		if l.ID.Validate() == nil && (f.App == "" || l.App != "") { // its ID is valid, and a broker has placed it in the app
+		if l.ID.Validate() == nil && (f.App == "" || l.App != "") { // the ID is valid, and a broker has placed the volume in the app
 			list = append(list, l)
 		}
 		return nil

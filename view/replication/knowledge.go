@@ -12,15 +12,15 @@ import (
 // of them knows the cluster, for example because all servers were started at the same time.
 const uninformedQuorum = 5
 
-// knowledge records whether this server knows its cluster, that is, whether it has received
-// everything that the other members know since it started. Until then it must not report that
-// something does not exist.
+// knowledge records whether this server knows its cluster, that is, whether it has received, since
+// it started, all data that the other members have. Until then, it must not report that something
+// does not exist.
 //
 // A server knows its cluster once it has compared its view with a member that knows the cluster,
-// and has received everything that the member had. If no member knows the cluster, it is enough
-// to compare with uninformedQuorum members, or with all others if there are fewer. A server that
-// has met no other member does not know its cluster, because it cannot tell whether it is alone
-// or the first server to return.
+// and has received all data that the member had. If no member knows the cluster, it is enough to
+// compare with uninformedQuorum members, or with all others if there are fewer. A server that has
+// met no other member does not know its cluster, because it cannot tell whether it is alone or the
+// first server to return.
 type knowledge struct {
 	known chan struct{} // closed once the server knows its cluster
 
@@ -33,8 +33,8 @@ func (k *knowledge) init() {
 	k.compared = map[bourse.WorkerID]bool{}
 }
 
-// Known returns a channel that is closed once this server knows its cluster, that is, has
-// received everything that the other members know since it started.
+// Known returns a channel that is closed once this server knows its cluster, that is, once it has
+// received all data that the other members have.
 func (r *Replicator) Known() <-chan struct{} { return r.knowledge.known }
 
 func (r *Replicator) knowsCluster() bool {
@@ -46,8 +46,8 @@ func (r *Replicator) knowsCluster() bool {
 	}
 }
 
-// learned records that this server has received everything that a member had. If fresh is
-// true, the member itself does not know the cluster.
+// learned records that this server has received all data that a member had. If fresh is true, the
+// member itself does not know the cluster.
 func (r *Replicator) learned(from bourse.WorkerID, fresh bool) {
 	others := r.others()
 	k := &r.knowledge
@@ -83,7 +83,7 @@ func (k *knowledge) uncompared(members []bourse.Member) int {
 	return n
 }
 
-// complete reports whether this server has everything that the peer had.
+// complete reports whether this server has all data that the peer had.
 func (r *Replicator) complete(c *comparison) bool {
 	if !c.all {
 		return false
