@@ -116,7 +116,7 @@ func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Hea
 		if old, ok := d.heads[s]; ok {
 			ours[b] ^= uint32(headSum(old))
 		}
-		if h.Seq > 0 { // a Seq of 0 means that the peer does not have the stream
+		if h.Seq > 0 { // Seq 0: the peer does not have the stream
 			ours[b] ^= uint32(headSum(h))
 		}
 	}
@@ -169,7 +169,7 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	envelope = appendFrame(envelope, kindBuckets, ours.buckets.encode())
 	for s, h := range listed {
 		if own, ok := ours.heads[s]; !ok {
-			envelope = appendFrame(envelope, kindHead, encodeHead(view.Head{Position: wire.Position{Stream: s}})) // a head with Seq 0 means that this server does not have the stream
+			envelope = appendFrame(envelope, kindHead, encodeHead(view.Head{Position: wire.Position{Stream: s}})) // Seq 0: this server does not have the stream
 		} else if own.Seq != h.Seq || own.Hash != h.Hash {
 			envelope = appendFrame(envelope, kindHead, encodeHead(own))
 		}
