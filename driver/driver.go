@@ -1,6 +1,6 @@
-// Package driver defines the interface between a worker and the drivers that run its machines as host processes,
-// containers or VMs. A driver's tasks outlive the daemon: after a restart, the driver reports which tasks are running
-// and how the others ended.
+// Package driver defines the interface between a worker and the drivers that run its machines as
+// host processes, containers or VMs. A driver's tasks outlive the daemon. After a restart, the
+// driver reports which tasks are still running and how all other tasks ended.
 //
 // Every driver must pass the test suite in driver/drivertest.
 package driver
@@ -17,7 +17,7 @@ import (
 // repeating the start of a boot returns the result of the first start.
 type TaskID struct {
 	Machine bourse.MachineID `json:"machine"`
-	Boot    int              `json:"boot"` // 1 or more, increasing
+	Boot    int              `json:"boot"` // starts at 1 and increases with each boot of the machine
 }
 
 // Task is a program to run.
@@ -25,9 +25,9 @@ type Task struct {
 	ID         TaskID   `json:"id"`
 	Image      string   `json:"image"`                // "host", or registry/repository@digest of an image on the host
 	Command    []string `json:"command,omitempty"`    // the whole command line; required if Image is "host"
-	Entrypoint []string `json:"entrypoint,omitempty"` // replaces the image's entrypoint and Args; ignored if Command is set
+	Entrypoint []string `json:"entrypoint,omitempty"` // replaces the image's entrypoint and arguments; ignored if Command is set
 	Args       []string `json:"args,omitempty"`       // replace the image's arguments; ignored if Command is set
-	Env        []string `json:"env,omitempty"`        // "NAME=value"; the whole environment, or for an image, variables that override its own
+	Env        []string `json:"env,omitempty"`        // "NAME=value"; the whole environment, or with an image, variables that override the image's
 	Secrets    []string `json:"-"`                    // images only: variables that override Env and are never written to a disk
 	Dir        string   `json:"dir,omitempty"`        // working directory; default: the machine's or the image's
 	User       string   `json:"user,omitempty"`       // "user[:group]", names or numbers; default: the daemon's user or the image's
@@ -38,7 +38,7 @@ type Task struct {
 	Root       Root     `json:"root,omitzero"`     // images only
 	TTY        bool     `json:"tty,omitempty"`     // images only: the program has a terminal, and its output is one stream
 	Name       string   `json:"name,omitempty"`    // the machine's name, for tools that display tasks
-	Stdin      []byte   `json:"stdin,omitempty"`   // the program's stdin, at most MaxStdin; not with TTY or image "pull"
+	Stdin      []byte   `json:"stdin,omitempty"`   // the program's stdin, at most MaxStdin bytes; invalid with TTY or image "pull"
 }
 
 // MaxStdin is the maximum size of a task's Stdin in bytes.
@@ -78,8 +78,8 @@ type File struct {
 	Secret bool   `json:"secret,omitempty"` // if true, the file is never stored on a disk, and the program can only read it
 }
 
-// Limits are a task's resource limits. 0 means no limit. If a host cannot enforce a limit, the driver's labels do not
-// contain it.
+// Limits are a task's resource limits. 0 means no limit. The driver's labels list the limits that
+// the host can enforce.
 type Limits struct {
 	CPUWeight bourse.MilliCPU `json:"cpu_weight,omitempty"` // the task's share when processors are contended
 	CPUQuota  bourse.MilliCPU `json:"cpu_quota,omitempty"`  // hard limit of processor time
@@ -94,7 +94,7 @@ type Limits struct {
 type Status struct {
 	ID        TaskID       `json:"id"`
 	PID       int          `json:"pid,omitempty"`  // 0 once the task has ended
-	StartedAt time.Time    `json:"started_at"`     // never changes
+	StartedAt time.Time    `json:"started_at"`     // time of the start; never changes
 	Exit      *bourse.Exit `json:"exit,omitempty"` // set once the task has ended
 }
 
@@ -114,10 +114,10 @@ type Driver interface {
 	Exec(ctx context.Context, id TaskID, exec Exec) (ExecResult, error)
 	// Freeze suspends all processes of a running task, or resumes them if frozen is false. It is
 	// idempotent and returns when the processes are in that state. Suspended processes keep their
-	// memory, and data sent to them is not lost. Stop with SIGKILL and Destroy end a frozen task
-	// without letting its program run again; Stop with any other signal resumes it first. Freeze
-	// returns CodeFailedPrecondition if the host does not support it, in which case Labels does not
-	// contain "suspend".
+	// memory, and data sent to them is not lost. Destroy, and Stop with SIGKILL, terminate a
+	// frozen task without letting its program run again. Stop with any other signal resumes the
+	// task first. Freeze returns CodeFailedPrecondition if the host does not support it, in which
+	// case Labels does not contain "suspend".
 	Freeze(ctx context.Context, id TaskID, frozen bool) error
 	// Usage returns the current resource usage of a running task. It returns CodeFailedPrecondition if the task has
 	// ended.
@@ -126,8 +126,7 @@ type Driver interface {
 	// set, it continues until ctx ends or the machine is destroyed.
 	Logs(ctx context.Context, machine bourse.MachineID, want LogQuery, line func(LogLine) error) error
 	// Labels returns the facts about this driver on this host that orders can require. For
-	// example, "limit.memory" is "cgroup" or "rlimit", or missing if the driver cannot limit
-	// memory.
+	// example, "limit.memory" is "cgroup", or missing if the driver cannot limit memory.
 	Labels() map[string]string
 }
 
@@ -139,12 +138,12 @@ type Lifecycle interface {
 	Recover(ctx context.Context) ([]Status, error)
 	// Start starts a task. It is idempotent: a repeated Start with the same id returns the task's
 	// status, even if the task has ended. It returns CodeInvalid if the program cannot be started;
-	// in that case nothing of the task remains.
+	// in that case it leaves nothing behind.
 	Start(ctx context.Context, task Task) (Status, error)
 	// Inspect returns the status of a task.
 	Inspect(ctx context.Context, id TaskID) (Status, error)
-	// Wait blocks until the task has ended and its output is in its log. If it is unknown how the task ended, the
-	// Exit has Code -1 and an Error.
+	// Wait blocks until the task has ended and its output is in its log. If the driver does not
+	// know how the task ended, the Exit's Code is -1 and its Error is set.
 	Wait(ctx context.Context, id TaskID) (bourse.Exit, error)
 	// Stop sends signal to the task's process group, and after timeout SIGKILL to all remaining
 	// processes. It returns when none of them is alive. It returns nil if the task has already
@@ -158,9 +157,9 @@ type Lifecycle interface {
 	Destroy(ctx context.Context, machine bourse.MachineID) error
 }
 
-// Finder is implemented by drivers that can list the tasks present on the host before Recover and without changing
-// anything. The list includes tasks that are missing from the driver's directory, for example because its disk is not
-// mounted.
+// Finder is implemented by drivers that can list the tasks on the host without changing anything,
+// even before Recover is called. The list includes tasks that are missing from the driver's
+// directory, for example because its disk is not mounted.
 type Finder interface {
 	// Found returns the ids of the tasks on the host.
 	Found(ctx context.Context) ([]TaskID, error)
@@ -170,7 +169,7 @@ type Finder interface {
 type Exec struct {
 	Command  []string
 	Stdin    io.Reader // nil: the command's stdin is empty
-	Limit    int       // maximum bytes of each output to return; 0: 1 MiB
+	Limit    int       // maximum number of bytes to return of each output; 0: 1 MiB
 	Stdout   io.Writer // if set, receives the output immediately; the result then contains none
 	Stderr   io.Writer // like Stdout; unused if Terminal is set
 	Terminal *Terminal // if set, the command has a terminal; Stdout is then required

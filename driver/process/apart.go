@@ -13,29 +13,32 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// apart describes the differences between what a task and its host see: another network, and
-// directories and name servers that replace the host's. Most tasks have none.
+// apart describes how a task's environment differs from the host's: the task can have
+// another network, and directories and name servers that replace the host's. For most tasks
+// it is nil.
 //
-// A child is created in the namespaces of the thread that forks it. Such a task is therefore forked by a new thread,
-// which enters the namespaces first and ends afterwards, because no other goroutine may run on it.
+// A child is created in the namespaces of the thread that forks it. A task with its own namespaces
+// is therefore forked by a new thread that enters them first. The thread exits afterwards, because
+// no other goroutine may run on it.
 type apart struct {
 	namespace string // path of a network namespace, or "" for the host's
 	resolver  []byte // contents of /etc/resolv.conf; nil for the host's
 	mounts    []driver.Mount
 
-	// The task's own namespaces, which commands executed in the task enter. Each is nil before
-	// the fork, and if the task uses the host's namespace.
+	// The task's own namespaces, which commands executed in the task also enter. A field is
+	// nil before the task is forked, or if the task uses the host's namespace.
 	network, mount *os.File
 }
 
-// places contains directories that setting up a task's mounts needs.
+// places contains the directories needed to set up a task's mounts.
 type places struct {
 	data    string // the worker's data directory; machines' directories are mounted below it
 	scratch string // directory for temporary files
 	dir     string // the task's working directory
 }
 
-// apartOf returns the differences for a task, or nil if there are none. It returns CodeInvalid for invalid settings.
+// apartOf returns a task's differences from the host, or nil if there are none. It returns
+// CodeInvalid for invalid settings.
 func apartOf(network *driver.Network, mounts []driver.Mount) (*apart, error) {
 	if network == nil && len(mounts) == 0 {
 		return nil, nil
@@ -90,7 +93,8 @@ func resolvConf(n *driver.Network) ([]byte, error) {
 // ownFiles reports whether the task sees files that differ from the host's.
 func (a *apart) ownFiles() bool { return a.resolver != nil || len(a.mounts) > 0 }
 
-// close closes the namespaces, which disappear when their last process ends.
+// close closes the namespaces. The kernel removes a namespace when its last process
+// exits.
 func (a *apart) close() {
 	if a != nil {
 		_, _ = a.network.Close(), a.mount.Close() // Close on a nil file only returns an error

@@ -18,8 +18,8 @@ import (
 // resolvPath is the file that lists a program's name servers.
 const resolvPath = "/etc/resolv.conf"
 
-// enter makes the calling thread, which must end soon afterwards, enter the task's namespaces. The
-// first call, for the task's program, creates the namespaces; later calls use the same ones.
+// enter moves the calling thread into the task's namespaces. The thread must exit soon afterwards.
+// The first call, for the task's program, creates the namespaces; later calls reuse them.
 func (a *apart) enter(in places) error {
 	if a.network == nil && a.mount == nil {
 		return a.make(in)
@@ -27,7 +27,7 @@ func (a *apart) enter(in places) error {
 	return a.join()
 }
 
-// make creates the task's namespaces and makes the calling thread enter them.
+// make creates the task's namespaces and moves the calling thread into them.
 func (a *apart) make(in places) error {
 	if os.Geteuid() != 0 {
 		return bourse.Errorf(bourse.CodeInvalid, "private networks and mounts require a worker that runs as root")
@@ -78,8 +78,9 @@ func (a *apart) makeMounts(in places) error {
 	return err
 }
 
-// dropOthers unmounts everything that is mounted for other machines. If the host's root mount is private, unmounts on
-// the host do not propagate here, and a volume would not be written back as long as a task holds it.
+// dropOthers unmounts the directories of other machines from the task's namespace. If the host's
+// root mount is private, unmounts on the host do not propagate here. Another machine's volume
+// would then stay mounted, and would not be written back, as long as this task runs.
 func (a *apart) dropOthers(in places) error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(in.data))
 	if err != nil {
@@ -89,7 +90,7 @@ func (a *apart) dropOthers(in places) error {
 	for _, m := range a.mounts {
 		own = append(own, resolved(m.Source))
 	}
-	for _, m := range slices.Backward(mounts) { // the last mount lies on top
+	for _, m := range slices.Backward(mounts) { // the last mount is on top
 		uses := func(path string) bool { return within(path, m.Mountpoint) }
 		if m.Mountpoint == in.data || slices.ContainsFunc(own, uses) {
 			continue
@@ -103,7 +104,8 @@ func (a *apart) dropOthers(in places) error {
 	return nil
 }
 
-// resolved returns a path without symbolic links, as in mountinfo.
+// resolved returns a path with all symbolic links resolved, because mountinfo lists
+// such paths.
 func resolved(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		return to
@@ -114,8 +116,8 @@ func resolved(path string) string {
 // within reports whether path is dir or is below dir.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// mountResolver mounts the task's resolv.conf over the host's. The file's name is removed once it
-// is mounted.
+// mountResolver mounts the task's resolv.conf over the host's. The temporary file is unlinked
+// once it is mounted.
 func (a *apart) mountResolver(scratch string) error {
 	f, err := os.CreateTemp(scratch, "resolv-")
 	if err != nil {
@@ -150,7 +152,7 @@ func bind(m driver.Mount) error {
 	return nil
 }
 
-// join makes the calling thread enter the namespaces of a running task.
+// join moves the calling thread into the namespaces of a running task.
 func (a *apart) join() error {
 	if a.mount != nil {
 		// A thread that shares its working directory with others cannot enter a mount namespace.

@@ -50,8 +50,8 @@ func lookup(name, path, dir string) (string, error) {
 	return "", bourse.Errorf(bourse.CodeInvalid, "command %s was not found in PATH %s", bourse.Quoted(name), bourse.Quoted(path))
 }
 
-// executable reports whether a file exists. It returns CodeInvalid if nobody may execute the
-// file. exec itself checks this user's permission.
+// executable reports whether a file exists. It returns CodeInvalid if no user may execute
+// the file. Whether the task's user may execute it is checked by the kernel later.
 func executable(name, full string) (exists bool, err error) {
 	info, err := os.Stat(full)
 	switch {

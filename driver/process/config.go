@@ -56,7 +56,7 @@ const (
 	killGrace    = 5 * time.Second  // for processes that survive SIGKILL, for example because of a failed disk
 	execGrace    = time.Second      // for a process whose environment cannot be read yet, because it is starting a program
 	shutdownTerm = time.Second      // time between SIGTERM and SIGKILL during a shutdown
-	hangupGrace  = 2 * time.Second  // time between SIGHUP and SIGKILL when a terminal's user has left
+	hangupGrace  = 2 * time.Second  // time between SIGHUP and SIGKILL after a terminal's user has disconnected
 	firstGrace   = 10 * time.Second // time until the daemon that started the supervisor connects
 	idleGrace    = 2 * time.Second
 )

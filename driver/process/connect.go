@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// Timeouts and intervals of connecting.
+// Timeouts and retry intervals for connecting to a supervisor.
 const (
 	recoverTimeout = 30 * time.Second
 	retryFirst     = 20 * time.Millisecond
@@ -42,8 +42,8 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	return d.mirror.all(), nil
 }
 
-// connect retries until it has a link, ctx ends, or retrying is useless. Once there is a link, a
-// goroutine reads it, and creates a new link when it ends.
+// connect tries to connect to the supervisor until it succeeds, ctx ends, or further attempts
+// are useless. On success, a goroutine reads the new link, and reconnects when the link ends.
 func (d *Driver) connect(ctx context.Context) error {
 	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
 		err := d.tryConnect(ctx)
@@ -86,8 +86,8 @@ func (d *Driver) tryConnect(ctx context.Context) error {
 	return nil
 }
 
-// greet sends the hello on a new link and updates the mirror. Others may use the link only after
-// that.
+// greet sends the hello on a new link and updates the mirror. Only then does it make the link
+// available to other goroutines.
 func (d *Driver) greet(ctx context.Context, l *link) error {
 	own := settings{LogBytes: d.cfg.LogBytes, LogFiles: d.cfg.LogFiles, NoLimits: d.cfg.Limits == LimitsOff}
 	r, err := l.call(ctx, &request{Op: opHello, Hello: &hello{Version: protocolVersion, Settings: own}}, nil)

@@ -57,7 +57,8 @@ func (s *supervisor) killTasks(ctx context.Context, tasks []*task) error {
 	return all
 }
 
-// shutdown stops all tasks and removes everything. Nothing can be started after that.
+// shutdown stops all tasks and removes all data of their machines. No task can be
+// started afterwards.
 func (s *supervisor) shutdown(ctx context.Context) error {
 	tasks := s.tasks()
 	for _, t := range tasks {
@@ -83,7 +84,7 @@ func (s *supervisor) shutdown(ctx context.Context) error {
 	return all
 }
 
-// known returns every machine with an entry in the table or a directory.
+// known returns every machine that has an entry in the table, a directory or a log.
 func (s *supervisor) known() []bourse.MachineID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +92,7 @@ func (s *supervisor) known() []bourse.MachineID {
 	for id := range s.machines {
 		ids[id] = true
 	}
-	logged, _ := s.layout.logs().Machines() // reading cannot fail, because the directories are our own
+	logged, _ := s.layout.logs().Machines() // the supervisor owns these directories, so reading them does not fail
 	homes, _ := os.ReadDir(s.layout.home(""))
 	for _, id := range logged {
 		ids[id] = true

@@ -115,7 +115,7 @@ func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, er
 		return driver.Status{}, err
 	}
 	status, _, ok := d.mirror.get(task.ID)
-	if !ok { // destroyed in the meantime
+	if !ok { // the machine was destroyed in the meantime
 		return driver.Status{}, errNoTask(task.ID)
 	}
 	return status, nil
@@ -202,14 +202,14 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Shutdown stops all tasks of this directory, removes everything stored for their machines, and ends the supervisor.
-// It closes the driver.
+// Shutdown stops all tasks of this directory, removes all data stored for their machines,
+// terminates the supervisor, and closes the driver.
 func (d *Driver) Shutdown(ctx context.Context) error {
 	l, err := d.current()
 	if err != nil {
 		return err
 	}
-	// From here on, the connection is expected to end.
+	// The supervisor now closes the connection, which is not an error.
 	d.cancel(errClosed)
 	if _, err := l.call(ctx, &request{Op: opShutdown}, nil); err != nil {
 		return errors.Join(err, d.Close())

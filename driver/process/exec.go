@@ -50,7 +50,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	if with.frozen {
 		return none, errFrozen(req.Task)
 	}
-	end := make(chan ended, 1) // has room for the only child's end, so that reporting it does not block
+	end := make(chan ended, 1) // buffered, so that reporting the command's end does not block
 	p := child{
 		command: stringsOf(req.Command), env: with.env, terminal: req.Terminal,
 		files: [3]uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
@@ -132,14 +132,15 @@ func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-c
 	}
 }
 
-// hangUp sends SIGHUP to a command whose terminal's user has disconnected. It returns the
-// command's end, and true, if the command ends within hangupGrace and before its task.
+// hangUp sends SIGHUP to a command whose terminal's user has disconnected. If the command
+// ends within hangupGrace, and before its task ends, hangUp returns how it ended and
+// true.
 func (r running) hangUp(ctx context.Context, t *task) (ended, bool) {
 	if !r.terminal {
 		return ended{}, false
 	}
 	killGroup(r.pid, syscall.SIGHUP)
-	killGroup(r.pid, syscall.SIGCONT) // a stopped process cannot react
+	killGroup(r.pid, syscall.SIGCONT) // a stopped process cannot handle the signal
 	timer := time.NewTimer(hangupGrace)
 	defer timer.Stop()
 	select {

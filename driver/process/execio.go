@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Grace is how long an output is still read after its command has ended, if an escaped process
-// holds it open.
+// Grace is how long a command's output is still read after the command has ended, if an
+// escaped process holds the output open.
 const Grace = 500 * time.Millisecond
 
 // Files contains the daemon's ends of a command's input and outputs.
@@ -16,7 +16,8 @@ type Files interface {
 	// Theirs returns the files for the command's stdin, stdout and stderr. They may be the same
 	// file.
 	Theirs() [3]*os.File
-	// Sent closes the daemon's copies of Theirs. Otherwise the outputs would never end.
+	// Sent closes the daemon's copies of the files returned by Theirs. Otherwise the
+	// outputs would never end.
 	Sent() error
 	// Finish returns the stored output. It must be called after the command has ended. If escaped
 	// processes hold the outputs open, Finish returns what has been received so far.

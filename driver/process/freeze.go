@@ -26,8 +26,8 @@ func errFrozen(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
 }
 
-// freeze is the supervisor's part of Freeze. It prevents forks in the group in the meantime: a
-// child that is frozen before it executes its program would block every other fork.
+// freeze is the supervisor's part of Freeze. It prevents concurrent forks in the group,
+// because a child that is frozen before it executes its program would block every other fork.
 func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) error {
 	t, err := s.find(id)
 	if err != nil {
@@ -56,7 +56,8 @@ func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) 
 	return nil
 }
 
-// kill kills a task's process group. A frozen task does not execute any more of its program.
+// kill kills a task's process group. A frozen task dies without executing any more of its
+// program.
 func (s *supervisor) kill(t *task) {
 	killGroup(t.pid, syscall.SIGKILL)
 	s.thaw(t, true)

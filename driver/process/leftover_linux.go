@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// markedAs returns the task to which a process belongs, from the mark in its environment.
+// markedAs determines which task a process belongs to from the mark in its environment.
 func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 	prefix := []byte(markVariable + "=" + mark + "/")
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
@@ -31,7 +31,7 @@ func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 	return driver.TaskID{}, false
 }
 
-// markOf returns the task to which a running process belongs, from the mark in its environment.
+// markOf determines which task a running process belongs to from the mark in its environment.
 func markOf(pid int, mark string) (driver.TaskID, bool) {
 	for deadline := time.Now().Add(execGrace); ; time.Sleep(100 * time.Microsecond) {
 		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -53,10 +53,11 @@ func hasEnvironment(pid int) bool {
 		return false
 	}
 	size, start, end := string(fields[statSize]), string(fields[statEnvStart]), string(fields[statEnvEnd])
-	return size != "0" && (end == "0" || start != end) // a size of 0 means that it has ended, or is a thread of the kernel
+	return size != "0" && (end == "0" || start != end) // a size of 0 means that the process has ended or is a kernel thread
 }
 
-// Fields of /proc/PID/stat, counted from the state of the process.
+// Indexes of fields in /proc/PID/stat. Index 0 is the process's state, the third
+// field in proc(5).
 const (
 	statSize     = 20
 	statEnvStart = 47
@@ -102,8 +103,8 @@ func (s *supervisor) killLeftovers() {
 	}
 }
 
-// killStrays kills the processes that a task without a group has left outside its process group.
-// The task's orphans are children of this process.
+// killStrays kills processes of a task without a cgroup that have left the task's process group.
+// It finds them among this process's children, because this process adopts the task's orphans.
 func (s *supervisor) killStrays(id driver.TaskID) {
 	deadline := time.Now().Add(killGrace)
 	for time.Now().Before(deadline) {

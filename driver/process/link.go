@@ -75,7 +75,7 @@ func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*rep
 		}
 		return r, r.Error.Err()
 	case <-ctx.Done():
-		// When the answer arrives, it is still passed to apply.
+		// An answer that arrives later is still passed to apply.
 		if req.Op == opWatch || req.Op == opStop || req.Op == opFreeze || req.Op == opDestroy {
 			_ = l.write(&request{ID: req.ID, Op: opCancel}) // if it fails, the link is ending anyway
 		}

@@ -16,7 +16,7 @@ type output struct {
 }
 
 // newOutput starts copying from two pipes and takes ownership of them. It does all work in
-// another goroutine, because its caller must answer a start.
+// other goroutines, so that its caller can answer a start without delay.
 func newOutput(stdout, stderr int, log *logs.Log) *output {
 	o := &output{opened: make(chan struct{})}
 	o.wg.Go(func() {
@@ -30,8 +30,8 @@ func newOutput(stdout, stderr int, log *logs.Log) *output {
 	return o
 }
 
-// finish waits for the end of both streams. If a process that no longer belongs to the task holds
-// them open, finish copies what is available after grace.
+// finish waits for the end of both streams. If a process outside the task still holds a stream
+// open after the grace period, finish copies the data that is available and returns.
 func (o *output) finish(grace time.Duration) {
 	done := make(chan struct{})
 	go func() { o.wg.Wait(); close(done) }()

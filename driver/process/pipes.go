@@ -18,7 +18,7 @@ const execLimit = 1 << 20
 type pipes struct {
 	ours  [2]*os.File // stdout and stderr
 	given [3]*os.File
-	kept  [2]limited // stores the beginning of outputs without a writer
+	kept  [2]limited // store the beginning of each output that is not streamed to a writer
 	work  sync.WaitGroup
 }
 
@@ -114,8 +114,8 @@ func copyOutput(to io.Writer, from *os.File) {
 	})
 }
 
-// patient accepts all data, even if a write has failed, so that a command is not blocked because
-// the reader of its output has left.
+// patient is a writer that accepts all data, even after a write to w has failed. A command is
+// therefore not blocked when the reader of its output disconnects.
 type patient struct {
 	w    io.Writer
 	left bool

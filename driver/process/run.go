@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// enterDir determines the working directory of a machine's program. If the order names none, it
-// creates and uses the machine's own directory.
+// enterDir determines the working directory of a machine's program. If the task specifies no
+// directory, enterDir creates and uses the machine's own directory.
 func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
 	if with.dir == "" {
 		with.dir = s.layout.home(id)
@@ -79,7 +79,8 @@ func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
 	return pid, err
 }
 
-// runApart is like run on a thread that is already in the task's groups.
+// runApart is the part of run after the calling thread has entered the task's
+// groups.
 func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
 	if with.apart != nil {
 		if err := with.apart.enter(places{data: filepath.Dir(s.layout.dir), scratch: s.layout.run(), dir: with.dir}); err != nil {
@@ -92,7 +93,8 @@ func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcA
 	return s.runHere(with, p, sys)
 }
 
-// runHere is like run on a thread that is already in the task's groups and namespaces.
+// runHere is the part of run after the calling thread has entered the task's groups
+// and namespaces.
 func (s *supervisor) runHere(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
 	path, err := lookup(p.command[0], searchPath(p.env), with.dir)
 	if err != nil {

@@ -19,9 +19,10 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// session is a daemon's connection. There is one at a time: a new daemon's session disconnects
-// the previous one and waits until all requests of the previous one have been handled, so that a
-// late request of a dead daemon cannot undo something that its successor has seen.
+// session is a daemon's connection. The supervisor has at most one session. A new session
+// disconnects the previous one and waits until the previous session's requests have been
+// handled, so that a late request of a dead daemon cannot undo something that its successor has
+// seen.
 type session struct {
 	conn   *net.UnixConn
 	cancel context.CancelFunc
@@ -145,7 +146,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, PID: os.Getpid()}}
 	if first.Hello.Version != protocolVersion {
 		// The supervisor keeps its tasks and its connection to the current daemon. The new daemon
-		// reports the mismatch.
+		// reports the version mismatch.
 		me.send(answer)
 		return nil
 	}
@@ -167,7 +168,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 			}
 			return err
 		}
-		if req.Op == opCancel { // must be handled before later requests, and takes no time
+		if req.Op == opCancel { // handled here because it must precede later requests and is fast
 			me.giveUp(req.ID)
 			continue
 		}
@@ -213,7 +214,8 @@ func (me *session) giveUp(id uint64) {
 	}
 }
 
-// takeOver makes me the current session. It returns false if the supervisor is ending.
+// takeOver makes me the current session. It returns false if the supervisor is
+// shutting down.
 func (s *supervisor) takeOver(me *session, settings settings) bool {
 	for {
 		s.mu.Lock()
@@ -242,7 +244,8 @@ func (s *supervisor) takeOver(me *session, settings settings) bool {
 	}
 }
 
-// leave removes the session me, unless another session has replaced it.
+// leave closes the session me. If me is still the current session, leave removes
+// it.
 func (s *supervisor) leave(me *session) {
 	me.close()
 	me.work.Wait()

@@ -44,10 +44,10 @@ type supervisor struct {
 }
 
 // Supervise is the main function of a supervisor process. It manages the tasks of one directory,
-// even while no daemon is running. It returns when it is told to shut down (by Driver.Shutdown,
-// SIGTERM, or the end of ctx), or when it has no task and no daemon is connected. It changes the
-// process's working directory, signal handling and scheduling, and reaps every child, so the
-// process cannot do anything else.
+// even while no daemon is running. It returns after a shutdown was requested (by
+// Driver.Shutdown, SIGTERM, or the end of ctx), or when it has no task and no daemon is
+// connected. It changes the process's working directory, signal handling and scheduling, and
+// reaps every child, so the process cannot do anything else.
 func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -62,8 +62,8 @@ func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 	return s.serve(ctx, cfg, listener)
 }
 
-// prepare locks the directory. Once it holds the lock, processes that an earlier supervisor has
-// left belong to nobody, and prepare kills them.
+// prepare locks the directory. Once it holds the lock, it kills all processes that an earlier
+// supervisor has left behind.
 func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	layout, err := newLayout(cfg.Dir)
 	if err != nil {
@@ -72,7 +72,7 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	if err := companion.Lock(layout.lock()); err != nil {
 		return nil, nil, err
 	}
-	// Otherwise the process would prevent a file system from being unmounted.
+	// Otherwise the current directory's file system could not be unmounted.
 	if err := os.Chdir("/"); err != nil {
 		return nil, nil, err
 	}
@@ -144,7 +144,7 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 	}
 	cancel()
 	err := listener.Close()
-	_ = os.Remove(filepath.Join(s.layout.run(), companion.SocketName)) // if this fails, the next supervisor removes it
+	_ = os.Remove(filepath.Join(s.layout.run(), companion.SocketName)) // if this fails, the next supervisor removes the socket
 	s.windUp(signals)
 	s.groups.Close()
 	return err
@@ -165,7 +165,8 @@ func (s *supervisor) windUp(signals <-chan os.Signal) {
 	}
 }
 
-// endAll stops all tasks and removes everything. Only the first call has an effect.
+// endAll stops all tasks and removes all data of their machines. Only the first
+// call has an effect.
 func (s *supervisor) endAll(ctx context.Context) {
 	s.mu.Lock()
 	first := !s.stopping

@@ -56,7 +56,7 @@ func (s *supervisor) start(sp *spec) (driver.Status, error) {
 	return t.status, nil
 }
 
-// reserve enters a task in the table, or returns the existing one with that id. If mine is true,
+// reserve adds a task to the table, or returns the existing task with that id. If mine is true,
 // the task is new, and the caller must launch and settle it.
 func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	if err := id.Machine.Validate(); err != nil {
@@ -76,7 +76,8 @@ func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	return t, true, nil
 }
 
-// newTaskLocked creates a task if its machine may have another one.
+// newTaskLocked creates a task. It returns an error if the machine may not start
+// another task.
 func (s *supervisor) newTaskLocked(m *machine, id driver.TaskID) (*task, error) {
 	switch {
 	case s.stopping:
@@ -140,7 +141,7 @@ func (s *supervisor) find(id driver.TaskID) (*task, error) {
 	}
 	s.mu.Unlock()
 	if t != nil {
-		<-t.started // returns soon, because a launch does not wait for others
+		<-t.started // soon closed, because a launch does not wait for other launches
 	}
 	if t == nil || t.err != nil {
 		return nil, errNoTask(id)
@@ -249,12 +250,12 @@ func (s *supervisor) idleLocked() bool {
 	return true
 }
 
-// retire prepares the end of an idle supervisor: from then on no daemon can connect. It returns
-// false if the supervisor is not idle any more.
+// retire marks an idle supervisor as stopping, so that no daemon can connect any more. It
+// returns false if the supervisor is not idle or is already stopping.
 func (s *supervisor) retire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || !s.idleLocked() { // a shutdown in progress ends the supervisor itself
+	if s.stopping || !s.idleLocked() { // a shutdown in progress terminates the supervisor anyway
 		return false
 	}
 	s.stopping = true

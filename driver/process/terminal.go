@@ -90,12 +90,12 @@ func (e *terminal) Finish() (stdout, stderr []byte) {
 	return nil, nil
 }
 
-// endOfInput is the character ^D. At the beginning of a line it ends the input; elsewhere it only
-// passes the typed part of the line on.
+// endOfInput is the character ^D. At the beginning of a line it ends the input; anywhere else, it
+// only submits the typed part of the line.
 const endOfInput = 4
 
-// feed types the data of stdin, and then ^D. Nobody waits for feed, because a blocking Read
-// cannot be interrupted.
+// feed types the data from stdin into the terminal, followed by ^D. Nobody waits for feed,
+// because a blocking Read cannot be interrupted.
 func (e *terminal) feed(stdin io.Reader) {
 	w := &typist{w: e.screen}
 	if stdin != nil {
@@ -109,7 +109,7 @@ func (e *terminal) feed(stdin io.Reader) {
 	_, _ = w.Write([]byte{endOfInput})
 }
 
-// typist writes to a terminal and remembers whether the last line is incomplete.
+// typist writes to a terminal and tracks whether the last line is incomplete.
 type typist struct {
 	w      io.Writer
 	inLine bool

@@ -6,8 +6,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Usage implements driver.Driver. Values that a task's cgroups do not provide are summed over its
-// running processes. The sum lacks the usage of ended processes that nobody has waited for.
+// Usage implements driver.Driver. A value that the task's cgroups do not provide is the sum over
+// the task's running processes. The sum does not include ended processes whose parents have not
+// waited for them.
 func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
 	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
 		return driver.Usage{}, errEnded(id)

@@ -68,7 +68,8 @@ func parseStat(b []byte) (procStat, bool) {
 	return procStat{session: session, cpu: time.Duration(ticks) * tick}, true
 }
 
-// private returns the number of pages that a process does not share with files, from /proc/<pid>/statm.
+// private returns the number of a process's resident pages that are not shared, from the contents
+// of /proc/<pid>/statm.
 func private(statm string) int64 {
 	f := strings.Fields(statm)
 	if len(f) < 3 {

@@ -52,8 +52,8 @@ type request struct {
 	Hold     []driver.Status  `json:"hold,omitempty"`
 }
 
-// reply is a frame from the supervisor. It answers the request with the same ID, or with ID 0 it
-// reports the end of a task.
+// reply is a frame from the supervisor. A reply with ID 0 reports the end of a task; any other
+// reply answers the request with the same ID.
 type reply struct {
 	ID       uint64           `json:"id,omitempty"`
 	Error    *companion.Error `json:"error,omitempty"`
