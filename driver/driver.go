@@ -147,8 +147,8 @@ type Lifecycle interface {
 	Wait(ctx context.Context, id TaskID) (bourse.Exit, error)
 	// Stop sends signal to the task's process group, and after timeout SIGKILL to all remaining
 	// processes. It returns when none of them is alive. It returns nil if the task has already
-	// ended. For a task with an image, an empty signal means the image's stop signal, or SIGTERM if
-	// the image specifies none.
+	// ended. For a task with an image, an empty signal means the image's stop signal, or
+	// bourse.DefaultStopSignal if the image specifies none.
 	Stop(ctx context.Context, id TaskID, signal bourse.Signal, timeout time.Duration) error
 	// DiscardExit discards the exit of an ended task after the worker has recorded it. It does nothing for unknown tasks.
 	DiscardExit(ctx context.Context, id TaskID) error

@@ -17,9 +17,9 @@ import (
 // wrapper is the name of the script that containerd's shim runs instead of runc.
 const wrapper = "runc-with-secrets"
 
-// script runs runc. For the commands that start a program it calls Become, which then runs runc.
-// All other commands go directly from the shim to runc, so that containers can be killed and
-// deleted even if our program's file is gone.
+// script runs runc. For the commands that start a program, it runs a program that calls Become,
+// which in turn executes runc. The script executes all other commands with runc directly, so
+// that containers can be killed and deleted even if our program's file is gone.
 const script = `#!/bin/sh
 for a in "$@"; do
 	case $a in create|exec) exec %s "$@" ;; esac
@@ -27,8 +27,8 @@ done
 exec runc "$@"
 `
 
-// Wrapper writes the script to dir, unless it is already there, and returns its path. command runs
-// a program that calls [Become]; the script appends the arguments for Become to it.
+// Wrapper writes the script to dir, unless dir already contains it, and returns its path. command
+// runs a program that calls [Become]; the script appends the arguments for Become to it.
 func Wrapper(dir string, command []string) (string, error) {
 	base, err := tmpfs()
 	if err != nil {
@@ -87,7 +87,7 @@ func Remove(container string) error {
 	return err
 }
 
-// Containers returns the containers that have secrets.
+// Containers returns the ids of all containers that have secrets.
 func Containers() []string {
 	base, err := tmpfs()
 	if err != nil {
@@ -101,7 +101,8 @@ func Containers() []string {
 	return out
 }
 
-// writeNew writes a file that only our user can read, replacing one that an interrupted start has left.
+// writeNew writes a file that only the current user can read. It replaces a file left by an
+// interrupted start.
 func writeNew(path string, data []byte) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -111,7 +112,7 @@ func writeNew(path string, data []byte) error {
 
 // makePrivate creates a container's directory on the tmpfs. Other users may also create
 // directories there (in /dev/shm), so makePrivate fails unless the parent directory belongs to
-// our user.
+// the current user.
 func makePrivate(base, dir string) error {
 	var err error
 	for range 3 { // another driver may remove the parent while it is empty

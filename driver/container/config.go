@@ -16,13 +16,14 @@ import (
 type Config struct {
 	// Address is the path of containerd's socket.
 	Address string
-	// Client returns a shared client to use instead of one for Address. It is called when a client is needed, and
-	// again after an error. The driver does not close the client.
+	// If Client is set, the driver uses the shared client that it returns, instead of connecting
+	// to Address. The driver calls Client when it needs a client, and again after an error. The
+	// driver does not close the client.
 	Client func() (*containerd.Client, error)
-	// Namespace is the containerd namespace with the images; default "bourse".
+	// Namespace is the containerd namespace that contains the images; default "bourse".
 	Namespace string
-	// Dir is the driver's directory, created if missing. The driver's objects in containerd and its
-	// cgroups have a mark that is derived from the directory's path. Several drivers may use one
+	// Dir is the driver's directory, created if missing. The driver marks its objects in
+	// containerd and its cgroups with a hash of the directory's path. Several drivers may use one
 	// containerd, each with its own directory.
 	Dir string
 	// Runtime is the default runtime, by containerd's name or its short form ("runsc"); default
@@ -30,9 +31,10 @@ type Config struct {
 	Runtime     string
 	Snapshotter string   // default overlayfs
 	Devices     []string // directories of CDI specifications; default /etc/cdi and /var/run/cdi
-	// Runc is the command line of a program that calls [BecomeRunc] with the arguments that the
-	// driver appends. BecomeRunc passes secrets to containers. If Runc is empty or the runtime is
-	// not runc, secrets are part of a container's environment, which containerd stores on its disk.
+	// Runc is the command line of a program that passes secrets to containers by calling
+	// [BecomeRunc]. The driver appends the arguments for BecomeRunc. If Runc is empty or the
+	// runtime is not runc, secrets are part of a container's environment, which containerd stores
+	// on its disk.
 	Runc   []string
 	Keeper Keeper
 	Log    *slog.Logger // default: discards
@@ -48,7 +50,7 @@ type Keeper interface {
 	Done(ctx context.Context, s logs.Source) error
 	// Logs implements driver.Driver's Logs.
 	Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error
-	// Destroy removes a machine's log and ends its followers.
+	// Destroy removes a machine's log. Calls of Logs that follow it return.
 	Destroy(ctx context.Context, machine bourse.MachineID) error
 }
 
@@ -82,8 +84,8 @@ func (c Config) withDefaults() Config {
 const (
 	launchTimeout = time.Minute            // limit for a whole start
 	removeTimeout = 30 * time.Second       // limit for undoing a start or for one attempt to remove leftovers
-	drainGrace    = 500 * time.Millisecond // limit for output that child processes of an exec hold open
-	startGrace    = 15 * time.Second       // limit for starting an exec's command after its caller has left
+	drainGrace    = 500 * time.Millisecond // limit for output that an exec's child processes hold open
+	startGrace    = 15 * time.Second       // limit for starting an exec's command after its caller's context has ended
 	killGrace     = 5 * time.Second        // limit for processes to end after SIGKILL
 	doneTimeout   = 10 * time.Second       // limit for the keeper to finish a log before an exit is reported
 	retryFirst    = 10 * time.Millisecond  // initial pause between attempts

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Debris consists of the remains of starts that failed while containerd was unavailable, and of
-// objects whose creation containerd completed after the daemon that requested it had died. No
-// caller knows about them. They are removed as soon as possible.
+// Debris consists of objects that no caller knows about. It is left by starts that failed while
+// containerd was unavailable. It also appears if containerd finishes creating an object after
+// the daemon that requested it has died. The driver removes debris as soon as possible.
 
 // debris lists the known debris. Driver.mu guards it.
 type debris struct {
@@ -54,8 +54,8 @@ func (d *Driver) clean() {
 	}
 }
 
-// debrisOf returns a machine's tasks that have debris. If machine is empty, it returns those of all
-// machines.
+// debrisOf returns a machine's tasks that have debris. If machine is empty, it returns the tasks
+// of all machines.
 func (d *Driver) debrisOf(machine bourse.MachineID) []driver.TaskID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,8 +78,8 @@ func (d *Driver) removeDebris(ctx context.Context, machine bourse.MachineID) err
 	return nil
 }
 
-// purge removes all objects of a task that no caller knows, including objects that containerd
-// does not know. It also makes the keeper stop reading the task's output.
+// purge removes all objects of a task that no caller knows about, including objects that
+// containerd has lost track of. It also makes the keeper stop reading the task's output.
 func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
 	if err := d.remove(ctx, c, id); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.Task
 	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // the keeper ignores tty here
 }
 
-// removeLeftover removes all objects of a task, unless the task is in the table and therefore
-// belongs to a caller. A concurrent start of the same task waits and then fails.
+// removeLeftover removes all objects of a task, unless the task is in the table and is
+// therefore in use. A concurrent start of the same task waits and then fails.
 func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	t := d.newTask(id)
 	if !d.tasks.clear(t) {
@@ -113,11 +113,11 @@ func (d *Driver) forgetDebris(id driver.TaskID) {
 	delete(d.debris.tasks, id)
 }
 
-// sweeps lists the delays after Recover at which the driver searches again for objects that an
-// earlier daemon requested and containerd completed late.
+// sweeps lists the intervals at which the driver searches, after Recover, for objects that an
+// earlier daemon had requested and that containerd has finished creating since.
 var sweeps = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
-// sweepLater searches again for objects that no caller knows, in case some appeared after
+// sweepLater searches again for objects that no caller knows about, in case some appeared after
 // Recover, and removes them.
 func (d *Driver) sweepLater() {
 	for _, after := range sweeps {

@@ -9,10 +9,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// injectDevices adds devices, given by their qualified CDI names, to a container: the device nodes,
-// and everything else that the host's CDI specifications require for these devices. It reads the
-// specifications on each call, because they change when a device driver is updated, and containers
-// with devices are rare.
+// injectDevices adds the devices with the given qualified CDI names to a container's
+// specification. It adds their device nodes, and all other changes that the host's CDI
+// specifications require for them. It reads the specifications on each call, because they change
+// when a device driver is updated, and containers with devices are rare.
 func injectDevices(dirs []string, s *specs.Spec, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -27,10 +27,10 @@ type Driver struct {
 	tasks  *table
 	ctx    context.Context //nolint:containedctx // the life of what the driver runs, between New and Close
 	cancel context.CancelCauseFunc
-	work   sync.WaitGroup // launches, watchers and cleanup, for which Close waits
+	work   sync.WaitGroup // launches, watchers and cleanup; Close waits for them
 
 	mu     sync.Mutex
-	lock   *os.File // locks the directory, between Recover and Close
+	lock   *os.File // lock on the directory; held from Recover until Close
 	client *containerd.Client
 	debris debris
 	labels map[string]string
@@ -82,7 +82,7 @@ func (d *Driver) enter() bool {
 
 // connect returns a client, and a context that contains the namespace and is canceled when the
 // driver is closed. The caller must call release when done. connect itself does not contact
-// containerd; the first call shows whether it is available.
+// containerd; if containerd is unavailable, the first call fails.
 func (d *Driver) connect(ctx context.Context) (_ context.Context, _ *containerd.Client, release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, nil, err

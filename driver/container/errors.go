@@ -44,7 +44,8 @@ func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(native
 
 // coded adds a code to an error from a call to containerd. If the caller's context has ended, it
 // returns the context's error instead. It also does so if containerd reports that the caller's
-// deadline has passed, because on a busy host containerd may notice that first.
+// deadline has passed, because on a busy host containerd may detect this before the context
+// ends.
 func coded(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -81,8 +82,8 @@ func isTransport(err error) bool {
 // text.
 func isShimGone(err error) bool { return err != nil && strings.Contains(err.Error(), "ttrpc: closed") }
 
-// refusals lists phrases in a runtime's error which show that no host could run the order.
-// Runtimes have no error codes, only texts.
+// refusals lists phrases in a runtime's error that show that no host could run the order.
+// Runtimes report errors only as text, without codes.
 var refusals = []string{
 	"executable file not found", // command not found
 	"no such file or directory",
@@ -102,7 +103,7 @@ var refusals = []string{
 
 // startError converts containerd's error from creating or starting a task into an error for the
 // caller, with the runtime's message. Its code is internal unless the order caused the failure.
-// hidden lists paths of the host that the message may contain.
+// hidden lists paths of the host that the message must not contain.
 func startError(ctx context.Context, err error, hidden ...string) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok || ctx.Err() != nil {
 		return coded(ctx, err)
@@ -120,7 +121,7 @@ func startError(ctx context.Context, err error, hidden ...string) error {
 	if err := coded(ctx, err); bourse.CodeOf(err) != bourse.CodeInternal {
 		return err
 	}
-	return &bourse.Error{Code: bourse.CodeInternal, Message: cannotStart + text} // no wrapped error, because users may see this one
+	return &bourse.Error{Code: bourse.CodeInternal, Message: cannotStart + text} // do not wrap the original error, because users may see this one
 }
 
 const cannotStart = "the container cannot be started: "
@@ -165,7 +166,7 @@ var layers = []string{
 
 // condense returns the relevant part of a runtime's error.
 func condense(text string) string {
-	const most = 512 // a person reads the message
+	const most = 512 // short enough for a person to read
 	text = strings.TrimSuffix(strings.TrimSpace(text), ": unknown")
 	for _, layer := range layers {
 		if _, rest, ok := strings.Cut(text, layer); ok && rest != "" {

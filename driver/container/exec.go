@@ -24,10 +24,11 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Exec implements driver.Driver. When ctx ends, it returns the output so far together with ctx's error, and kills the
-// processes in the command's session. It does not kill processes that have left the session, or that remain in the
-// container after the command has ended normally. It does not wait for a Stdin that blocks in Read, but does wait for
-// a Stdout that blocks in Write.
+// Exec implements driver.Driver. When ctx ends, it kills the processes in the command's session,
+// and returns the output so far together with ctx's error. It does not kill processes that have
+// left the session. If the command ends normally, processes that it has left running in the
+// container are not killed either. It does not wait for a Stdin that blocks in Read, but does wait
+// for a Stdout that blocks in Write.
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	if err := checkExec(exec); err != nil {
 		return driver.ExecResult{}, err
@@ -159,8 +160,8 @@ func (x *execution) open(dir string) (cio.IO, error) {
 	return cio.NewCreator(options...)(x.id)
 }
 
-// start starts the command and returns its process id. It continues if ctx is canceled, because a
-// half-started command could not be killed.
+// start starts the command and returns its process id. It continues even if ctx is canceled,
+// because a half-started command could not be killed.
 func (x *execution) start(ctx context.Context, p *specs.Process) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startGrace)
 	defer cancel()
@@ -204,7 +205,7 @@ func (x *execution) await(ctx context.Context, pid int) (bourse.Exit, error) {
 }
 
 // kill kills the command and the processes in its session. It also asks the shim to do so,
-// because some runtimes' processes are not processes of this host.
+// because with some runtimes, the container's processes are not processes of this host.
 func (x *execution) kill(ctx context.Context, pid int) {
 	_, _ = x.c.TaskService().Kill(ctx, &tasks.KillRequest{
 		ContainerID: x.task.container, ExecID: x.id, Signal: uint32(unix.SIGKILL),
@@ -212,8 +213,8 @@ func (x *execution) kill(ctx context.Context, pid int) {
 	x.groups.KillSession(cgroup.PathOf(x.layout.mark(), x.task.container), pid, killGrace)
 }
 
-// closeStdin closes the command's input when the exec's Stdin has ended. The shim holds the input
-// open until then.
+// closeStdin tells the shim to close the command's input once the exec's Stdin has ended. The
+// shim otherwise holds the input open.
 func (x *execution) closeStdin(ctx context.Context) {
 	select {
 	case <-x.eof:
@@ -275,8 +276,8 @@ func (x *execution) closeIO() {
 	_ = x.io.Close()
 }
 
-// clear removes the shim's data about the command, and the FIFOs. It kills a command that is running or may have been
-// started.
+// clear removes the FIFOs and the shim's data about the command. If the command is running, or may
+// have been started, clear kills it.
 func (x *execution) clear(ctx context.Context, dir string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
 	defer cancel()

@@ -10,10 +10,10 @@ import (
 // execLimit is the default limit of each returned output of an exec.
 const execLimit = 1 << 20
 
-// output forwards one output of an exec, or stores its beginning.
+// output forwards an exec's stdout or stderr, or stores its beginning.
 type output struct {
 	to    io.Writer // if nil, the output is stored
-	limit int       // maximum bytes to store
+	limit int       // maximum number of bytes to store
 
 	taken   atomic.Int64 // bytes received
 	writing atomic.Int32 // writes in progress
@@ -30,8 +30,8 @@ func newOutput(to io.Writer, limit int) *output {
 	return &output{to: to, limit: limit}
 }
 
-// Write implements io.Writer. It drops data beyond the limit, and all data after the receiver has
-// failed, so that the command is not blocked.
+// Write implements io.Writer. It drops data beyond the limit, and all data after a write to the
+// receiver has failed, so that the command is not blocked.
 func (o *output) Write(b []byte) (int, error) {
 	o.writing.Add(1)
 	defer o.writing.Add(-1)
@@ -58,8 +58,8 @@ func (o *output) close() []byte {
 	return o.kept.Bytes()
 }
 
-// input is the stdin of an exec. At the end of the Reader it calls end or, for a terminal, sends an
-// end-of-transmission character.
+// input is the stdin of an exec. When the Reader ends, input calls end. For a terminal, it sends
+// an end-of-transmission character instead.
 type input struct {
 	io.Reader
 	terminal bool
@@ -71,8 +71,8 @@ type input struct {
 	last  []byte // bytes that Read returns after the end of the Reader
 }
 
-// endOfTransmission ends a terminal's input at the beginning of a line. Elsewhere it only ends
-// the current piece of the line.
+// endOfTransmission is the character that ends a terminal's input at the beginning of a line.
+// Within a line, it only submits the typed part of the line.
 const endOfTransmission = "\x04"
 
 // Read implements io.Reader.
@@ -83,7 +83,7 @@ func (i *input) Read(b []byte) (int, error) {
 		switch {
 		case n > 0:
 			return n, nil
-		case i.terminal: // returning EOF would hang up the terminal
+		case i.terminal: // returning EOF before the command has ended would hang up the terminal
 			<-i.over
 		default:
 			i.end()

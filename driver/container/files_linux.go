@@ -21,8 +21,9 @@ func inRoot(root int, name string) (int, error) {
 	})
 }
 
-// writeFile writes an ordered file into the root file system at dir, creating missing parent directories. It replaces
-// an existing file or link, which it does not follow. It returns CodeInvalid if the path is a directory.
+// writeFile writes an ordered file into the root file system at dir, creating missing parent
+// directories. It replaces an existing file or link, and does not follow the link. It returns
+// CodeInvalid if the path is a directory.
 func writeFile(dir string, f driver.File) error {
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -74,8 +75,8 @@ func makeDirs(root int, dir string) (int, error) {
 	return at, nil
 }
 
-// replaceFile creates a new file and does not write to the image's file, because opening that
-// could block or have side effects.
+// replaceFile replaces a file in a directory with a new file. It does not write to the existing
+// file, because opening that file could block or have side effects.
 func replaceFile(dir int, name string, f driver.File) error {
 	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err

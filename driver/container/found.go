@@ -13,7 +13,7 @@ import (
 var _ driver.Finder = (*Driver)(nil)
 
 // Found implements driver.Finder. It lists the tasks whose objects in containerd belong to this
-// driver's directory, even if the directory is empty.
+// driver's directory, even if the directory itself is empty.
 func (d *Driver) Found(ctx context.Context) ([]driver.TaskID, error) {
 	if err := d.possess(ctx); err != nil {
 		return nil, err

@@ -30,29 +30,29 @@ type SMI func(ctx context.Context, args ...string) ([]byte, error)
 // GPU is one graphics card of the host.
 type GPU struct {
 	Index int    // the driver's number for the card
-	Bus   string // PCI address, "0000:65:00.0"
+	Bus   string // PCI address, such as "0000:65:00.0"
 	UUID  string // "GPU-…"; empty if the driver does not report it
-	Model string // "NVIDIA L40S"
-	Kind  string // the model as part of a resource's name: "l40s"
+	Model string // such as "NVIDIA L40S"
+	Kind  string // the model as part of a resource's name, such as "l40s"
 }
 
 // GPUs is the result of [DetectGPUs].
 type GPUs struct {
 	Kinds   map[string][]string // CDI names by kind; each card has one name
-	Unnamed []GPU               // cards that no CDI specification names, so no machine can use them
+	Unnamed []GPU               // cards without a CDI name, which machines cannot use
 	Broken  []error             // errors of unreadable CDI specifications
 }
 
 const (
 	nvidiaClass = "nvidia.com/gpu"
-	nvidiaCards = "driver/nvidia/gpus" // below /proc: one directory per card, named by its PCI address
+	nvidiaCards = "driver/nvidia/gpus" // directory below /proc with a subdirectory for each card, named after its PCI address
 	maxCardFile = 1 << 16
 )
 
 // DetectGPUs finds the host's GPUs and their names in the Container Device Interface,
 // "vendor.com/class=name", which machines use to request them. The CDI specifications that define
-// these names come from the vendor's tools or the operator. DetectGPUs does not open the cards. On
-// a host with cards it runs nvidia-smi once and waits for it.
+// these names are created by the vendor's tools or the operator. DetectGPUs does not open the
+// cards' device files. If the host has cards, it runs nvidia-smi once and waits for it.
 func DetectGPUs(ctx context.Context, s GPUSources) GPUs {
 	if s.Proc == nil {
 		s.Proc = os.DirFS("/proc")
@@ -166,7 +166,7 @@ func addSMI(ctx context.Context, smi SMI, cards []GPU) []GPU {
 	}
 	out, err := smi(ctx, "--query-gpu=index,pci.bus_id,uuid,name,memory.total", "--format=csv,noheader,nounits")
 	if err != nil {
-		return cards // the driver's files in /proc suffice
+		return cards // the data from the driver's files in /proc is sufficient
 	}
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Scan() {
@@ -218,8 +218,9 @@ func sameBus(a, b string) bool {
 }
 
 // kindOfGPU converts a model's name to a part of a resource's name: "NVIDIA A100-PCIE-40GB"
-// becomes a100-pcie-40gb, and "NVIDIA L40S" becomes l40s. A100 and H100 cards differ by the size
-// of their memory: if the model's name lacks it, kindOfGPU appends it from memory, in MiB.
+// becomes a100-pcie-40gb, and "NVIDIA L40S" becomes l40s. A100 and H100 cards have different
+// memory sizes. If such a model's name does not include the size, kindOfGPU appends it. memory
+// is in MiB.
 func kindOfGPU(model string, memory int64) string {
 	name := strings.ToLower(strings.TrimSpace(model))
 	name = strings.TrimPrefix(name, "nvidia ")

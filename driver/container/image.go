@@ -15,7 +15,7 @@ import (
 
 // imageInfo contains the data about an image that a container needs.
 type imageInfo struct {
-	chain  string // chain id of the unpacked layers: the parent of the snapshots of containers
+	chain  string // chain id of the unpacked layers, which is the key of the containers' parent snapshot
 	config ocispec.ImageConfig
 }
 
@@ -25,7 +25,8 @@ type images struct {
 	info map[string]*imageInfo
 }
 
-// Limits of the cache, and of an image's configuration in bytes.
+// The maximum number of images in the cache, and the maximum size of an image's configuration
+// in bytes.
 const (
 	mostImages = 256
 	mostConfig = 1 << 20

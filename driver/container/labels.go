@@ -75,8 +75,9 @@ func runtimeOf(name, usual string, shims map[string]string) (string, error) {
 	return name, nil
 }
 
-// shimsIn returns the runtimes whose shims are in the directories of path, which has the form of
-// $PATH, as a map from short names to containerd's names.
+// shimsIn finds the runtimes whose shims are in the directories listed in path, a list like
+// $PATH. The returned map's keys are the runtimes' short names, and its values are containerd's
+// names.
 func shimsIn(path string) map[string]string {
 	out := map[string]string{}
 	for _, dir := range filepath.SplitList(path) {
@@ -103,8 +104,8 @@ func (d *Driver) factsOf(shims map[string]string) map[string]string {
 	return out
 }
 
-// HostLabels returns the labels for the limits that this host can enforce on containers, such as "limit.memory", and
-// the version of its cgroups as "cgroup". It changes nothing.
+// HostLabels returns labels such as "limit.memory" for the limits that this host can enforce on
+// containers, and the host's cgroup version as "cgroup". It has no side effects.
 func HostLabels() map[string]string { return new(cgroup.Tree).Labels() }
 
 func hostShims() map[string]string { return shimsIn(os.Getenv("PATH")) }

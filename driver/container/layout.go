@@ -48,8 +48,8 @@ func (l layout) mark() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// container returns the id of a task's container, snapshot and cgroup. The id contains the mark,
-// because runtimes store their state by container id for the whole host.
+// container returns the id that a task's container, snapshot and cgroup share. The id contains
+// the mark, because runtimes store their state by container id for the whole host.
 func (l layout) container(id driver.TaskID) string { return l.mark() + "-" + taskName(id) }
 
 // taskName returns the part of a container's id that identifies the task.
@@ -92,7 +92,8 @@ func (l layout) source(id driver.TaskID, tty bool) logs.Source {
 	return s
 }
 
-// makeTask creates a task's directory with its FIFOs. It reuses a directory that an interrupted start left.
+// makeTask creates a task's directory with its FIFOs. It reuses a directory left by an interrupted
+// start.
 func (l layout) makeTask(id driver.TaskID, tty bool) error {
 	if err := os.Mkdir(l.task(id), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err

@@ -9,15 +9,16 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// leastMemory and leastPIDs are the lowest limits with which a runtime can start a container: the
-// runtime is a Go program and itself runs within the limits. Once the container is created, the
-// process limit is lowered to the ordered value; the memory limit is not.
+// leastMemory and leastPIDs are the lowest limits under which a runtime can start a container,
+// because the runtime is a Go program that itself runs within the limits. Once the container is
+// created, the process limit is lowered to the ordered value; the memory limit is not.
 const leastMemory, leastPIDs = 16, 32 // MiB, and threads
 
 // cpuTime is a limit of processor time. All values are in µs, as in the kernel.
 type cpuTime struct{ period, quota, burst int64 }
 
-// cpuTimeOf returns the processor limit of an order with a quota, within the kernel's bounds.
+// cpuTimeOf converts the processor limits of an order with a quota, and adjusts them to the
+// kernel's bounds.
 func cpuTimeOf(l driver.Limits) cpuTime {
 	const least, longest, usual = 1000, 1_000_000, 100_000
 	c := cpuTime{period: usual}
@@ -60,8 +61,8 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	return r
 }
 
-// tighten sets the limits that a runtime does not support, or with which it could not start, on a
-// created container whose program is not running yet.
+// tighten sets the remaining limits of a created container whose program is not running yet. A
+// runtime does not support these limits or could not start under them.
 func tighten(g *cgroup.Tree, path string, l driver.Limits) error {
 	if l.PIDs > 0 && l.PIDs < leastPIDs && g.Has("pids") {
 		if err := g.Set("pids", path, "pids.max", strconv.Itoa(l.PIDs)); err != nil {

@@ -15,8 +15,8 @@ import (
 // lockPatience is how long to wait for a daemon that is exiting.
 const lockPatience = 2 * time.Second
 
-// lock locks a driver's directory, because a second driver would remove every object that it does
-// not know. The kernel releases the lock when the file is closed or the process dies.
+// lock locks a driver's directory, because two drivers with the same directory would remove each
+// other's objects. The kernel releases the lock when the file is closed or the process dies.
 func lock(ctx context.Context, dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

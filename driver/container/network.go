@@ -38,7 +38,8 @@ func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	}
 	s.Linux.Namespaces = append(namespaces, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: n.Namespace})
 	s.Linux.Sysctl = map[string]string{
-		// In its own network, a program needs no privilege to listen on port 80 or to ping.
+		// In its own network, a program may listen on port 80 and send pings without
+		// privileges.
 		"net.ipv4.ip_unprivileged_port_start": "0",
 		"net.ipv4.ping_group_range":           "0 2147483647",
 	}
@@ -50,7 +51,7 @@ func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	}
 }
 
-// writeNetwork writes the name resolution files that setNetwork mounts.
+// writeNetwork writes the name resolution files to dir, from where setNetwork mounts them.
 func writeNetwork(n *driver.Network, hostname, dir string) error {
 	if n == nil || n.Namespace == "" {
 		return nil

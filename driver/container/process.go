@@ -22,9 +22,9 @@ const (
 // defaultPath is the PATH for an image that sets none.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// commandOf returns the command line of a container: the order's Command, or otherwise an
-// entrypoint followed by arguments. The order's entrypoint replaces the image's entrypoint and
-// arguments; the order's arguments replace the image's arguments.
+// commandOf returns a container's command line: the order's Command if it is set, and otherwise
+// the entrypoint followed by the arguments. The order's entrypoint replaces the image's
+// entrypoint and arguments; the order's arguments replace the image's arguments.
 func commandOf(task driver.Task, image ocispec.ImageConfig) ([]string, error) {
 	command := task.Command
 	if len(command) == 0 {
@@ -127,7 +127,8 @@ func checkSecrets(task driver.Task) error {
 	return nil
 }
 
-// checkSize returns an error if list contains a string that is too long to start a program with.
+// checkSize returns an error if the strings in list cannot be passed to a program, for example
+// because they are too long.
 func checkSize(list []string) error {
 	total := 0
 	for _, s := range list {

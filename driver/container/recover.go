@@ -73,11 +73,11 @@ func (d *Driver) possess(ctx context.Context) error {
 	return nil
 }
 
-// survey lists the existing objects of our tasks.
+// survey lists the existing objects of this driver's tasks.
 type survey struct {
 	containers map[driver.TaskID]containers.Container
 	tasks      map[driver.TaskID]*tasktypes.Process
-	others     map[driver.TaskID]bool // tasks with other objects: a snapshot, a shim, a directory
+	others     map[driver.TaskID]bool // tasks with other objects, such as a snapshot, a shim or a directory
 }
 
 func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, error) {
@@ -86,8 +86,8 @@ func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, err
 		others: map[driver.TaskID]bool{},
 	}
 	filter := fmt.Sprintf("labels.%q==%s", labelMark, d.layout.mark())
-	// List tasks before containers. A task that is in neither list then has no container any
-	// more, or does not have one yet.
+	// List tasks before containers. If a task appears in neither list, its container has been
+	// removed or has not been created yet.
 	list, err := c.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, err
 	return s, err
 }
 
-// takeOver adopts the tasks of a survey and removes everything else in it.
+// takeOver adopts the tasks that the survey found and removes all other objects in it.
 func (d *Driver) takeOver(ctx context.Context, c *containerd.Client, s *survey) error {
 	var half atomic.Bool // whether a start was incomplete
 	parts, ctx := errgroup.WithContext(ctx)
@@ -167,9 +167,9 @@ func (s *survey) all() map[driver.TaskID]bool {
 	return out
 }
 
-// adoptContainer enters a container in the table as running, ended or lost. It returns false if
-// the container's start never completed; nobody knows about such a container, and the caller must
-// remove it.
+// adoptContainer adds a container's task to the table as running, ended or lost. It returns false
+// if the container's start never completed. The caller must then remove the container, because no
+// worker knows about it.
 func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id driver.TaskID, r containers.Container, p *tasktypes.Process) (bool, error) {
 	t := d.newTask(id)
 	t.tty, t.signal = r.Labels[labelTTY] != "", bourse.Signal(r.Labels[labelSignal])
@@ -208,8 +208,8 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 	return true, os.WriteFile(d.layout.started(id), nil, 0o600)
 }
 
-// leave marks an ended task as no longer used by any goroutine. If release is true, it first ends
-// the task's shim, in the background.
+// leave records that no goroutine uses an ended task any more. If release is true, it first
+// terminates the task's shim in the background.
 func (d *Driver) leave(t *task, release bool) {
 	if !release {
 		close(t.gone)

@@ -99,8 +99,9 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	return errors.Join(all, d.Close())
 }
 
-// remove removes all objects of a task whose program has ended or must end: its containerd task,
-// container, snapshot, directory and cgroup. It ignores missing objects and may be repeated.
+// remove kills a task's program if it is running, and removes the task's objects: its containerd
+// task, container, snapshot, secrets, directory and cgroup. It ignores missing objects and may
+// be repeated.
 func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
 	container := d.layout.container(id)
 	if err := deleteTask(ctx, c, container); err != nil {

@@ -60,7 +60,7 @@ const (
 	scratchWork  = "work"
 )
 
-// makeScratch creates the directories of an overlay, and removes the files of an earlier boot,
+// makeScratch creates an overlay's directories. It first removes an earlier boot's files,
 // because every boot starts from the unchanged image.
 func makeScratch(dir string) error {
 	if err := clearScratch(dir); err != nil {
@@ -140,8 +140,8 @@ func covered(dir string, mounts []driver.Mount) bool {
 	})
 }
 
-// unmount removes the mount that furnish made, if it exists. A daemon may have died before it
-// could remove it.
+// unmount removes the mount that furnish created, if it exists. An earlier daemon may have died
+// before it could remove the mount.
 func unmount(target string) error {
 	return errors.Join(mount.UnmountAll(target, 0), os.Remove(target))
 }

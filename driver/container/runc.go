@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// prepare adds the container's secret variables to the container or exec that runc will create, and
-// returns the arguments for runc. args are the directory of all secrets followed by runc's
-// arguments.
+// prepare adds the container's secret variables to the container or exec that runc will create,
+// and returns the arguments for runc. args consists of the directory with all containers' secrets,
+// followed by runc's arguments.
 func prepare(args []string) ([]string, error) {
 	if len(args) < 3 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "no arguments for runc")
@@ -51,8 +51,8 @@ func prepare(args []string) ([]string, error) {
 	return args, redirect(filepath.Join(args[i+1], "config.json"), filepath.Join(dir, "config.json"), env)
 }
 
-// redirect writes a copy of the file config, with additional variables, to the second path, and
-// replaces config with a link to the copy.
+// redirect copies the file config to the path in its second parameter, adding variables to the
+// copy, and replaces config with a link to the copy.
 func redirect(config, to string, env []string) error {
 	text, err := os.ReadFile(config)
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 func BecomeRunc(args []string) error { return Become(args) }
 
 // conceal stores a task's secrets in memory and adds the mounts of its secret files to s. It
-// returns the options that tell the runtime where the variables are, or nil if there are no
-// secret variables. If they cannot be hidden, conceal adds them to the environment.
+// returns runtime options that make the shim pass the secret variables to the program, or nil
+// if there are no such variables. If the runtime does not support this, conceal adds the
+// variables to the environment in s.
 func (l *launch) conceal(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	env := l.order.Secrets
 	hidden := len(l.cfg.Runc) > 0 && runtime == DefaultRuntime

@@ -57,7 +57,8 @@ func argAfter(args []string, name string) string {
 	return ""
 }
 
-// endShims ends the shims of a task that containerd does not know, and removes their mounts.
+// endShims terminates a task's shims that containerd has lost track of, and removes their
+// mounts.
 func (d *Driver) endShims(id driver.TaskID) {
 	for _, pid := range d.layout.shims(d.cfg.Namespace)[id] {
 		fd, err := unix.PidfdOpen(pid, 0)
@@ -69,8 +70,8 @@ func (d *Driver) endShims(id driver.TaskID) {
 			bundle, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
 			children := childrenOf(pid)
 			endProcess(fd)
-			// A runtime that is still creating the task's cgroups would create more of them after
-			// the driver has removed some.
+			// Also terminate a runtime that is still creating the task's cgroups. Otherwise it
+			// would create more cgroups after the driver has removed some.
 			for _, child := range children {
 				endProcess(child)
 				_ = unix.Close(child)
@@ -103,7 +104,7 @@ func childrenOf(pid int) (pidfds []int) {
 	return pidfds
 }
 
-// endProcess ends a process with SIGTERM, and with SIGKILL if that does not suffice.
+// endProcess terminates a process with SIGTERM, and with SIGKILL if it does not exit.
 func endProcess(pidfd int) {
 	for _, s := range []struct {
 		signal unix.Signal

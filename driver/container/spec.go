@@ -83,7 +83,8 @@ func (d *Driver) setGroups(s *specs.Spec, l driver.Limits, container string) {
 	s.Linux.Resources.Devices = devices
 }
 
-// setMounts adds the ordered directories of the host. Device nodes in them have no effect.
+// setMounts adds the ordered directories of the host. Programs cannot use device nodes in these
+// directories.
 func setMounts(s *specs.Spec, list []driver.Mount) {
 	for _, m := range list {
 		options := []string{"rbind", "rprivate", "nodev", "rw"}
@@ -110,8 +111,8 @@ func setUser(ctx context.Context, s *specs.Spec, user string, record *containers
 	return nil
 }
 
-// rootOf is the client with which containerd's options look up users. It provides the mounts of a
-// single root file system.
+// rootOf is the client that containerd's spec options use to look up users. It provides only the
+// mounts of a single root file system.
 type rootOf struct {
 	snapshots.Snapshotter
 	mounts []mount.Mount

@@ -18,9 +18,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Start implements driver.Driver. A start continues after its caller has left, because
-// containerd's operations cannot be interrupted halfway. The next Start of the same task then
-// waits for it, or Destroy removes it.
+// Start implements driver.Driver. A start continues after its caller's context has ended,
+// because containerd's operations cannot be interrupted halfway. The next Start of the same
+// task then waits for this start. Destroy removes the task.
 func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Status{}, err
@@ -69,7 +69,7 @@ type launch struct {
 	image *imageInfo
 	root  []mount.Mount
 	kept  bool // the keeper is reading the output
-	made  bool // some objects may exist that undo must remove
+	made  bool // objects may exist that undo must remove
 }
 
 // start starts the task. If remains of an earlier start of the same task exist, it removes them
@@ -119,9 +119,9 @@ func (l *launch) undo(failure error) bool {
 	return err == nil && code != bourse.CodeUnavailable
 }
 
-// run creates a task's parts in an order that lets Recover find everything after a crash: a
-// directory, a snapshot with the driver's mark, a container, its task. The keeper begins to read
-// the output before the program starts.
+// run creates a task's objects in an order that lets Recover find all of them after a crash:
+// first a directory, then a snapshot with the driver's mark, a container and the container's
+// task. The keeper begins to read the output before the program starts.
 func (l *launch) run(ctx context.Context) (driver.Status, error) {
 	var err error
 	if l.image, err = l.images.get(ctx, l.c, l.order.Image); err != nil {
@@ -224,7 +224,7 @@ func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	if _, err := l.c.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.task.container}); err != nil {
 		return 0, startError(ctx, err, l.hostPaths()...)
 	}
-	// not synced, because it only has to survive this process
+	// not synced, because the file only has to survive this process
 	return int(made.Pid), os.WriteFile(l.layout.started(l.order.ID), nil, 0o600)
 }
 

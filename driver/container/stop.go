@@ -18,8 +18,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Signal implements driver.Driver. A container's main process is the first of its pid namespace,
-// to which the kernel delivers only SIGKILL, SIGSTOP and the signals that the process handles.
+// Signal implements driver.Driver. A container's main process is the init process of its pid
+// namespace. To such a process, the kernel delivers only SIGKILL, SIGSTOP and the signals that
+// the process handles.
 func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Signal) error {
 	if err := signal.Validate(); err != nil {
 		return err
@@ -55,9 +56,9 @@ func isOver(err error) bool {
 	return err != nil && (isNotFound(err) || errdefs.IsFailedPrecondition(err) || strings.Contains(err.Error(), "process already finished"))
 }
 
-// Stop implements driver.Driver. If signal is empty, it uses the image's stop signal or the
-// Machines API's default. The signal goes to the main process, which may forward it; SIGKILL ends
-// all processes.
+// Stop implements driver.Driver. If signal is empty, it uses the image's stop signal or
+// bourse.DefaultStopSignal. The signal is sent only to the main process, which may forward it.
+// SIGKILL is sent to all processes.
 func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signal, timeout time.Duration) error {
 	if signal != "" {
 		if err := signal.Validate(); err != nil {
@@ -97,8 +98,9 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 	if err := kill(ctx, c, t.container, uint32(unix.SIGKILL), true); err != nil && !isOver(err) {
 		return err
 	}
-	// With cgroup v1 a frozen process dies when it is thawed, before it executes anything. Most
-	// runtimes have already thawed the container, and then this call fails.
+	// With cgroup v1, a killed process that is frozen dies only when it is thawed, before it
+	// executes another instruction. If the runtime has already thawed the container, as most
+	// runtimes do, this call fails.
 	_ = freeze(ctx, c, t.container, false)
 	return d.await(ctx, t.done)
 }
@@ -127,7 +129,7 @@ func (d *Driver) ask(ctx context.Context, c *containerd.Client, t *task, signal 
 			}
 			heard = true
 		}
-		if halted(pid) { // a stopped process cannot even exit
+		if halted(pid) { // a stopped process cannot handle the signal
 			if err := send(int(unix.SIGCONT)); err != nil {
 				return err
 			}

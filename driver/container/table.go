@@ -61,9 +61,10 @@ func (t *table) dropLocked(id bourse.MachineID) {
 	}
 }
 
-// reserve enters a new task and returns it, with mine set to true: the caller must launch and
-// settle it. If the table already has a task with that id, reserve returns that task instead.
-// Before it enters the task, it calls begin, and fails if begin returns false.
+// reserve adds the new task n to the table and returns it, with mine set to true. The caller
+// must then launch and settle the task. If the table already contains a task with that id,
+// reserve returns that task instead. reserve calls begin before it adds the task, and fails if
+// begin returns false.
 func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,8 +92,9 @@ func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err err
 	return n, true, nil
 }
 
-// clear enters a placeholder while the remains of an earlier task are removed, so that no start
-// of the same boot interferes. It returns false if the table has a task with that id.
+// clear adds the placeholder n to the table while the remains of an earlier task are removed,
+// so that no start of the same boot interferes. It returns false if the table contains a task
+// with that id.
 func (t *table) clear(n *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +123,7 @@ func (t *table) settle(n *task, status driver.Status, err error) {
 	t.dropLocked(n.id.Machine)
 }
 
-// adopt enters a task that an earlier daemon started.
+// adopt adds a task that an earlier daemon started.
 func (t *table) adopt(n *task, status driver.Status) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -26,8 +26,8 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	return *d.tasks.status(t).Exit, nil
 }
 
-// watch waits until a task ends, even if containerd is unavailable in the meantime, and then
-// finishes the task. It also returns when the driver is closed.
+// watch waits until a task ends, and then finishes the task. It continues to wait while
+// containerd is unavailable. It also returns when the driver is closed.
 func (d *Driver) watch(t *task) {
 	defer close(t.gone)
 	exit, err := d.awaitExit(t)
@@ -51,9 +51,9 @@ func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 			return exit, nil
 		}
 		if isNotFound(err) {
-			// A containerd that is shutting down loses its shims first, and may report running
-			// tasks as missing. Believe such a report only if the shim no longer exists, or if
-			// containerd repeats it several times.
+			// When containerd shuts down, it disconnects from its shims first, and may report
+			// running tasks as missing. Accept such a report only if the shim no longer exists,
+			// or if containerd repeats the report several times.
 			if missing++; missing > lostAfter || len(d.layout.shims(d.cfg.Namespace)[t.id]) == 0 {
 				return lostExit(time.Now()), nil
 			}
@@ -70,8 +70,8 @@ func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 	}
 }
 
-// lostAfter is the number of consecutive reports of a missing task that are not believed while the
-// task's shim runs. The retries take about two seconds.
+// lostAfter is the number of consecutive reports that a task is missing that the driver ignores
+// while the task's shim runs. The retries take about two seconds.
 const lostAfter = 8
 
 // lostExit returns the exit of a task whose shim no longer exists.
@@ -90,12 +90,12 @@ func (d *Driver) askExit(t *task) (bourse.Exit, error) {
 	if err == nil {
 		return exitFrom(r.ExitStatus, r.ExitedAt), nil
 	}
-	// however the wait ended, containerd's current state decides
+	// regardless of the error, use the task's current state in containerd
 	return d.askState(ctx, c, t)
 }
 
-// askState returns a task's exit. An error that matches isNotFound means that the task does not exist; any other
-// error means that it is running or its state is unknown.
+// askState returns a task's exit. If isNotFound holds for the returned error, the task does not
+// exist. After any other error, the task is running or its state is unknown.
 func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (bourse.Exit, error) {
 	r, err := c.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: t.container})
 	if err != nil {
@@ -107,8 +107,8 @@ func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (b
 	return bourse.Exit{}, bourse.Errorf(bourse.CodeUnavailable, "task %s is %s", t.container, r.Process.Status)
 }
 
-// exitFrom interprets a shim's exit status. 128+n stands both for signal n and for an exit with
-// that code; signal n is nearly always right.
+// exitFrom interprets a shim's exit status. A status of 128+n means either signal n or an exit
+// with that code. exitFrom assumes signal n, which is nearly always right.
 func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	const firstRealtime = 32
 	exit := bourse.Exit{Code: int(status & 0xff), At: at.AsTime().UTC()}
@@ -124,7 +124,8 @@ func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 // shim can be deleted.
 func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 	path := cgroup.PathOf(d.layout.mark(), t.container)
-	// Only a lost container may still have processes. Other processes end with their pid namespace.
+	// Only a lost container may still have processes. The processes of other containers end with
+	// their pid namespaces.
 	d.groups.Kill(path, killGrace)
 	exit.OOMKilled = exit.Failed() && d.groups.OOMKills(path) > 0
 	d.drain(t)
@@ -173,8 +174,8 @@ func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 	return err == nil
 }
 
-// release deletes the containerd task of an ended container, and with it the shim and mounts. If
-// that fails, DiscardExit does it.
+// release deletes an ended container's containerd task, and with it the shim and mounts. If that
+// fails, DiscardExit deletes them.
 func (d *Driver) release(t *task) {
 	ctx, cancel := context.WithTimeout(d.ctx, removeTimeout)
 	defer cancel()

@@ -10,14 +10,14 @@ import (
 // ticket.
 type Claimer struct {
 	By     string // display name, such as the poller's name
-	Host   string // name of its registered host, or ""
-	Ticket Ticket // the poller's ticket; for a host, that of its registration
+	Host   string // name of the poller's registered host, or ""
+	Ticket Ticket // the poller's ticket; for a host, the ticket of its registration
 }
 
 // Claim assigns an offered job to the first caller. When it returns nil, the claim is on disk.
 // Errors: not_found if the job or the host does not exist; conflict if another poller has claimed
-// the job, or the host has no room for it; forbidden if the host belongs to another ticket;
-// unavailable if the claim could not be written, in which case the job is still offered.
+// the job, or the host has no room for it; forbidden if the host was registered with another
+// ticket; unavailable if the claim could not be written, in which case the job is still offered.
 func (d *Driver) Claim(name string, who Claimer) error {
 	d.mu.Lock()
 	j, err := d.claimable(name, who)
@@ -52,7 +52,8 @@ func (d *Driver) Claim(name string, who Claimer) error {
 	return nil
 }
 
-// claimable returns the job if who has claimed it or may claim it. mu must be held.
+// claimable returns the job with the given name. It returns an error if the claimer has not
+// claimed the job and may not claim it. mu must be held.
 func (d *Driver) claimable(name string, who Claimer) (*job, error) {
 	h, err := d.hostNamed(who.Host, who.Ticket)
 	if err != nil {
@@ -79,7 +80,7 @@ func errNoJob(name string) error {
 // Report is a poller's report about the end of a job.
 type Report struct {
 	Code   int    // exit code from 0 to 255, or -1 if Error is set
-	Error  string // reason why the poller returned the job without an exit code
+	Error  string // if set, the reason why the poller returned the job without an exit code
 	Output []byte // only the last MaxOutput bytes are stored
 	Ticket Ticket // the ticket with which the job was claimed
 }
@@ -108,7 +109,7 @@ func (d *Driver) End(name string, r Report) error {
 // finish records the end of a claimed job, unless it has already ended.
 func (d *Driver) finish(j *job, exit bourse.Exit, output []byte, givenUp bool) error {
 	d.mu.Lock()
-	for j.phase == ending { // of two concurrent calls, the first one counts
+	for j.phase == ending { // another call is recording the end; the first call wins
 		changed := j.changed
 		d.mu.Unlock()
 		<-changed // closed after a write to disk

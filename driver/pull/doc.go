@@ -1,21 +1,21 @@
-// Package pull implements the driver for image "pull": machines are jobs that pollers fetch and run. A poller is a
-// client that asks for work by holding a call of [Driver.Next] open; those calls are the driver's only capacity.
-// Package gateway provides these calls over the network.
+// Package pull implements the driver for image "pull": machines are jobs that pollers fetch and
+// run. A poller is a client that requests work by keeping a call of [Driver.Next] open. The
+// driver's capacity is the number of open calls. Package gateway provides these calls over the
+// network.
 //
 // # Guarantees
 //
-//   - Start offers the task to one poller at a time and returns when a poller has
-//     claimed it. If no poller waits, it fails at once (CodeInsufficient): there is
-//     no queue. A poller that does not claim its offer, or disconnects before it
-//     receives the offer, only costs time: the offer goes to another poller.
-//   - One claim wins. It is on disk before it is answered, so that it survives a
-//     killed daemon, and the next daemon accepts the report of the job's end.
-//   - A job ends once, with the first of these events: its poller reports its end or
-//     returns it; or it is given up, with code -1 and a reason. It is given up if
-//     its poller does not report its end in time after a cancellation, or if the
-//     poller shows no sign of life for Config.Lost. Later reports of the poller are
-//     refused. The driver cannot determine whether the program is still running at
-//     the poller.
+//   - Start offers the task to one poller at a time and returns when a poller has claimed it.
+//     If no poller is waiting, Start fails at once with CodeInsufficient, because there is no
+//     queue. If a poller does not claim its offer, or disconnects before it receives the offer,
+//     the job is offered to another poller.
+//   - Only one claim succeeds. The claim is on disk before it is answered, so it survives if
+//     the daemon is killed, and the next daemon accepts the report of the job's end.
+//   - A job ends only once: its poller reports its end or returns the job, or the driver gives
+//     the job up, with code -1 and a reason. The driver gives a job up if its poller does not
+//     report its end in time after a cancellation, or shows no sign of life for Config.Lost. It
+//     then refuses later reports from the poller. It cannot determine whether the program is
+//     still running at the poller.
 //   - A job that is claimed but never started, because the answer to the claim was
 //     lost, is given up in the same way. The driver does not run it again.
 //
@@ -23,28 +23,30 @@
 //
 // All pollers use the same gateway token. Each job belongs to the [Ticket] with which it was
 // claimed, and a registered host and its jobs belong to the ticket of its first registration. A
-// caller with another ticket can neither end the job nor keep it alive, and gets no work for that
-// host. This still applies after a restart of the daemon, because the record of a job contains the
-// ticket's hash.
+// caller with another ticket can neither end the job nor keep it alive, and receives no work for
+// that host. This still applies after a restart of the daemon, because the record of a job
+// contains the ticket's hash.
 //
 // # Signs of life
 //
-// An open call of [Driver.Cancellations] is a continuous sign of life for the jobs that it names,
-// and so is a host's open call of Next for all jobs of the host. Any other sign of life is valid
-// for Config.Lost. A caller that asks about a job that has ended or is unknown is told to end it,
-// so a cancellation cannot be missed.
+// An open call of [Driver.Cancellations] is a continuous sign of life for the jobs that it names.
+// A host's open call of Next is one for all of the host's jobs. Any other sign of life is valid
+// for the duration Config.Lost. If a call of Cancellations names a job that has ended or is
+// unknown, the caller is told to end the job, so a cancellation cannot be missed.
 //
 // # Hosts
 //
-// A poller that registers as a host reports its size. It is offered jobs that fit into the unused part; among several
-// hosts, the one that the job fits best is chosen. A restart of the daemon forgets hosts but not their jobs. A host
-// that is told that it is unknown registers again.
+// A poller that registers as a host reports its size. It is offered jobs that fit into its unused
+// capacity. If several hosts have room for a job, the driver chooses the host that the job fits
+// best. A restarted daemon still knows the jobs of its hosts, but not the hosts: a host whose call
+// fails with not_found must register again.
 //
 // # Unsupported operations
 //
-// Signal, Exec and Usage return CodeFailedPrecondition, because the program runs elsewhere. Logs returns the output
-// that was reported with the job's end. The test suite in package drivertest does not apply to this driver, because
-// it requires process ids, signals and output streams, which a poller, possibly a shell loop, does not provide.
+// Signal, Exec and Usage return CodeFailedPrecondition, because the program runs elsewhere. Logs
+// returns the output that was reported with the job's end. The test suite in package drivertest
+// does not apply to this driver, because it requires process ids, signals and output streams. A
+// poller, which may be a shell loop, does not provide them.
 //
 // # State and locks
 //

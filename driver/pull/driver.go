@@ -17,7 +17,7 @@ import (
 type Config struct {
 	Dir   string        // the driver's directory, created if missing; required
 	Offer time.Duration // how long a poller may take to claim its offer before another poller gets the offer, too; default 2 s
-	Lost  time.Duration // how long a claimed job's poller may show no sign of life; default 1 min
+	Lost  time.Duration // a claimed job is given up if its poller shows no sign of life for this long; default 1 min
 	Log   *slog.Logger  // default: discards
 }
 
@@ -38,17 +38,17 @@ func (c Config) withDefaults() Config {
 type Driver struct {
 	cfg   Config
 	root  *os.Root
-	fault func(stage string) error // set by tests: makes a write fail at a stage
+	fault func(stage string) error // set by tests to make a write fail at a stage
 
 	mu      sync.Mutex
 	offers  map[bourse.MachineID]*job // jobs that are not claimed yet
 	jobs    map[bourse.MachineID]*job // the latest claimed boot of each machine
-	names   map[string]*job           // all jobs by the names that pollers use
-	pollers []*poller                 // waiting pollers, longest first
+	names   map[string]*job           // all jobs, by the names under which pollers know them
+	pollers []*poller                 // waiting pollers, longest-waiting first
 	hosts   map[string]*host
 	used    map[string]Size // total size of each host's claimed jobs that have not ended
-	cancels uint64          // number of the last cancellation
-	news    chan struct{}   // closed and replaced when there is something to cancel
+	cancels uint64          // number of the latest cancellation
+	news    chan struct{}   // closed and replaced to wake the callers of Cancellations and Logs
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -130,8 +130,8 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	return *j.Exit, nil
 }
 
-// DiscardExit implements driver.Driver. It changes nothing on disk: after a restart, the worker
-// calls it again.
+// DiscardExit implements driver.Driver. It changes nothing on disk, because the worker calls it
+// again after a restart.
 func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (d *Driver) until(ctx context.Context, j *job, want phase) error {
 	}
 }
 
-// errElsewhere is the error of operations that this driver cannot perform.
+// errElsewhere is returned by operations that this driver cannot perform.
 var errElsewhere = bourse.Errorf(bourse.CodeFailedPrecondition, "a poller runs the machine: signals, exec and usage are not supported")
 
 // Signal implements driver.Driver.

@@ -25,12 +25,12 @@ const (
 	recordForm = 1       // version of the file format
 )
 
-// The stages of a write at which tests end the daemon. At each, the file contains either the old
-// record or the new one.
+// The stages of a write at which tests kill the daemon. At each stage, the file contains either
+// the old record or the new one.
 const (
-	stageWritten = "written" // written to the new file
+	stageWritten = "written" // the record was written to the new file
 	stageRenamed = "renamed"
-	stageSynced  = "synced" // durable but not reported yet
+	stageSynced  = "synced" // the record is durable, but the write has not been reported yet
 )
 
 // MaxOutput is the maximum size in bytes of the output stored for a job. If the output is longer,
@@ -106,8 +106,8 @@ func (d *Driver) syncDir() error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readAll reads all records and removes the remains of interrupted writes. It logs files that it
-// cannot read; their jobs are lost.
+// readAll reads all records and removes the remains of interrupted writes. If it cannot read a
+// file, it logs an error, and the job is lost.
 func (d *Driver) readAll() ([]record, error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {

@@ -14,7 +14,7 @@ type host struct {
 	own   []byte // hash of the host's ticket
 	size  Size
 	polls int       // number of open calls of Next
-	heard time.Time // when the last call of Next ended, or when the host registered
+	heard time.Time // time when the latest call of Next ended or when the host registered, whichever is later
 }
 
 // MaxHosts is the maximum number of registered hosts.
@@ -22,7 +22,7 @@ const MaxHosts = 10_000
 
 // Register adds a host or changes its size. If running is not nil, it lists the jobs that the
 // host still has; the host's other jobs are given up. Errors: invalid for an invalid name or
-// size; forbidden if the host, or its jobs, belong to another ticket; rate_limited if there are
+// size; forbidden if the host or its jobs belong to another ticket; rate_limited if there are
 // too many hosts; unavailable if the end of a job could not be written.
 func (d *Driver) Register(name string, ticket Ticket, size Size, running []string) error {
 	if err := d.enlist(name, ticket, size); err != nil || running == nil {
@@ -72,8 +72,9 @@ func (d *Driver) enlist(name string, ticket Ticket, size Size) error {
 	return nil
 }
 
-// anothers reports whether a host belongs to another ticket: the ticket of its registration, or
-// after a restart, that of its jobs. mu must be held.
+// anothers reports whether a host belongs to a ticket other than the given one. A host belongs
+// to the ticket with which it was registered. After a restart of the daemon, it belongs to the
+// ticket of its jobs until it registers again. mu must be held.
 func (d *Driver) anothers(name string, ticket Ticket) bool {
 	if h := d.hosts[name]; h != nil {
 		return !ticket.isOf(h.own)
@@ -90,7 +91,8 @@ func errNotThisHost(name string) error {
 	return bourse.Errorf(bourse.CodeForbidden, "host %s was registered with another ticket", bourse.Quoted(name))
 }
 
-// hostNamed returns a registered host, or nil if name is empty. mu must be held.
+// hostNamed returns the registered host with the given name, or nil if name is empty. mu must
+// be held.
 func (d *Driver) hostNamed(name string, ticket Ticket) (*host, error) {
 	if name == "" {
 		return nil, nil

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Job is the description of a job for pollers.
+// Job describes a job to pollers.
 type Job struct {
 	Name    string           `json:"name"` // the machine's name, or the machine's id if another job has that name
 	Machine bourse.MachineID `json:"machine"`
@@ -39,8 +39,9 @@ func (s Size) holds(need Size) bool {
 	return need.CPU <= s.CPU && need.Memory <= s.Memory && need.Disk <= s.Disk
 }
 
-// waste returns the sum of the unused fractions of a host's resources. s is the host's remaining
-// capacity, and total is its size. A job fits best into the host with the least waste.
+// waste returns the sum of the unused fractions of a host's resources. s is the host's unused
+// capacity, and total is its size. A job fits best on the host with the least waste after the
+// job is placed.
 func (s Size) waste(total Size) float64 {
 	part := func(left, of int64) float64 {
 		if of <= 0 {
@@ -51,8 +52,8 @@ func (s Size) waste(total Size) float64 {
 	return part(int64(s.CPU), int64(total.CPU)) + part(int64(s.Memory), int64(total.Memory)) + part(int64(s.Disk), int64(total.Disk))
 }
 
-// phase is the progress of a job. It never goes back, except that a claim that cannot be written
-// makes the job an offer again.
+// phase is the progress of a job. It never goes back, with one exception: if a claim or an end
+// cannot be written, the job returns to its previous phase.
 type phase int
 
 const (
@@ -61,7 +62,7 @@ const (
 	running
 	ending // the end is being written
 	ended
-	withdrawn // was never claimed and cannot be claimed any more
+	withdrawn // the job was never claimed and cannot be claimed any more
 )
 
 // job is one boot of a machine. Driver.mu guards all fields. In the phases claiming and ending,
@@ -76,7 +77,7 @@ type job struct {
 	due       bool      // whether the job must be offered to the next poller
 	forgotten bool      // whether the worker has recorded the job's end
 	cancel    uint64
-	watchers  int       // number of open calls that are signs of life
+	watchers  int       // number of open calls of Cancellations that name the job
 	heard     time.Time // time of the latest other sign of life
 	changed   chan struct{}
 }
@@ -113,7 +114,7 @@ func (j *job) told() Job {
 
 // Held describes a claimed job.
 type Held struct {
-	By     string // the poller that claimed it
+	By     string // display name of the poller that claimed the job
 	Host   string // the registered host of the poller, or ""
 	Output []byte // output reported with the job's end
 }

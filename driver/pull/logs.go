@@ -14,8 +14,8 @@ import (
 const maxLine = 8 << 10
 
 // Logs implements driver.Driver. It returns the output that was reported with the end of the
-// machine's last job; all lines have the time of that end. If want.Follow is set, it waits for
-// the end, and then until ctx ends or the machine is destroyed.
+// machine's latest job. All lines have the time of that end. If want.Follow is set, Logs waits
+// for the job to end, and then for later jobs, until ctx ends or the machine is destroyed.
 func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	var told *job // the latest job whose output was returned or was not requested
 	seen := false
@@ -70,8 +70,8 @@ func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) e
 	return nil
 }
 
-// linesHad returns the number of lines of a job up to and including a position. It returns 0 if
-// the position is in an earlier job.
+// linesHad returns the number of a job's lines up to and including the position after. It
+// returns 0 if the position is in an earlier job.
 func linesHad(j *job, after string) (int, error) {
 	job, line, ok := strings.Cut(after, ".")
 	at, err1 := strconv.ParseInt(job, 10, 64)

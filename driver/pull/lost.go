@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Run gives up jobs without signs of life and forgets hosts that have disappeared. It returns
+// Run gives up jobs without signs of life and removes hosts that have disappeared. It returns
 // when ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
 	look := time.NewTicker(d.cfg.Lost / 4)

@@ -17,11 +17,11 @@ type poller struct {
 	got  chan *job // receives the poller's offer; capacity 1
 }
 
-// Next waits for a job to offer to the caller. The job belongs to the caller once it has been
-// claimed. hostName is "" or the name of a registered host. ok is false if ctx ended first. If
-// ctx was canceled, the caller counts as disconnected, and its offer goes to another poller; if
-// its deadline passed, only the wait ends. Errors: not_found for an unknown host, forbidden if
-// the host belongs to another ticket.
+// Next waits for a job to offer to the caller. The caller must then claim the job. hostName is
+// "" or the name of a registered host. ok is false if ctx ended first. If ctx was canceled, the
+// caller counts as disconnected, and a job that was already offered to it is offered to another
+// poller. If ctx's deadline has passed, such a job is still returned. Errors: not_found for an
+// unknown host, forbidden if the host belongs to another ticket.
 func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Job, ok bool, err error) {
 	d.mu.Lock()
 	h, err := d.hostNamed(hostName, ticket)
@@ -64,7 +64,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 	return Job{}, false, nil
 }
 
-// polled records the end of a host's call of Next.
+// polled records that one of a host's calls of Next has ended.
 func (d *Driver) polled(h *host) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,8 +80,8 @@ func (d *Driver) offer(j *job, p *poller) {
 	p.got <- j
 }
 
-// reoffer offers the unclaimed job j to another waiting poller, or else to the next poller that
-// calls. mu must be held.
+// reoffer offers the unclaimed job j to another waiting poller, or otherwise to the next
+// suitable caller of Next. mu must be held.
 func (d *Driver) reoffer(j *job) {
 	j.to, j.due = nil, true
 	if p := d.pick(j.Size); p != nil {
@@ -89,8 +89,8 @@ func (d *Driver) reoffer(j *job) {
 	}
 }
 
-// dueFor returns a job that must be offered to the next poller and fits the host h. mu must be
-// held.
+// dueFor returns a job that is waiting for the next poller and fits on the host h. It returns
+// nil if there is none. h may be nil. mu must be held.
 func (d *Driver) dueFor(h *host) *job {
 	for _, j := range d.offers {
 		if j.due && j.phase == offered && (h == nil || d.free(h).holds(j.Size)) {
@@ -101,8 +101,8 @@ func (d *Driver) dueFor(h *host) *job {
 }
 
 // pick returns the poller to which a job of size need is offered: the waiting host that the job
-// fits best, or else the longest-waiting poller without a host. It returns nil if no suitable
-// poller is waiting. mu must be held.
+// fits best, or otherwise the longest-waiting poller without a host. It returns nil if no
+// suitable poller is waiting. mu must be held.
 func (d *Driver) pick(need Size) *poller {
 	var best, first *poller
 	least := 0.0
@@ -127,8 +127,8 @@ func (d *Driver) pick(need Size) *poller {
 	return first
 }
 
-// Room returns a refusal for a task with these limits. It returns nil if the task would be
-// offered to a poller now.
+// Room returns a refusal for a task with these limits. It returns nil if a poller that could
+// run the task is waiting.
 func (d *Driver) Room(limits driver.Limits) *bourse.Refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -46,8 +46,8 @@ func validate(t *driver.Task) error {
 	return nil
 }
 
-// begin returns the job of a task. If there is none, it creates one and offers it. mu must be
-// held.
+// begin returns a task's job. If the task has no job, begin creates one and offers it to a
+// poller. mu must be held.
 func (d *Driver) begin(task *driver.Task) (*job, error) {
 	if j := d.offers[task.ID.Machine]; j != nil {
 		if j.ID == task.ID {
@@ -133,8 +133,8 @@ func (d *Driver) withdraw(j *job) {
 	d.tell()
 }
 
-// unname releases j's name. If the machine's previous boot has ended and had the same name, that
-// boot gets it back.
+// unname releases j's name. If the job of the machine's previous boot had the same name, the
+// name refers to that job again.
 func (d *Driver) unname(j *job) {
 	if d.names[j.Name] != j {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Stop implements driver.Driver. Whatever the signal, it tells the job's poller to end the job.
-// If the poller has not reported the end within timeout, the job is given up, because a program
-// at a poller cannot be killed from here.
+// Stop implements driver.Driver. Regardless of the signal, it asks the job's poller to end the
+// job. If the poller has not reported the end within timeout, the job is given up, because the
+// driver cannot kill a poller's program.
 func (d *Driver) Stop(ctx context.Context, id driver.TaskID, _ bourse.Signal, timeout time.Duration) error {
 	d.mu.Lock()
 	j, err := d.claimed(id)
@@ -80,17 +80,17 @@ func (d *Driver) settle(ctx context.Context, j *job) error {
 	return err
 }
 
-// tell wakes the goroutines that wait for cancellations. mu must be held.
+// tell wakes the goroutines that wait in Cancellations or follow a log. mu must be held.
 func (d *Driver) tell() {
 	close(d.news)
 	d.news = make(chan struct{})
 }
 
 // Cancellations waits until there are jobs to end, and returns their names. If ctx ends first, it
-// returns none. If jobs is not empty, it returns the names in jobs that were canceled, are no
-// longer running, or do not belong to ticket; while it waits, it counts as a sign of life of the
-// other jobs. If jobs is empty, it returns every job whose cancellation has a number greater than
-// after. next is the highest number so far.
+// returns none. If jobs is not empty, it returns those of the named jobs that were canceled, are
+// no longer running, or do not belong to ticket. While it waits, the call counts as a sign of
+// life for the remaining jobs. If jobs is empty, it returns every job whose cancellation number
+// is greater than after. next is the latest cancellation number.
 func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string, after uint64) (names []string, next uint64) {
 	defer d.watch(ticket, jobs)()
 	for {
@@ -109,7 +109,7 @@ func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string
 	}
 }
 
-// cancelled returns the names that Cancellations must return now. mu must be held.
+// cancelled returns the names that Cancellations must return now, if any. mu must be held.
 func (d *Driver) cancelled(ticket Ticket, jobs []string, after uint64) (names []string) {
 	for _, name := range jobs {
 		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended || j.claimed() && !ticket.isOf(j.Ticket) {
@@ -128,8 +128,8 @@ func (d *Driver) cancelled(ticket Ticket, jobs []string, after uint64) (names []
 	return names
 }
 
-// watch makes the call count as a sign of life of these jobs until the returned function is
-// called.
+// watch makes the calling request count as a sign of life for the named jobs until the returned
+// function is called.
 func (d *Driver) watch(ticket Ticket, jobs []string) func() {
 	var watched []*job
 	d.mu.Lock()

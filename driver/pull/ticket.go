@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ticket is the secret with which a poller or host claims a job. Only its holder can extend or end the
-// job. All pollers share the gateway's token, but nobody else knows the ticket.
+// Ticket is the secret with which a poller or host claims a job. Only the ticket's holder can keep
+// the job alive or end it. All pollers share the gateway's token, but nobody else knows the
+// ticket.
 type Ticket string
 
 // hash returns the hash under which the ticket is stored. It needs no salt, because tickets are
