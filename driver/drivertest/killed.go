@@ -24,7 +24,7 @@ type Killed struct {
 	Daemon func(ctx context.Context, first int) *exec.Cmd
 	Kills  int
 	Every  int           // number of kills between two calls of Look
-	Within time.Duration // maximum time from a daemon's first output, or its second or fourth start, until it is killed
+	Within time.Duration // maximum time from a daemon's first output, or from the start of its second or fourth machine, until the daemon is killed
 	// Look recovers a driver and calls check with the driver and its tasks. It may check other
 	// things on the host itself.
 	Look func(t *testing.T, check func(d driver.Driver, list []driver.Status))
@@ -51,8 +51,9 @@ func (k Killed) Run(t *testing.T) {
 	}
 }
 
-// kill starts a daemon, records its output in known, and kills it. The delay before the kill begins
-// with the daemon's first output or one of its starts, depending on the round.
+// kill starts a daemon, records its output in known, and kills it. Depending on the round, the
+// delay before the kill begins with the daemon's first output, or when one of its machines has
+// started.
 func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Duration) {
 	t.Helper()
 	const numbers = 100_000 // machine numbers reserved for each daemon
@@ -71,7 +72,7 @@ func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Du
 	}
 	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
-	left := round % 3 * 2 // number of starts to wait for
+	left := round % 3 * 2 // number of machine starts to wait for
 	arm := func() {
 		if left--; left == -1 {
 			kill.Reset(after)
@@ -85,7 +86,7 @@ func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Du
 // acknowledged contains the records that the store of a killed daemon would contain.
 type acknowledged struct {
 	intents    map[bourse.MachineID]bool
-	started    map[bourse.MachineID]int // the machine's process id
+	started    map[bourse.MachineID]int // process ids of the machines
 	destroying map[bourse.MachineID]bool
 	destroyed  map[bourse.MachineID]bool
 }

@@ -16,10 +16,10 @@ import (
 const liveLanes = 5
 
 // LiveOn acts as a daemon that a test will kill. It recovers d, then starts, stops and destroys
-// machines as fast as it can, numbered from first. It writes a line before each operation and
-// another one after the operation has succeeded. The task like contains the fields that all tasks
-// have in common, such as an image with a shell and an environment. LiveOn returns only if d cannot
-// be recovered.
+// machines as fast as it can. The machines are numbered starting with first. LiveOn writes a line
+// before each operation and another line after the operation has succeeded. The parameter like
+// contains the fields that all tasks share, such as an image with a shell and an environment.
+// LiveOn returns only if d cannot be recovered.
 func LiveOn(d driver.Driver, like driver.Task, first int, to io.Writer) error {
 	ctx := context.Background()
 	if _, err := d.Recover(ctx); err != nil {
@@ -29,7 +29,7 @@ func LiveOn(d driver.Driver, like driver.Task, first int, to io.Writer) error {
 	tell := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
-		_, _ = fmt.Fprintf(to, format+"\n", args...) // a single write, which a kill cannot split
+		_, _ = fmt.Fprintf(to, format+"\n", args...) // a single write, so that a kill does not leave half a line
 	}
 	var wg sync.WaitGroup
 	for lane := range liveLanes {
@@ -67,7 +67,7 @@ func numberOf(id bourse.MachineID) (n int) {
 // to the program can hold.
 const killedInput = 300 << 10
 
-// live starts one machine and treats it according to its fate.
+// live starts one machine and then performs the operations that its fate requires.
 func live(ctx context.Context, d driver.Driver, t driver.Task, n int, tell func(string, ...any)) {
 	t.ID = driver.TaskID{Machine: bourse.MachineID(fmt.Sprintf(numbered, n)), Boot: 1}
 	t.Command = []string{"sleep", "1000"}

@@ -31,8 +31,8 @@ type Memory struct {
 }
 
 // Hooks are called before and after every call of the host's drivers, without holding the host's
-// locks. They may block, return an error, panic, or call runtime.Goexit to simulate a daemon that
-// dies at that point.
+// locks. They may block, return an error, panic, or call runtime.Goexit to simulate the death of
+// the daemon at that point.
 type Hooks struct {
 	// Before is called before the call has an effect. If it returns an error, the call returns
 	// that error and has no effect.
@@ -42,11 +42,11 @@ type Hooks struct {
 	After func(ctx context.Context, call Call) error
 }
 
-// Call describes the call for which a hook is called.
+// Call identifies the call of a driver's method to which a hook applies.
 type Call struct {
 	Op      string // the method's name: "Start", "Stop", …
 	ID      driver.TaskID
-	Machine bourse.MachineID // set except for Recover
+	Machine bourse.MachineID // empty for Recover
 }
 
 // memMachine contains a machine's log and its tasks that have not been discarded.

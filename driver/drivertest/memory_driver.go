@@ -149,8 +149,9 @@ func (m *Memory) startLocked(task driver.Task) *memTask {
 	return t
 }
 
-// again returns a function for the program's timers. The function runs their callbacks with the
-// host's mutex held, unless the program has been stopped, and delays them while the task is frozen.
+// again returns a function that the program's timers call with their callbacks. It runs a callback
+// with the host's mutex held, unless the program has been stopped. While the task is frozen, it
+// delays the callback.
 func (m *Memory) again(t *memTask, p *program) func(func()) {
 	return func(fn func()) {
 		m.mu.Lock()

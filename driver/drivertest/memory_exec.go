@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Exec implements driver.Driver. It reads all of Stdin before the program starts. A terminal is
-// simulated: it has only a size and a single output stream.
+// Exec implements driver.Driver. It reads all of Stdin before the program starts. It simulates
+// a terminal that has only a size and a single output stream.
 func (d *MemoryDriver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	err := d.do(ctx, Call{Op: "Exec", ID: id}, func() error {

@@ -25,7 +25,7 @@ import (
 //	ignore        from now on, only SIGKILL ends the program
 //	run           continue until a signal ends the program
 //	oom           be killed for using too much memory
-//	exit CODE     exit with this code; at its end, a program exits with code 0
+//	exit CODE     exit with this code; a program without exit ends with code 0
 //
 // A program whose first word is not an instruction, for example "missing", does not exist.
 func Script(words ...string) []string { return words }
@@ -63,8 +63,9 @@ func checkScript(words []string) error {
 	return nil
 }
 
-// step executes instructions until the program sleeps or ends. After a sleep, a timer continues the
-// program by passing step to the function again, which locks the host's mutex.
+// step executes instructions until the program sleeps or ends. After a sleep, a timer resumes the
+// program by passing another call of step to the parameter again, which runs it with the host's
+// mutex held.
 func (p *program) step(again func(func())) {
 	for len(p.rest) > 0 {
 		word := p.rest[0]
@@ -128,7 +129,8 @@ func (p *program) print(word string, args []string) {
 
 func (p *program) say(stream, text string) { p.line(stream, text, false) }
 
-// signal returns the exit of the program if s ends it. It returns false if the program continues.
+// signal returns the program's exit and true if the signal s terminates the program. It returns
+// false if the program continues.
 func (p *program) signal(s bourse.Signal) (bourse.Exit, bool) {
 	if slices.Contains([]bourse.Signal{"SIGSTOP", "SIGCONT", "SIGTSTP", "SIGWINCH"}, s) {
 		return bourse.Exit{}, false

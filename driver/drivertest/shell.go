@@ -51,7 +51,7 @@ func Shell(refused string) Programs {
 		Converse: sh(`while read -r x; do printf '%s\n' "$x"; done`),
 		Terminal: sh(`[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && tty >/dev/null && : </dev/tty && echo "$TERM"`),
 		Size: sh(`trap 'echo size $(stty size)' WINCH; trap 'exit 7' USR1; { read -r x </dev/tty; kill -USR1 $$; } &
-			echo size $(stty size); while :; do sleep 0.1 & wait $!; done`), // a signal just before a read would be handled only after the read
+			echo size $(stty size); while :; do sleep 0.1 & wait $!; done`), // a signal that arrives just before a read would be handled only after the read
 		Missing: []string{"no-such-program-anywhere"},
 		Refused: []string{refused},
 	}

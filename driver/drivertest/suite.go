@@ -49,21 +49,21 @@ type Lister interface {
 type Programs struct {
 	Run      []string                                  // prints "ready", then runs until a signal ends it
 	Ignore   []string                                  // like Run, but only SIGKILL ends it
-	Exit     func(code int) []string                   // exits at once with code
+	Exit     func(code int) []string                   // exits at once with the given code
 	Print    func(stdout, stderr string) []string      // prints a line to each output and exits with 0
 	Lines    func(from, to int) []string               // prints "line N" for from <= N < to and exits with 0
-	Slow     func(n int, pause time.Duration) []string // like Lines for 0 to n, pausing between lines
-	Sleep    func(d time.Duration, code int) []string  // exits after d
+	Slow     func(n int, pause time.Duration) []string // like Lines(0, n), but pauses between lines
+	Sleep    func(d time.Duration, code int) []string  // exits with the given code after the duration d
 	Env      func(name string) []string                // prints the value of a variable
 	Dir      []string                                  // prints its working directory
-	User     []string                                  // prints its user's number; fails unless Task.User was applied
+	User     []string                                  // prints its user id; fails unless Task.User was applied
 	Cat      []string                                  // copies stdin to stdout
 	LateCat  []string                                  // like Cat, but starts reading only after a moment
 	Echo     func(text string) []string                // prints text, which is one of its arguments
 	Tree     []string                                  // prints "ready"; runs children and grandchildren, some ignoring signals, until killed
 	Leaver   []string                                  // exits at once with 0 and leaves children in its process group
 	Escaper  []string                                  // exits with 0 and leaves a child in another session that holds its output open
-	Allocate func(m bourse.MiB) []string               // writes to m of memory, prints "allocated", exits with 0
+	Allocate func(m bourse.MiB) []string               // allocates and fills m of memory, prints "allocated", exits with 0
 	Forks    func(n int) []string                      // runs n concurrent processes; exits with 0 if all of them started
 	Busy     []string                                  // prints "ready", then uses a processor until a signal ends it
 	Read     func(path string) []string                // copies a file to stdout; fails if the file does not exist
@@ -125,7 +125,8 @@ func (s *suite) reopen() []driver.Status {
 	return got
 }
 
-// need skips the case if the harness lacks a program, which the argument what describes.
+// need skips the test case if has is false, which means that the harness lacks a program. The
+// parameter what describes that program.
 func (s *suite) need(what string, has bool) {
 	s.Helper()
 	if !has {
@@ -252,7 +253,8 @@ func (s *suite) destroy(id bourse.MachineID) {
 }
 
 // wantProcesses reports a test error unless the tasks on the host have this many processes. It
-// waits for more to appear, because a newly executed process may not be recognizable yet.
+// waits for missing processes to appear, because a newly executed process may not be
+// recognizable yet.
 func (s *suite) wantProcesses(want int) {
 	s.Helper()
 	if l, ok := s.host.(Lister); ok {

@@ -18,7 +18,7 @@ var freezeCases = map[string]func(*suite){
 		for range 2 {
 			s.freeze(task.ID, true)
 		}
-		s.pass(20 * time.Millisecond) // wait until the log contains its output so far
+		s.pass(20 * time.Millisecond) // wait until the log contains the task's output so far
 		before := len(s.logs(task.ID.Machine, driver.LogQuery{}))
 		s.pass(100 * time.Millisecond)
 		if after := len(s.logs(task.ID.Machine, driver.LogQuery{})); after != before {

@@ -220,7 +220,7 @@ func hostileCase(s *suite) {
 	}
 }
 
-// manyCase takes many machines concurrently through their whole life cycle.
+// manyCase runs many machines concurrently through their whole life cycle.
 func manyCase(s *suite) {
 	machines := s.h.Many
 	var wg sync.WaitGroup

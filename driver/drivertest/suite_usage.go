@@ -77,7 +77,7 @@ func (s *suite) checkCeiling(task driver.Task) {
 		return
 	}
 	select {
-	case <-time.After(1200 * time.Millisecond): // many periods of the limit
+	case <-time.After(1200 * time.Millisecond): // many periods of the quota
 	case <-s.ctx.Done():
 	}
 	used, took := s.usage(task.ID).CPU-first.CPU, time.Since(begun)

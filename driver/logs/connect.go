@@ -19,7 +19,7 @@ const (
 	connectTimeout = 30 * time.Second
 	retryFirst     = 20 * time.Millisecond
 	retryMost      = 2 * time.Second
-	callTries      = 3 // attempts per call, each with another process
+	callTries      = 3 // maximum number of attempts per call; each may reach a different process
 	reapGrace      = time.Second
 )
 
@@ -27,7 +27,7 @@ func errUnreached(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "cannot reach the keeper", Err: cause}
 }
 
-// ensure connects to the keeper's process unless there already is a lease.
+// ensure connects to the keeper's process unless it is already connected.
 func (k *Keeper) ensure(ctx context.Context) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -59,8 +59,8 @@ func (k *Keeper) ensure(ctx context.Context) error {
 	}
 }
 
-// connect finds or starts the process. It sends all held sources to the process before others can
-// use the connection.
+// connect finds or starts the process. It sends all held sources to the process before other
+// goroutines can use the connection.
 func (k *Keeper) connect(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {
@@ -101,7 +101,7 @@ func (k *Keeper) connect(ctx context.Context) error {
 	return nil
 }
 
-// mind waits for the process to end, and starts another one if there are held sources.
+// mind waits for the process to exit, and starts another process if there are held sources.
 func (k *Keeper) mind(conn *net.UnixConn) {
 	_, _ = io.Copy(io.Discard, conn) // the process sends nothing
 	k.drop(conn)
@@ -128,7 +128,7 @@ func (k *Keeper) mind(conn *net.UnixConn) {
 	}
 }
 
-// drop discards a lease if it is the current lease.
+// drop closes a connection. If it is the current lease, drop also discards the lease.
 func (k *Keeper) drop(conn *net.UnixConn) {
 	if conn == nil {
 		return
@@ -141,7 +141,8 @@ func (k *Keeper) drop(conn *net.UnixConn) {
 	}
 }
 
-// reap collects the process that this daemon has started, if that process has ended.
+// reap waits briefly for the process to exit. If this daemon started the process, reap then
+// collects its exit status.
 func (k *Keeper) reap() {
 	ctx, cancel := context.WithTimeout(k.ctx, reapGrace)
 	defer cancel()
@@ -158,7 +159,7 @@ func (k *Keeper) reap() {
 }
 
 // call sends a request to the process. If the process dies in the meantime, call repeats the
-// request with a new process, which is safe for every request.
+// request with a new process. All requests may safely be repeated.
 func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
 	for try := 1; ; try++ {
 		if err := k.ensure(ctx); err != nil {
@@ -171,7 +172,7 @@ func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
 		k.mu.Lock()
 		lease := k.lease
 		k.mu.Unlock()
-		k.drop(lease) // the end of the process may not have been noticed yet
+		k.drop(lease) // mind may not have noticed yet that the process has exited
 	}
 }
 
@@ -180,7 +181,7 @@ func isUnreached(err error) bool {
 	return ok
 }
 
-// unreached wraps the error of a connection that could not be made or broke.
+// unreached wraps the error if the process could not be reached or the connection broke.
 type unreached struct{ error }
 
 func (u *unreached) Unwrap() error { return u.error }

@@ -6,21 +6,21 @@
 // # Writers and readers
 //
 // A [Log] is the only writer of a machine's files. Readers are other processes and need no lock:
-// files only grow, are never renamed, and the next one is created after the last write to the
-// previous one. Written data is not synced to disk: it survives the crash of any process, but not a
-// crash of the host.
+// files only grow and are never renamed, and a new file is created only after the last write to
+// the previous file. Written data is not synced to disk: it survives the crash of any process, but
+// not a crash of the host.
 //
 // # The keeper
 //
-// If the daemon read the output of containers, the output would be lost when the daemon ends.
-// Therefore a keeper reads it: one small process per worker that outlives the daemon ([Keep] is its
-// main function, [Keeper] the daemon's side). It reads the FIFOs to which a container's shim
-// writes:
+// If the daemon itself read the containers' output, output would be lost when the daemon exits. A
+// keeper reads it instead. The keeper is a small process that outlives the daemon; each worker has
+// one. [Keep] is its main function, and [Keeper] is the daemon's side. The keeper reads the FIFOs
+// to which a container's shim writes:
 //
 //	container ── shim ──▶ FIFO ──▶ keeper ──▶ log      daemon reads the log
 //
-// The keeper may be killed, too. The shim holds both ends of a FIFO, so nothing breaks, and the
-// next keeper continues with the data in it. Only the data that the killed keeper had read but not
-// written is lost: at most 128 KiB of each stream, and the beginning of an incomplete line. A
-// keeper that exits on request loses nothing.
+// The keeper may be killed, too. The shim holds both ends of a FIFO open, so its writes do not
+// fail, and the next keeper continues with the data in the FIFO. Only the data that the killed
+// keeper had read but not written is lost: at most 128 KiB of each stream, and the beginning of an
+// incomplete line. A keeper that exits on request loses nothing.
 package logs

@@ -61,5 +61,5 @@ func (f Files) Read(id bourse.MachineID, want driver.LogQuery, line func(driver.
 	return r.read(line)
 }
 
-// Remove removes a machine's log. Its [Log] must have been destroyed.
+// Remove removes a machine's log. The machine's [Log] must have been destroyed before.
 func (f Files) Remove(id bourse.MachineID) error { return os.RemoveAll(f.dir(id)) }

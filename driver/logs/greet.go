@@ -89,7 +89,8 @@ func (k *Keeper) spawn(ctx context.Context, l layout) error {
 	return nil
 }
 
-// endProcess ends the process that uses the directory, whatever its release.
+// endProcess terminates the process that uses the directory, regardless of the process's
+// release.
 func endProcess(ctx context.Context, l layout) error {
 	conn, err := companion.Dial(ctx, l.run())
 	if err != nil {

@@ -38,8 +38,8 @@ type keep struct {
 	machines map[bourse.MachineID]*kept
 	settings settings
 	reading  int  // number of sources being read
-	stopping bool // no new source may start
-	ending   bool // over is closed
+	stopping bool // whether new sources are rejected
+	ending   bool // whether over has been closed
 }
 
 // Timeouts of the keeper.
@@ -79,7 +79,7 @@ func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
 	if err := companion.Lock(l.lock()); err != nil {
 		return nil, nil, err
 	}
-	if err := os.Chdir("/"); err != nil { // otherwise the process would prevent a file system from being unmounted
+	if err := os.Chdir("/"); err != nil { // otherwise the current directory's file system could not be unmounted
 		return nil, nil, err
 	}
 	k := &keep{
@@ -121,7 +121,7 @@ func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.Uni
 	k.mu.Unlock()
 	cancel()
 	err := listener.Close()
-	_ = os.Remove(filepath.Join(k.layout.run(), companion.SocketName)) // if this fails, the next keeper removes it
+	_ = os.Remove(filepath.Join(k.layout.run(), companion.SocketName)) // if this fails, the next keeper removes the socket
 	k.work.Wait()
 	k.leave()
 	return err

@@ -49,7 +49,7 @@ type Keeper struct {
 	lease  *net.UnixConn // connection to the process; closed when the process ends; nil if there is none
 	up     chan struct{} // closed while there is a lease
 	child  *os.Process   // the process if this daemon has started it, otherwise nil
-	pid    int           // process id of the last process that answered
+	pid    int           // process id of the latest process that answered
 	gone   map[bourse.MachineID]*removal
 }
 
@@ -198,7 +198,7 @@ func (k *Keeper) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}, give)
 }
 
-// Destroy removes everything stored for a machine. It is idempotent.
+// Destroy removes all data stored for a machine. It is idempotent.
 func (k *Keeper) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -247,13 +247,13 @@ func (k *Keeper) Close() error {
 	return nil
 }
 
-// Shutdown ends the process, if there is one, and closes the keeper. The logs remain, and a later
-// process can continue them.
+// Shutdown terminates the process, if there is one, and closes the keeper. The logs remain, and a
+// later process can append to them.
 func (k *Keeper) Shutdown(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {
 		return errors.Join(err, k.Close())
 	}
-	k.cancel(errClosed) // from now on the end of the connection is expected
+	k.cancel(errClosed) // the process now closes the connection, which is not an error
 	return errors.Join(endProcess(ctx, l), k.Close())
 }

@@ -55,9 +55,9 @@ func parseLine(b []byte) (driver.LogLine, bool) {
 	return driver.LogLine{At: at, Stream: string(stream), Partial: rest[0] == 'P', Text: string(rest[2:])}, true
 }
 
-// piece returns the first line of data without its newline, or the first piece of a long line,
-// and the number of bytes that it takes in data. The number is 0 if data contains only the
-// beginning of a line.
+// piece returns the first line of data without its newline, or the first piece of a long line.
+// size is the number of bytes that the returned text occupies in data, including the newline.
+// It is 0 if data contains only the beginning of a line.
 func piece(data []byte) (text []byte, size int, partial bool) {
 	i := bytes.IndexByte(data[:min(len(data), maxLine+1)], '\n')
 	switch {
@@ -69,8 +69,8 @@ func piece(data []byte) (text []byte, size int, partial bool) {
 	return nil, 0, false
 }
 
-// splitLines splits data into lines and calls line with each. Long lines are split into pieces, of which all except
-// the last are partial. It returns the incomplete line at the end.
+// splitLines splits data into lines and calls line with each. It splits long lines into pieces;
+// all pieces except the last are partial. It returns the incomplete line at the end of data.
 func splitLines(data []byte, line func(text []byte, partial bool)) []byte {
 	for {
 		text, size, partial := piece(data)

@@ -57,7 +57,7 @@ func (r *reader) seekTail(n int) error {
 		count, size, err := countLines(r.files.path(r.id, number))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // rotation removed the file, so the next file was the oldest
+			return nil // rotation removed this file, so the file counted before is the oldest
 		case err != nil:
 			return err
 		}
@@ -74,7 +74,8 @@ func (r *reader) seekTail(n int) error {
 	return nil
 }
 
-// position returns the position of the line that ends at an offset of a file.
+// position returns the position of the line that ends at the offset end in the file with the
+// given number.
 func position(number int, end int64) string {
 	b := strconv.AppendInt(make([]byte, 0, 24), int64(number), 10)
 	return string(strconv.AppendInt(append(b, '.'), end, 10))
@@ -90,8 +91,8 @@ func parsePosition(s string) (number int, end int64, err error) {
 	return int(n), int64(o), nil
 }
 
-// countLines returns the number of complete lines in a file, and the offset at which the last of
-// them ends.
+// countLines returns the number of complete lines in a file, and the offset at which the last
+// complete line ends.
 func countLines(path string) (lines int, end int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -125,8 +126,8 @@ func (r *reader) read(line func(driver.LogLine) error) error {
 				return err
 			}
 		}
-		// Check for a next file before reading this one to its end, because the writer creates the next one only
-		// after its last write here.
+		// Check for a next file before reading this one to its end, because the writer creates the
+		// next file only after its last write to this one.
 		files, err := r.files.numbers(r.id)
 		if err != nil {
 			return err
@@ -186,7 +187,7 @@ func (r *reader) readFile(line func(driver.LogLine) error) error {
 	for {
 		b, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			// A Log never writes records this long, so skip it.
+			// A Log never writes records this long, so skip the data.
 			r.offset += int64(len(b))
 			continue
 		}

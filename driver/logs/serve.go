@@ -97,7 +97,8 @@ func (k *keep) handle(ctx context.Context, req *request, send func(*reply) error
 	return send(&reply{Error: companion.ErrorOf(err)})
 }
 
-// hello applies a daemon's settings and answers. The connection remains open until either side ends.
+// hello answers a daemon's hello and applies the daemon's settings. The connection remains open
+// until the daemon or this process exits.
 func (k *keep) hello(ctx context.Context, req *request, send func(*reply) error) error {
 	if err := send(&reply{Version: protocolVersion, PID: os.Getpid()}); err != nil || req.Version != protocolVersion {
 		return err
@@ -113,7 +114,7 @@ func (k *keep) hello(ctx context.Context, req *request, send func(*reply) error)
 	return nil
 }
 
-// stop ends the process. Further calls have no effect.
+// stop makes the process exit. Further calls have no effect.
 func (k *keep) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -22,10 +22,11 @@ type openSource struct {
 // input is one output of a machine, which the keeper reads.
 type input struct {
 	stream *Stream
-	guard  *os.File // the keeper's own writing end: until it is closed, reads do not return EOF
+	guard  *os.File // the keeper's own writing end; reads do not return EOF until it is closed
 }
 
-// openInput opens a FIFO. It returns CodeNotFound if it does not exist, and CodeInvalid if the file is not a FIFO.
+// openInput opens a FIFO. It returns CodeNotFound if the file does not exist, and CodeInvalid if
+// it is not a FIFO.
 func openInput(path, stream string, log *Log) (*input, error) {
 	info, err := os.Lstat(path)
 	switch {

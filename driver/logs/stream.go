@@ -93,7 +93,7 @@ func (s *Stream) drain(raw syscall.RawConn) {
 	})
 }
 
-// write logs the lines in data and stores the beginning of an incomplete one.
+// write logs the complete lines in data and stores the incomplete line at its end.
 func (s *Stream) write(b *ioBuffers, data []byte, at time.Time) {
 	if len(s.rest) > 0 {
 		data = append(s.rest, data...)

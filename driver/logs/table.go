@@ -39,7 +39,7 @@ func (k *keep) hold(id bourse.MachineID) (*kept, error) {
 	return m, nil
 }
 
-// release releases an entry. It is dropped when it has no users.
+// release releases an entry. An entry without users is removed from the table.
 func (k *keep) release(id bourse.MachineID, m *kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,7 +52,7 @@ func (k *keep) release(id bourse.MachineID, m *kept) {
 	}
 }
 
-// change calls fn while holding the machine's turn. It fails once the keeper is ending.
+// change calls fn while holding the machine's turn. It fails if the keeper is shutting down.
 func (k *keep) change(ctx context.Context, id bourse.MachineID, fn func(m *kept) error) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (k *keep) change(ctx context.Context, id bourse.MachineID, fn func(m *kept)
 }
 
 // inTurn is one attempt of change. again is true if the machine was destroyed while inTurn
-// waited, because another entry may have taken the machine's place.
+// waited. The caller must then try again with the machine's new entry.
 func (k *keep) inTurn(ctx context.Context, id bourse.MachineID, m *kept, fn func(m *kept) error) (again bool, err error) {
 	select {
 	case m.turn <- struct{}{}:
@@ -131,14 +131,14 @@ func (k *keep) end(m *kept, s *openSource) {
 	s.release()
 	delete(m.sources, s.Boot)
 	k.mu.Lock()
-	m.refs-- // the caller has the turn, so it also holds the entry
+	m.refs-- // cannot become 0, because the caller also holds the entry
 	k.reading--
 	k.mu.Unlock()
 	k.wakeUp()
 }
 
-// done ends a source whose task has ended. When it returns, the source's output is in the log. If
-// the source exists but is not being read, done reads it first.
+// done stops reading a source whose task has ended. When it returns, the source's output is in
+// the log. If the source's FIFOs exist but are not being read, done reads them first.
 func (k *keep) done(ctx context.Context, src Source) error {
 	if err := k.keep(ctx, src); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err
@@ -156,7 +156,7 @@ func (k *keep) done(ctx context.Context, src Source) error {
 	})
 }
 
-// destroy removes everything stored for a machine.
+// destroy removes all data stored for a machine.
 func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
 	return k.change(ctx, id, func(m *kept) error {
 		for _, s := range m.sources {
@@ -198,7 +198,7 @@ func (k *keep) leave() {
 	machines := slices.Collect(maps.Values(k.machines))
 	k.mu.Unlock()
 	for _, m := range machines {
-		m.turn <- struct{}{} // never released, so that no one can change the entry's sources any more
+		m.turn <- struct{}{} // never released, so that the entry's sources can no longer be changed
 		for _, s := range m.sources {
 			_ = s.stop(context.Background(), 0) // fails only if its context ends
 			s.release()
@@ -207,7 +207,8 @@ func (k *keep) leave() {
 	}
 }
 
-// retire ends an idle keeper. It returns false if the keeper is in use.
+// retire marks an idle keeper as stopping. It returns false if the keeper is reading a source
+// or is already stopping.
 func (k *keep) retire() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -89,7 +89,8 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}
 }
 
-// vanished reports whether a log that existed was removed without a notification to watch.
+// vanished reports whether the log was removed after the reader had begun to read it. This can
+// happen without a notification.
 func (r *reader) vanished() bool {
 	if r.number == 0 {
 		return false

@@ -16,9 +16,9 @@ import (
 const flushSize = 32 << 10
 
 // Log writes a machine's log files. It writes to the file with the highest number and creates the
-// next one when that file is full. Files are never renamed, so a reader who has read a file to its
-// end only has to check whether there is a next one. It opens a file only when it has something to
-// write. Use Files.Log to create a Log. It is safe for concurrent use.
+// next one when that file is full. Files are never renamed, so a reader that has read a file to
+// its end only has to check whether there is a next file. A Log opens a file only when it has
+// something to write. Use Files.Log to create a Log. A Log is safe for concurrent use.
 type Log struct {
 	files Files
 	id    bourse.MachineID
@@ -157,7 +157,7 @@ func (m *Log) rotateLocked() error {
 	if err != nil {
 		return err
 	}
-	_ = m.file.Close() // its data has been written
+	_ = m.file.Close() // an error does not matter, because the data has been written
 	m.file, m.size = next, 0
 	m.number++
 	files, err := m.files.numbers(m.id)
@@ -169,8 +169,8 @@ func (m *Log) rotateLocked() error {
 	return nil
 }
 
-// Close closes the file. It is called when no task of the machine is running. The log may be
-// written to again.
+// Close closes the file. It is called when no task of the machine is running. A later write
+// opens the file again.
 func (m *Log) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,8 +21,8 @@ type CPU struct {
 	Burst  int64 // unused time that may accumulate; 0: none
 }
 
-// CPUOf returns the processor limit for l, which must have a CPUQuota, within the kernel's
-// bounds. The burst is at most the quota.
+// CPUOf converts l's processor limits and adjusts them to the kernel's bounds. l must have a
+// CPUQuota. The burst is at most the quota.
 func CPUOf(l driver.Limits) CPU {
 	c := CPU{Period: defaultPeriod}
 	if l.CPUPeriod > 0 {

@@ -29,8 +29,9 @@ func members(dir string) ([]int, error) {
 }
 
 // killMembers kills the processes of a cgroup until none remains or grace has passed. It tries
-// repeatedly, because a process may fork while it is being killed, or hang in the kernel. A
-// process that is frozen in v1 dies when it is thawed, before it executes anything.
+// repeatedly, because a process may fork while it is being killed, or hang in the kernel. In
+// v1, a killed process that is frozen dies only when it is thawed, before it executes another
+// instruction.
 func killMembers(dir string, grace time.Duration) {
 	_ = writeFile(dir, "cgroup.kill", "1") // v2 only, since Linux 5.14; the code below does the same
 	freezer := exists(dir, freezerState)
@@ -50,9 +51,9 @@ func killMembers(dir string, grace time.Duration) {
 	}
 }
 
-// removeDir removes a cgroup. It retries for about a second, because the kernel may need a moment
-// after the last process has ended, and so may a thread of this process that forked in the
-// cgroup.
+// removeDir removes a cgroup. It retries for about a second, because the kernel may release the
+// cgroup only some time after its last process has ended. A thread of this process that forked in
+// the cgroup may also need a moment to exit.
 func removeDir(dir string) error {
 	var err error
 	for pause := 100 * time.Microsecond; pause < time.Second; pause *= 2 {

@@ -14,9 +14,9 @@ import (
 	"syscall"
 )
 
-// In v1 the freezer is a separate hierarchy. Entering it, too, at each start would take at least
-// 5 ms more, so processes move there only when they are frozen. See
-// Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
+// In v1 the freezer is a separate hierarchy. If each process also entered it at the start, a
+// start would take at least 5 ms longer. Processes are therefore moved there only when they are
+// frozen. See Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
 
 // openIcebox creates the directory of the frozen groups, and kills the processes that an earlier
 // supervisor has left there.
@@ -64,7 +64,7 @@ func (g *v1Group) Freeze(ctx context.Context, frozen bool) error {
 		if strings.TrimSpace(readFile(g.icy(), freezerState)) != "FROZEN" {
 			return false, nil
 		}
-		left, err = g.moveIn() // processes that were just being forked; they are frozen as they enter
+		left, err = g.moveIn() // processes that were just being forked; they are frozen when they are moved
 		return left == 0, err
 	})
 	if err != nil {
@@ -73,8 +73,8 @@ func (g *v1Group) Freeze(ctx context.Context, frozen bool) error {
 	return nil
 }
 
-// moveIn moves the group's processes to the freezer. It returns how many it moved; these may have
-// forked in the meantime.
+// moveIn moves the group's processes to the freezer. It returns the number of moved processes.
+// They may have forked in the meantime.
 func (g *v1Group) moveIn() (int, error) {
 	there, err := members(g.icy())
 	if err != nil {

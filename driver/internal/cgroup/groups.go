@@ -19,8 +19,8 @@ const LeastMemory = 16
 type Groups interface {
 	// New creates a group with limits. It returns nil if the host has no usable cgroups.
 	New(driver.Limits) (Group, error)
-	// ByThread reports whether Group.Fork moves the calling thread into the group for good. If so,
-	// Fork must be called within OnOwnThread.
+	// ByThread reports whether Group.Fork moves the calling thread into the group permanently. If
+	// so, Fork must be called within OnOwnThread.
 	ByThread() bool
 	// Labels returns the labels for driver.Driver's Labels.
 	Labels() map[string]string
@@ -32,14 +32,14 @@ type Groups interface {
 type Group interface {
 	// Fork calls fork so that the child process starts in the group.
 	Fork(fork ForkFunc) (pid int, err error)
-	// Freeze suspends or resumes all processes of the group, and returns when that is done. If some
-	// cannot be suspended, it resumes all of them and returns an error. The caller must not fork in
-	// the group in the meantime. It returns errors.ErrUnsupported if the host has no freezer, in
-	// which case the label "suspend" is missing.
+	// Freeze suspends or resumes all processes of the group, and returns when that is done. If
+	// some processes cannot be suspended, it resumes all of them and returns an error. The caller
+	// must not fork in the group in the meantime. It returns errors.ErrUnsupported if the host has
+	// no freezer, in which case the label "suspend" is missing.
 	Freeze(ctx context.Context, frozen bool) error
-	// KillAll kills every process in the group, including those that entered it on their own. It
-	// returns when none remains or grace has passed. Frozen processes do not execute any more of
-	// their programs.
+	// KillAll kills every process in the group, including processes that entered it on their
+	// own. It returns when no process remains or grace has passed. Frozen processes die without
+	// executing any more of their programs.
 	KillAll(grace time.Duration)
 	// OOMKilled reports whether the kernel has killed a process in the group because of its
 	// memory limit.
@@ -52,11 +52,12 @@ type Group interface {
 	Remove() error
 }
 
-// ForkFunc forks and executes a program with the given attributes, to which it may add others.
+// ForkFunc forks and executes a program with the given attributes. It may add further
+// attributes.
 type ForkFunc func(*syscall.SysProcAttr) (pid int, err error)
 
 // None implements Groups on hosts where cgroups do not exist or may not be used. Resource limits
-// of single processes cannot replace them: RLIMIT_AS and RLIMIT_DATA count address space that
+// of single processes cannot replace cgroups: RLIMIT_AS and RLIMIT_DATA count address space that
 // programs reserve and never touch, and RLIMIT_NPROC counts all processes of a user. So None
 // enforces no limits, and its labels say so.
 type None struct{}

@@ -13,7 +13,7 @@ type Mount struct {
 	Controllers []string // v1 only; empty for named hierarchies, which have no controllers
 }
 
-// Choice contains those of a host's cgroup mounts that this package uses.
+// Choice contains the cgroup mounts of a host that this package uses.
 type Choice struct {
 	Mode string            // "v1", "v2", "hybrid" or "none"
 	V1   map[string]string // mount point of each controller
@@ -23,7 +23,8 @@ type Choice struct {
 // Limiting lists the controllers that limits need.
 var Limiting = []string{"memory", "cpu", "pids"}
 
-// used lists the controllers in Choice: those of Limiting, and others for usage and freezing.
+// used lists the controllers that Choice may contain: the controllers in Limiting, and others
+// for measuring usage and freezing.
 var used = []string{"memory", "cpu", "pids", "cpuacct", "blkio", "freezer"}
 
 // ParseMountinfo returns the cgroup mounts in the text of mountinfo. It ignores invalid lines.
@@ -126,8 +127,8 @@ func Counter(text, name string) int64 {
 	return 0
 }
 
-// Labels returns the driver labels for a mode of Choice. has reports whether a controller can be
-// used.
+// Labels returns the driver labels for a mode of Choice. The parameter has reports whether a
+// controller can be used.
 func Labels(mode string, has func(controller string) bool) map[string]string {
 	out := map[string]string{"cgroup": mode}
 	for _, name := range Limiting {

@@ -11,9 +11,9 @@ import (
 // cgroup.
 const sweepGrace = 5 * time.Second
 
-// Open finds out which cgroups of the host can be used, and kills and removes those that an
-// earlier process with the same mark has left. If something does not work, Open logs it and
-// returns groups that do not use it; it never fails.
+// Open determines which of the host's cgroups can be used. It removes the cgroups that an
+// earlier process with the same mark has left, and kills the processes in them. Open never
+// fails: it logs errors and returns Groups that work without the affected cgroups, or None.
 func Open(mark string, log *slog.Logger) Groups {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// KillSession kills the processes of a session in a cgroup until none remains or grace has
+// KillSession repeatedly kills a session's processes in a cgroup until none remains or grace has
 // passed. A runtime makes the first process of an exec a session leader, so the session contains
 // the processes that the exec has started.
 func (g *Tree) KillSession(path string, leader int, grace time.Duration) {

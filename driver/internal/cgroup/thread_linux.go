@@ -6,14 +6,14 @@ import (
 	"syscall"
 )
 
-// OnOwnThread calls fn on a new thread that runs nothing else and then ends. fn may therefore
-// change the thread's own state in the kernel, such as its cgroups and namespaces. The thread is
-// never the process's first one, which would not end.
+// OnOwnThread calls fn on a new thread that runs no other goroutine and exits afterwards. fn may
+// therefore change the thread's own state in the kernel, such as its cgroups and namespaces. The
+// thread is never the process's first thread, which would not exit.
 func OnOwnThread(fn func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread exits together with the goroutine
 		if syscall.Gettid() == os.Getpid() {
 			defer runtime.UnlockOSThread()
 			OnOwnThread(fn) // runs on another thread, because this goroutine has locked the first one

@@ -22,8 +22,8 @@ import (
 // Reading cgroups requires neither the runtime nor its daemon.
 type Tree struct {
 	once  sync.Once
-	mount Choice // V2 is set only if the unified hierarchy has the controllers
-	swap  bool   // the host accounts for swap
+	mount Choice // V2 is set only if the unified hierarchy provides the controllers
+	swap  bool   // whether the host accounts for swap
 }
 
 func (g *Tree) find() {
@@ -40,7 +40,7 @@ func (g *Tree) find() {
 }
 
 // parse selects mounts from the text of mountinfo. A hybrid host has its controllers in v1, and a
-// v2 mount without any.
+// v2 mount without controllers.
 func (g *Tree) parse(text string) {
 	g.mount = Choose(ParseMountinfo(text))
 	switch {
@@ -51,8 +51,8 @@ func (g *Tree) parse(text string) {
 	}
 }
 
-// PathOf returns a cgroup's path below each mount point: that of a container, or if container is
-// empty, the parent of all cgroups of the driver with this mark.
+// PathOf returns the path of a container's cgroup below each mount point. If container is empty,
+// it returns the path of the parent of all cgroups of the driver with this mark.
 func PathOf(mark, container string) string {
 	return filepath.Join("/", Parent, mark, container)
 }
@@ -136,8 +136,8 @@ func (g *Tree) Members(path string) []int {
 }
 
 // Kill kills the processes of a cgroup until none remains or grace has passed. It tries
-// repeatedly, because a process may fork while it is being killed, or hang in the kernel. A
-// process that is frozen in v1 dies when it is thawed.
+// repeatedly, because a process may fork while it is being killed, or hang in the kernel. In
+// v1, Kill also thaws the cgroup, because a frozen process dies only when it is thawed.
 func (g *Tree) Kill(path string, grace time.Duration) {
 	deadline := time.Now().Add(grace)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -185,8 +185,8 @@ func (g *Tree) Remove(path string) (gone bool) {
 	return gone
 }
 
-// RemoveSoon is like Remove, but retries for about a second. It is for a group whose last process
-// has just been killed, which the kernel may not release at once.
+// RemoveSoon is like Remove, but retries for about a second. Use it for a group whose last
+// process has just been killed, because the kernel may not release such a group at once.
 func (g *Tree) RemoveSoon(path string) {
 	for pause := time.Millisecond; pause < time.Second; pause *= 2 {
 		if g.Remove(path) {

@@ -21,7 +21,7 @@ import (
 type v1Groups struct {
 	mode   string
 	trees  []hierarchy // the memory controller's hierarchy first, if it exists
-	icebox string      // <mount>/bourse/<mark> of the freezer, or ""; contains groups that have been frozen
+	icebox string      // <mount>/bourse/<mark> in the freezer's hierarchy, or ""; contains groups that have been frozen
 	count  atomic.Int64
 }
 
@@ -68,7 +68,7 @@ func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
 	return g, nil
 }
 
-// probe checks whether a thread may enter a group.
+// probe checks that a thread may enter a group.
 func (g *v1Groups) probe() error {
 	own, err := g.make()
 	if err != nil {
@@ -156,7 +156,7 @@ type v1Group struct {
 func (g *v1Group) dir(h hierarchy) string { return filepath.Join(h.dir, g.name) }
 
 // limit sets the limits before the group contains a process. The process limit is at least 2,
-// because the forking thread counts, too, while it is in the group.
+// because the forking thread also counts while it is in the group.
 func (g *v1Group) limit(l driver.Limits) error {
 	var all error
 	set := func(controller, file string, value int64, wanted bool) {
@@ -183,9 +183,9 @@ func (g *v1Group) limit(l driver.Limits) error {
 // Fork implements Group. Moving the thread takes 10 to 20 ms on an idle host, because the kernel
 // first waits for a grace period on all processors.
 //
-// If a v1 memory cgroup must kill a process, it considers only processes whose main thread it
-// contains, and no child between vfork and exec. As long as the forking thread is not its main
-// thread, this process is therefore safe in a group that is out of memory.
+// If a group is out of memory, the kernel kills only processes whose main thread is in the v1
+// memory cgroup, and no child between vfork and exec. This process is therefore safe as long as
+// the forking thread is not its main thread.
 func (g *v1Group) Fork(fork ForkFunc) (int, error) {
 	if err := g.enter(); err != nil {
 		return 0, bourse.Errorf(bourse.CodeUnavailable, "the task's cgroup cannot be entered: %w", err)
@@ -193,7 +193,7 @@ func (g *v1Group) Fork(fork ForkFunc) (int, error) {
 	return fork(&syscall.SysProcAttr{})
 }
 
-// enter moves the calling thread into the group, in which the thread stays until it ends.
+// enter moves the calling thread into the group. The thread stays there until it exits.
 func (g *v1Group) enter() error {
 	for _, h := range g.all.trees {
 		if err := writeFile(g.dir(h), "tasks", "0"); err != nil { // 0 stands for the writing thread
@@ -203,8 +203,8 @@ func (g *v1Group) enter() error {
 	return nil
 }
 
-// KillAll implements Group. Each process is in all of the group's cgroups, so it suffices to look
-// in one.
+// KillAll implements Group. Each process is in all of the group's cgroups, so it is sufficient to
+// look in one of them.
 func (g *v1Group) KillAll(grace time.Duration) {
 	if g.mayBeFrozen() {
 		killMembers(g.icy(), grace)

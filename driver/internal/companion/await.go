@@ -6,7 +6,7 @@ import (
 )
 
 // AwaitEnd waits until no process holds the lock on the file path. The kernel releases the lock
-// when the process that holds it has ended, and not earlier.
+// only when the process that holds it has exited.
 func AwaitEnd(ctx context.Context, path string) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		if free, err := LockFree(path); free || err != nil {

@@ -4,6 +4,6 @@
 // daemon.
 //
 // The companion first calls [CloseInherited] and [Readiness], then [Lock], then [Listen], and
-// [CheckPeer] for every connection. The daemon calls [Dial], [Spawn] if no companion answers, and
-// [AwaitEnd] to wait for the companion's end.
+// [CheckPeer] for every connection. The daemon calls [Dial], or [Spawn] if no companion answers.
+// It calls [AwaitEnd] to wait until the companion has exited.
 package companion

@@ -14,19 +14,19 @@ import (
 )
 
 // MaxFrame is the maximum size of a frame in bytes. With usual limits, Linux passes at most 2 MiB
-// of arguments and environment to a program, and base64 makes that 2.7 MiB.
+// of arguments and environment to a program. Encoded in base64, they take 2.7 MiB.
 const MaxFrame = 4 << 20
 
 // ErrFrameSize is returned for a frame longer than MaxFrame.
 var ErrFrameSize = errors.New("frame too large")
 
-// Error is the form of an error and its code in a frame.
+// Error represents an error and its code in a frame.
 type Error struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`
 }
 
-// ErrorOf converts err to its form in a frame. It returns nil for nil.
+// ErrorOf converts err to an Error. It returns nil if err is nil.
 func ErrorOf(err error) *Error {
 	if err == nil {
 		return nil
@@ -34,7 +34,7 @@ func ErrorOf(err error) *Error {
 	return &Error{Code: bourse.CodeOf(err), Message: err.Error()}
 }
 
-// Err converts e back to an error. It returns nil for nil.
+// Err converts e back to an error. It returns nil if e is nil.
 func (e *Error) Err() error {
 	if e == nil {
 		return nil
@@ -42,11 +42,11 @@ func (e *Error) Err() error {
 	return &bourse.Error{Code: e.Code, Message: e.Message}
 }
 
-// frames pools the buffers with which frames are read and written.
+// frames pools the buffers for reading and writing frames.
 var frames = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func giveBack(b *bytes.Buffer) {
-	if b.Cap() <= 1<<16 { // the garbage collector frees the few large ones
+	if b.Cap() <= 1<<16 { // large buffers are rare and are left to the garbage collector
 		frames.Put(b)
 	}
 }
@@ -77,8 +77,8 @@ func ReadFrame(r *bufio.Reader, v any) error {
 	return ReadBody(r, binary.BigEndian.Uint32(head[:]), v)
 }
 
-// ReadBody reads the rest of a frame after its length. It allocates memory as data arrives, not
-// according to the announced length.
+// ReadBody reads the rest of a frame after its length. It allocates memory as data arrives,
+// instead of allocating the announced length at once.
 func ReadBody(r io.Reader, length uint32, v any) error {
 	if length > MaxFrame {
 		return fmt.Errorf("%w: %d bytes", ErrFrameSize, length)

@@ -9,8 +9,8 @@ import (
 
 // CloseInherited closes file descriptors that this process has inherited by accident. Otherwise
 // another process might wait in vain for them to be closed, and every child process would inherit
-// them, too. It recognizes them by the missing close-on-exec flag, which this process's own
-// descriptors have.
+// them, too. It recognizes them by their missing close-on-exec flag; this process's own
+// descriptors have the flag.
 func CloseInherited() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {

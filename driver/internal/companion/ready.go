@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// readyVariable is the environment variable with the number of the descriptor to which a companion
-// writes "ok" once it listens or, if it fails, the reason.
+// readyVariable is the environment variable that contains the number of a file descriptor. The
+// companion writes "ok" to this descriptor once it listens, or the reason if it fails.
 const readyVariable = "BOURSE_READY"
 
 // readyDescriptor is the first descriptor after stdin, stdout and stderr.
@@ -27,7 +27,7 @@ func Readiness() func(error) {
 			if err != nil {
 				text = err.Error()
 			}
-			_, _ = f.WriteString(text) // the reader may have ended
+			_, _ = f.WriteString(text) // the reader may have exited
 			_ = f.Close()
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// viaDescriptor calls fn with a short path of a file in dir, however long dir is, because a
+// viaDescriptor calls fn with a short path of a file in dir, even if the path dir is long. A
 // socket's path may have at most 108 bytes.
 func viaDescriptor[T any](dir, file string, fn func(path string) (T, error)) (T, error) {
 	d, err := os.Open(dir)
@@ -23,7 +23,7 @@ func viaDescriptor[T any](dir, file string, fn func(path string) (T, error)) (T,
 	return fn("/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + file)
 }
 
-// Listen creates the socket SocketName in dir, replacing one that a dead process has left.
+// Listen creates the socket SocketName in dir, replacing a socket left by a dead process.
 func Listen(dir string) (*net.UnixListener, error) {
 	return viaDescriptor(dir, SocketName, func(path string) (*net.UnixListener, error) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -33,7 +33,7 @@ func Listen(dir string) (*net.UnixListener, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.SetUnlinkOnClose(false) // the short path is invalid by the time that the listener is closed
+		l.SetUnlinkOnClose(false) // the short path is no longer valid when the listener is closed
 		return l, nil
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Listen creates the socket SocketName in dir, replacing one that a dead process has left.
+// Listen creates the socket SocketName in dir, replacing a socket left by a dead process.
 func Listen(dir string) (*net.UnixListener, error) {
 	path := filepath.Join(dir, SocketName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -18,11 +18,12 @@ import (
 // startTimeout is how long a companion may take until it reports that it listens.
 const startTimeout = 10 * time.Second
 
-// Spawn starts a companion in a session of its own, so that a signal that ends this process does
-// not end the companion. It waits until the companion reports through Readiness that it listens.
-// The companion's stdout and stderr are appended to the file log. If the command does not exist,
-// Spawn returns CodeInvalid. If a started companion then fails, Spawn returns its process
-// together with the error. The caller must wait for the process or release it.
+// Spawn starts a companion in a session of its own, so that a signal that terminates this
+// process does not terminate the companion. It waits until the companion reports through
+// Readiness that it listens. The companion's stdout and stderr are appended to the file log. If
+// the command does not exist, Spawn returns CodeInvalid. If a started companion then fails,
+// Spawn returns its process together with the error. The caller must wait for the process or
+// release it.
 func Spawn(ctx context.Context, command []string, log string) (*os.Process, error) {
 	if len(command) == 0 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "no command")
@@ -44,7 +45,7 @@ func Spawn(ctx context.Context, command []string, log string) (*os.Process, erro
 	}
 	defer out.Close()
 	if info, err := out.Stat(); err == nil && info.Size() > 1<<20 {
-		_ = out.Truncate(0) // little is written to it, and nobody rotates it
+		_ = out.Truncate(0) // keeps the file small, because it is not rotated
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
