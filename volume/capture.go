@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// capture copies the volume's image, as it is at one moment, to dst, an empty file. If the host's
-// file system can share blocks, writers to the volume wait for some milliseconds. Otherwise the
-// image is copied while they write, and they then wait while the image is read once more to find
-// the changes, which takes as long as the host needs to read the volume's data. If the volume is
-// not mounted, nothing waits. The caller syncs dst and holds the lock of the object that dst
-// belongs to.
+// capture copies the volume's image, as it is at one moment, to the empty file dst. If the host's
+// file system can share blocks, writers to the volume are blocked for some milliseconds.
+// Otherwise the image is first copied while writers continue. They are then blocked while the
+// image's data is read again to find the changes. If the volume is not mounted, nothing is
+// blocked. The caller must sync dst, and must hold the lock of the object that dst belongs to.
 func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, error) {
 	c := &capturing{s: s, id: id, dst: dst, changes: s.mountCount(id)}
 	if err := c.open(); err != nil {
@@ -38,7 +37,7 @@ type capturing struct {
 	src     *os.File
 	dst     *os.File
 	content content
-	changes int // the volume's mount count at the start
+	changes int // the volume's mount count when the capture began
 	sums    sums
 }
 
@@ -88,8 +87,8 @@ func (c *capturing) copy(ctx context.Context) (err error) {
 	}), "copy %s", c.id)
 }
 
-// quiesced calls do while nothing writes to the volume: it is locked and, if it is mounted,
-// frozen. quiesced always thaws it again.
+// quiesced calls the function do while nothing writes to the volume. It locks the volume and,
+// if the volume is mounted, freezes it. It always thaws the volume again.
 func (c *capturing) quiesced(ctx context.Context, do func(frozen bool) error) error {
 	unlock, err := c.s.locks.lock(ctx, c.id)
 	if err != nil {
@@ -107,7 +106,8 @@ func (c *capturing) quiesced(ctx context.Context, do func(frozen bool) error) er
 	if err != nil || device == "" {
 		return errors.Join(err, do(false))
 	}
-	// Flush dirty data now, because all writers would wait if freezing did it.
+	// Flush dirty data first. If freeze had to do this, all writers would be blocked in the
+	// meantime.
 	if err := flush(target); err != nil {
 		return err
 	}
@@ -136,8 +136,8 @@ func (c *capturing) resize() error {
 	return c.dst.Truncate(c.content.Bytes)
 }
 
-// recopy updates dst: it copies the chunks of the image that have changed since they were copied,
-// which it recognizes by their checksums.
+// recopy updates dst by copying the chunks of the image that have changed since they were copied.
+// It recognizes these chunks by their checksums.
 func (c *capturing) recopy(ctx context.Context) error {
 	size := c.content.Bytes
 	return eachChunk(ctx, c.everyChunk(), func(n int, buf []byte) error {
@@ -156,8 +156,8 @@ func (c *capturing) recopy(ctx context.Context) error {
 	})
 }
 
-// everyChunk returns the chunks that contain data now, followed by those that contained data
-// before but do not any more.
+// everyChunk returns the chunks that now contain data, followed by the chunks that contained
+// data when they were copied but are now holes.
 func (c *capturing) everyChunk() iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		seen := map[int]bool{}

@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// chunkBytes is the size of the chunks in which images on one host are copied and compared.
+	// chunkBytes is the size of the chunks in which an image is copied and compared on the same
+	// host.
 	chunkBytes = 4 << 20
-	// pieceBytes is the number of bytes of an image that are read at once. They remain in the
-	// processor's cache between reading, hashing and writing.
+	// pieceBytes is the number of bytes of an image that are read at once. A piece is small
+	// enough to remain in the processor's cache while it is read, hashed and written.
 	pieceBytes = 256 << 10
 )
 
 var zeros [pieceBytes]byte
 
-// sums contains a fast checksum of each chunk of an image that is not all zero, by the chunk's
-// number.
+// sums maps the number of each chunk of an image that is not all zeros to a fast checksum.
 type sums map[int]uint64
 
 // chunkLength returns the length of chunk n of an image.
 func chunkLength(bytes int64, n int) int64 { return min(chunkBytes, bytes-int64(n)*chunkBytes) }
 
-// dataChunks returns the numbers of the chunks of a file that are not entirely a hole, in order.
-// It does not read the data.
+// dataChunks returns, in order, the numbers of a file's chunks that are not entirely holes. It
+// does not read the data.
 func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		for n, off := 0, int64(0); off < size; off = int64(n) * chunkBytes {
@@ -53,8 +53,8 @@ func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	}
 }
 
-// eachChunk calls do for each chunk, concurrently on all processors, until a call fails. Each call
-// has a buffer of pieceBytes.
+// eachChunk calls the function do for each chunk, concurrently on all processors, until a call
+// fails. Each call receives a buffer of pieceBytes.
 func eachChunk(ctx context.Context, chunks iter.Seq2[int, error], do func(n int, buf []byte) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	work := make(chan int)
@@ -116,8 +116,8 @@ func copyImage(ctx context.Context, src, dst *os.File, size int64) (sums, error)
 	return all, err
 }
 
-// sumChunk returns the checksum of a chunk, and whether the chunk contains anything but zeros. If
-// dst is not nil, it writes the pieces that are not zero to dst.
+// sumChunk returns the checksum of a chunk. data is false if the chunk is all zeros. If dst is
+// not nil, sumChunk writes the pieces that are not all zeros to dst.
 func sumChunk(src, dst *os.File, size int64, n int, buf []byte) (sum uint64, data bool, err error) {
 	h := xxhash.New()
 	off := int64(n) * chunkBytes

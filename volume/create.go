@@ -10,8 +10,8 @@ import (
 const gib = 1 << 30
 
 // Create creates an empty volume. It does nothing if the volume exists. After an error nothing
-// remains on the disk. Errors: CodeInvalid for a bad id or order, CodeFailedPrecondition if the
-// host cannot encrypt, CodeInsufficient if its disk is full.
+// remains on the disk. Errors: CodeInvalid for an invalid id or order, CodeFailedPrecondition
+// if the host cannot encrypt volumes, CodeInsufficient if the host's disk is full.
 func (s *Store) Create(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder) error {
 	if err := s.check(id, spec); err != nil {
 		return err
@@ -42,7 +42,8 @@ func (s *Store) check(id bourse.VolumeID, spec bourse.VolumeOrder) error {
 	return nil
 }
 
-// create creates an object unless it exists. fill must fill the object's directory.
+// create creates an object unless it exists. The parameter fill must create the files in the
+// object's directory.
 func (s *Store) create(id string, fill func() error) error {
 	if there, err := s.has(id, complete); err != nil || there {
 		return err

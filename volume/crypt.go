@@ -10,9 +10,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Encrypted volumes are LUKS2 images that cryptsetup opens through dm-crypt. Snapshots and forks
-// are copies of the encrypted bytes; a fork then gets its own key. The keys are random, so
-// deriving the disk key from them need not be slow.
+// Encrypted volumes are LUKS2 images that cryptsetup opens through dm-crypt. A snapshot is a
+// copy of the encrypted bytes. A volume that is filled from another volume or a snapshot also
+// starts as such a copy, and then gets its own key. The keys are random, so a fast derivation of
+// the disk key is sufficient.
 
 const luksMagic = "LUKS\xba\xbe"
 
@@ -67,9 +68,9 @@ func (s *Store) mayEncrypt() error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "this host cannot encrypt volumes: it has no dm-crypt, no cryptsetup or no key")
 }
 
-// keyOf returns the key that opens the image of an object at a stage. If there is a key file next
-// to the image, it is the key of the volume that this file names; otherwise it is the volume's own
-// key.
+// keyOf returns the key that opens the image of an object at a stage. A key file next to the image
+// names the volume whose key opens the image. If there is no key file, the volume's own key opens
+// it.
 func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	owner := bourse.VolumeID(id)
 	switch b, err := os.ReadFile(s.path(id, at, keyOfFile)); {
@@ -85,7 +86,7 @@ func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	return key, failed(err, "key of %s", id)
 }
 
-// openCrypt opens an encrypted volume on a device and returns the path of the mapped device.
+// openCrypt maps the encrypted volume on a device and returns the path of the mapped device.
 func (s *Store) openCrypt(ctx context.Context, id, device string) (string, error) {
 	if err := s.mayEncrypt(); err != nil {
 		return "", err
@@ -108,8 +109,8 @@ func closeCrypt(ctx context.Context, id string) error {
 	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // exit code 4: the volume is not mapped
 }
 
-// rekey makes an image accept the key of id instead of the key old. It may be repeated after a
-// crash.
+// rekey replaces an image's key: instead of the key in the parameter old, the image then
+// accepts the key of the volume id. rekey may be repeated after a crash.
 func (s *Store) rekey(ctx context.Context, id string, at stage, old []byte) error {
 	key, err := s.key(bourse.VolumeID(id))
 	if err != nil {

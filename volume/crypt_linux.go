@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostCrypts reports whether dm-crypt can be used: whether the host has cryptsetup and
-// device-mapper with the target crypt. The kernel loads the target's module on demand.
+// hostCrypts reports whether dm-crypt can be used, which requires cryptsetup, and device-mapper
+// with the target crypt. The kernel loads the target's module on demand.
 func hostCrypts() bool {
 	if _, err := tool("cryptsetup"); err != nil {
 		return false
@@ -27,8 +27,8 @@ func hostCrypts() bool {
 	return err == nil
 }
 
-// targetSupported asks device-mapper whether it has a target. The request is a struct dm_ioctl of
-// linux/dm-ioctl.h with space for the answer.
+// targetSupported asks device-mapper whether it supports a target. The request is a struct
+// dm_ioctl of linux/dm-ioctl.h with space for the answer.
 func targetSupported(control *os.File, target string) bool {
 	const header, size, nameAt = 312, 4096, 48
 	b := make([]byte, size)

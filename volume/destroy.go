@@ -33,7 +33,7 @@ func (s *Store) remove(ctx context.Context, id string) error {
 	if err := s.unmount(ctx, id); err != nil {
 		return err
 	}
-	if err := s.clear(id, gone); err != nil { // may have been left by a crash
+	if err := s.clear(id, gone); err != nil { // an object in this stage may have been left by a crash
 		return err
 	}
 	there, err := s.has(id, complete)

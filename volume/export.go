@@ -14,11 +14,11 @@ import (
 )
 
 // Export writes the content of a volume or snapshot to w as a stream; see Source. It writes
-// nothing until it has found the first piece to send.
+// nothing, not even the header, until it has found the first piece to send.
 //
-// A mounted volume is copied first (see capture). The copy remains for 15 minutes after its last reader disconnected.
-// An unmounted volume is read in place: if it changes in the meantime, Export returns CodeUnavailable before the end
-// of the stream.
+// A mounted volume is copied first (see capture). The copy remains for 15 minutes after its latest
+// reader has disconnected. An unmounted volume is read in place. If it changes while it is read,
+// Export returns CodeUnavailable before the end of the stream.
 func (s *Store) Export(ctx context.Context, id string, from Position, w io.Writer) error {
 	e, err := s.openExport(ctx, id, from.Moment)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Store) openExport(ctx context.Context, id, moment string) (*export, err
 	return e, nil
 }
 
-// openFork opens a copy that fork has created or holdFork has found.
+// openFork opens a copy that was created by fork or found by holdFork.
 func (s *Store) openFork(id string, at stage) (*export, error) {
 	e, err := s.openStage(id, at, string(at[1:]))
 	if err != nil {
@@ -142,7 +142,8 @@ func (s *Store) openFork(id string, at stage) (*export, error) {
 	return e, nil
 }
 
-// openStage opens the image of an object at a stage, to be sent. moment identifies its content.
+// openStage opens the image of an object at a stage in order to send it. moment identifies the
+// image's content.
 func (s *Store) openStage(id string, at stage, moment string) (*export, error) {
 	image, c, err := s.openImage(id, at)
 	if err != nil {
@@ -184,8 +185,8 @@ func (s *Store) openImage(id string, at stage) (*os.File, content, error) {
 	return image, c, nil
 }
 
-// versionOf returns a text that identifies the current content of a volume that is read in place.
-// The text does not change when the daemon restarts.
+// versionOf returns a string that identifies the current content of an image that is read in
+// place. A restart of the daemon does not change it.
 func versionOf(image *os.File) string {
 	st, err := image.Stat()
 	if err != nil {

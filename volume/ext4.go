@@ -13,13 +13,14 @@ const blockSize = 4096
 
 // features lists the features of every file system. The defaults of the host's mke2fs are not
 // used, because they change, and other workers' kernels must be able to read the file system.
-// metadata_csum_seed allows giving a fork its own identity without rewriting all checksums.
+// metadata_csum_seed makes it possible to give a copied file system its own identity without
+// rewriting all checksums.
 const features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file," +
 	"dir_nlink,extra_isize,metadata_csum,metadata_csum_seed"
 
 // makeFSArgs returns the command that creates a file system on an image or device. A volume has a
-// journal and can grow; scratch space has no journal and cannot grow. The command discards the
-// target's blocks first, so that blocks that mke2fs does not write read as zero.
+// journal and can grow; scratch space has no journal and cannot grow. The command first discards
+// the target's blocks, so that reads of blocks that mke2fs does not write return zeros.
 func makeFSArgs(target, uuid string, scratch bool) []string {
 	wanted := features + ",has_journal,resize_inode"
 	if scratch {
@@ -73,7 +74,7 @@ func renewIdentity(ctx context.Context, id, image string) error {
 }
 
 // repair replays the journal and makes the repairs that are safe. If full is set, it checks the
-// whole file system even if that is marked as clean.
+// whole file system even if the file system is marked as clean.
 func repair(ctx context.Context, id, target string, full bool) error {
 	argv := []string{"e2fsck", "-p", target}
 	if full {

@@ -30,7 +30,8 @@ func (s *Store) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) er
 	return s.grow(ctx, string(id))
 }
 
-// growImage extends the image. The file system may grow only after the new length is durable.
+// growImage extends the image and syncs it, because the file system may grow only after the new
+// length is durable.
 func (s *Store) growImage(id string, bytes int64) error {
 	f, err := os.OpenFile(s.path(id, complete, imageFile), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -50,7 +51,7 @@ func (s *Store) growImage(id string, bytes int64) error {
 	return failed(errors.Join(err, f.Close()), "extend %s", id)
 }
 
-// grow makes the file system fill its image: at once if it is mounted, or else by mounting it
+// grow makes the file system fill its image. If the file system is not mounted, grow mounts it
 // temporarily. The lock of id must be held.
 func (s *Store) grow(ctx context.Context, id string) error {
 	target := s.path(id, complete, mountDir)

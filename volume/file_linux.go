@@ -11,7 +11,8 @@ import (
 // clone makes dst share all blocks of src. Not every file system supports it; see cannotClone.
 func clone(dst, src *os.File) error { return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) }
 
-// cannotClone reports whether err, returned by clone, means that these files can never share blocks.
+// cannotClone reports whether err, returned by clone, means that the file system does not support
+// shared blocks for these files.
 func cannotClone(err error) bool {
 	for _, e := range []error{unix.EOPNOTSUPP, unix.EXDEV, unix.EINVAL, unix.ENOTTY, unix.ENOSYS} {
 		if errors.Is(err, e) {
@@ -21,8 +22,8 @@ func cannotClone(err error) bool {
 	return false
 }
 
-// nextData returns the first extent of the file at or after off that is not a hole. It returns
-// io.EOF if there is none. It changes the file's position.
+// nextData returns the first range of data, at or after off, that is not a hole. It returns
+// io.EOF if there is no such range. It changes the file's position.
 func nextData(f *os.File, off int64) (from, to int64, err error) {
 	from, err = f.Seek(off, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {
@@ -39,7 +40,8 @@ func punch(f *os.File, off, bytes int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, bytes)
 }
 
-// writeBack starts writing dirty pages in a range, so that a later sync has little left to do.
+// writeBack starts writing the dirty pages in a range to the disk, so that a later sync takes
+// less time.
 func writeBack(f *os.File, off, bytes int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), off, bytes, unix.SYNC_FILE_RANGE_WRITE) // the result does not matter, because a later sync returns errors
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Fill creates a volume with the content of its source; the volume must be at least as large as the
-// source. After a crash or an error of the source, the received data remains until Destroy, and
-// calling Fill again fetches only the rest. The content is verified before the volume becomes
-// visible. If the volume exists, Fill does nothing.
+// Fill creates a volume with the content of its source; the volume must be at least as large as
+// the source. After a crash or an error of the source, the received data remains until the volume
+// is destroyed, and another call of Fill fetches only the rest. The content is verified before the
+// volume becomes visible. If the volume exists, Fill does nothing.
 //
 // Errors: CodeInvalid if the stream is malformed or does not fit the order;
 // CodeUnavailable if the source fails, or repeatedly sends content that differs
@@ -20,8 +20,9 @@ func (s *Store) Fill(ctx context.Context, id bourse.VolumeID, spec bourse.Volume
 	return s.fill(ctx, id, spec, func(f *filler) error { return f.receive(ctx, src) })
 }
 
-// Copy is like Fill with a volume or snapshot of this store as the source. It shares blocks if the host's file system
-// supports that. After a crash it starts again.
+// Copy is like Fill, but the source is a volume or snapshot in this store. The copy shares blocks
+// with the source if the host's file system supports that. After a crash, another call of Copy
+// starts from the beginning.
 func (s *Store) Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, from string) error {
 	return s.fill(ctx, id, spec, func(f *filler) error { return f.copy(ctx, from) })
 }
@@ -46,7 +47,7 @@ func (s *Store) fill(ctx context.Context, id bourse.VolumeID, spec bourse.Volume
 			s.step("fetched")
 			err = s.advance(f.id, filling, ready)
 		}
-		if bourse.CodeOf(err) == bourse.CodeInsufficient { // makes room for complete volumes
+		if bourse.CodeOf(err) == bourse.CodeInsufficient { // frees space for complete volumes
 			err = errors.Join(err, s.clear(f.id, filling))
 		}
 	}
@@ -162,7 +163,7 @@ func (f *filler) finish(ctx context.Context) error {
 	return f.s.grow(ctx, f.id)
 }
 
-// drop removes files next to the fetched image. Missing files are no error.
+// drop removes files next to the fetched image. It ignores missing files.
 func (f *filler) drop(files ...string) error {
 	for _, file := range files {
 		if err := os.Remove(f.s.path(f.id, ready, file)); err != nil && !errors.Is(err, os.ErrNotExist) {

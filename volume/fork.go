@@ -20,8 +20,8 @@ const (
 	forkLinger = 30 * time.Second
 )
 
-// fork copies a mounted volume for a reader, so that the reader gets the content at one moment. The
-// copy is not removed before the caller calls expireFork, and survives a restart.
+// fork copies a mounted volume, so that a reader can read the volume's content at one moment. The
+// copy remains until the caller calls expireFork, and survives a restart of the daemon.
 func (s *Store) fork(ctx context.Context, id string) (stage, error) {
 	unlock, err := s.locks.lock(ctx, id+string(forked))
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Store) holdFork(id string, at stage) bool {
 	return err == nil
 }
 
-// expireFork removes a copy after the time life, unless holdFork is called first.
+// expireFork removes a copy after the duration life, unless holdFork is called before.
 func (s *Store) expireFork(name string, life time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

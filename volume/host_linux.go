@@ -18,7 +18,7 @@ import (
 const loopControl = "/dev/loop-control"
 
 // CheckHost returns CodeUnavailable if file systems cannot be created and mounted on this host.
-// The message names what is missing.
+// The error message names the missing requirement.
 func CheckHost() error {
 	no := func(format string, args ...any) error {
 		return bourse.Errorf(bourse.CodeUnavailable, "this host does not support volumes: "+format, args...)
@@ -55,10 +55,11 @@ func capable(which int) bool {
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<which) != 0
 }
 
-// killWithParent makes a child process end when this process is killed.
+// killWithParent returns attributes that make the kernel kill a child process when this process
+// dies.
 func killWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// The ioctls of file systems that x/sys does not define; see linux/fs.h and fs/ext4/ext4.h.
+// File system ioctls that x/sys does not define; see linux/fs.h and fs/ext4/ext4.h.
 const (
 	fiFreeze   = 0xc0045877
 	fiThaw     = 0xc0045878
@@ -77,8 +78,8 @@ func ioctlOn(path string, op uint, arg unsafe.Pointer) error {
 	return nil
 }
 
-// freeze blocks all writers of the mounted file system. When it returns, all earlier writes are
-// on the device and the journal is empty.
+// freeze blocks all writers of the mounted file system. When it returns, all earlier writes
+// have reached the device, and the journal is empty.
 func freeze(target string) error { return ioctlOn(target, fiFreeze, nil) }
 
 // thaw unblocks the writers. It returns EINVAL if the file system was not frozen.
@@ -111,8 +112,8 @@ func growFS(target, device string) error {
 	return ioctlOn(target, ext4Resize, unsafe.Pointer(&blocks))
 }
 
-// mountExt4 mounts a device. Device nodes on a volume have no effect, and space that a machine frees is returned to
-// the host's disk.
+// mountExt4 mounts a device. Device nodes on a volume cannot be used. Space that a machine frees
+// is returned to the host's disk.
 func mountExt4(device, target string, scratch bool) error {
 	flags, options := uintptr(unix.MS_NODEV|unix.MS_NOATIME), "discard"
 	if scratch {

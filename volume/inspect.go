@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// undoFile contains the data that an interrupted resize2fs has overwritten.
+// undoFile is the file in which resize2fs saves the data that it overwrites.
 const undoFile = "undo"
 
-// How long to wait until a loop device is cleared. Under load the kernel has taken more than half
-// a second.
+// The number and interval of checks until a loop device is cleared. Under load, the kernel has
+// taken more than half a second to clear a device.
 const (
 	unbindTries = 300
 	unbindPause = 10 * time.Millisecond
 )
 
 // inspect prepares an image for mounting. It repairs damage that the kernel found when the image
-// was last mounted. If the file system is smaller than its image and cannot grow while it is
-// mounted, inspect makes it grow. crypted reports whether the image is encrypted.
+// was last mounted. If the file system is smaller than its image, and this host cannot grow
+// mounted file systems, inspect makes it grow. crypted reports whether the image is encrypted.
 func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted bool, err error) {
 	if err := s.undo(ctx, id); err != nil {
 		return false, failed(err, "repair %s", id)
@@ -63,8 +63,8 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 }
 
 // resizeImage makes the file system of an unused image fill the image. It saves the data that it
-// overwrites until it has finished, because a kill in between would leave a half-resized file
-// system.
+// overwrites until it has finished, so that undo can restore the file system if resizeImage is
+// killed.
 func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 	if free, err := awaitUnbound(ctx, path); err != nil {
 		return err
@@ -84,9 +84,9 @@ func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 	return os.Remove(kept)
 }
 
-// awaitUnbound waits until no loop device is bound to the image. The device is cleared shortly
-// after the last user of the mount, which may be a machine, has ended. awaitUnbound returns false
-// if that takes too long.
+// awaitUnbound waits until no loop device is bound to the image. The kernel clears the device
+// shortly after the last user of the mount has exited. The last user may be a machine.
+// awaitUnbound returns false if the device is still bound after several seconds.
 func awaitUnbound(ctx context.Context, path string) (bool, error) {
 	for range unbindTries {
 		dev, err := boundLoop(path)
@@ -100,7 +100,7 @@ func awaitUnbound(ctx context.Context, path string) (bool, error) {
 	return false, nil
 }
 
-// undo reverts an interrupted resizeImage. undo may itself be interrupted and repeated.
+// undo reverts an interrupted resizeImage. If undo itself is interrupted, it may be repeated.
 func (s *Store) undo(ctx context.Context, id string) error {
 	kept := s.path(id, complete, undoFile)
 	switch st, err := os.Stat(kept); {

@@ -17,9 +17,9 @@ const (
 	keyBytes    = 64
 )
 
-// KeyFile returns a function for Config.Key. It derives keys (HKDF, RFC 5869) from the secret in
-// a file, which it creates if the file does not exist. If the file is lost, encrypted volumes
-// cannot be opened. The file must contain exactly 32 bytes.
+// KeyFile returns a function for Config.Key. The function derives keys (HKDF, RFC 5869) from the
+// secret in the file at path. KeyFile creates the file if it does not exist. An existing file
+// must contain exactly 32 bytes. If the file is lost, encrypted volumes cannot be opened.
 func KeyFile(path string) (func(bourse.VolumeID) ([]byte, error), error) {
 	master, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -36,8 +36,8 @@ func KeyFile(path string) (func(bourse.VolumeID) ([]byte, error), error) {
 	}, nil
 }
 
-// makeKeyFile writes a new secret to a temporary file and links that to path. Linking never
-// overwrites an existing file.
+// makeKeyFile writes a new secret to a temporary file and links that file to path. Linking
+// never overwrites an existing file.
 func makeKeyFile(path string) ([]byte, error) {
 	master := make([]byte, masterBytes)
 	_, _ = rand.Read(master) // crypto/rand never fails

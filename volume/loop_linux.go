@@ -17,7 +17,7 @@ const loopTries = 64
 
 // attachLoop returns an open loop device that is bound to the image. The device remains bound
 // while it is open or mounted. If a device is already bound to the image, attachLoop returns that
-// one.
+// device.
 func attachLoop(image string) (*os.File, error) {
 	if dev, err := boundLoop(image); err != nil || dev != nil {
 		if dev != nil { // update the device's size, because the image may have grown
@@ -33,7 +33,7 @@ func attachLoop(image string) (*os.File, error) {
 	for range loopTries {
 		dev, err := freeLoop()
 		if isCleared(err) {
-			continue // another process has just used and released it
+			continue // another process has just used and released this device
 		}
 		if err != nil {
 			return nil, err
@@ -106,9 +106,9 @@ func openLoop(name string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
 
-// boundLoop opens the device that is bound to the image. It returns nil if there is none. The
-// kernel's file names select candidates, and the inode decides: while a device is open, it cannot
-// be cleared and bound to another file.
+// boundLoop opens the device that is bound to the image. It returns nil if there is none. It
+// selects candidates by the file names that the kernel reports. It then opens each candidate,
+// which cannot be bound to another file while it is open, and compares the inodes.
 func boundLoop(image string) (*os.File, error) {
 	var want unix.Stat_t
 	if err := unix.Stat(image, &want); err != nil {
@@ -134,7 +134,7 @@ func boundLoop(image string) (*os.File, error) {
 	return nil, nil
 }
 
-// boundLoops returns the host's bound loop devices with the paths of their files.
+// boundLoops maps each bound loop device of the host to the path of its file.
 func boundLoops() map[string]string {
 	bound := map[string]string{}
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is valid
@@ -158,8 +158,8 @@ func growLoop(image string) error {
 	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0), dev.Close())
 }
 
-// clearLoops detaches every device for whose file stray returns true. A device that is in use is
-// cleared when its last user closes it.
+// clearLoops detaches every device if the function stray returns true for the device's file. A
+// device that is in use is cleared when its last user closes it.
 func clearLoops(stray func(file string) bool) error {
 	var errs []error
 	for name, file := range boundLoops() {

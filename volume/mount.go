@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// How often and at which interval to retry unmounting a mount in use before it is detached.
+// The number and interval of attempts to unmount a file system in use before it is detached.
 const (
 	unmountTries = 5
 	unmountPause = 20 * time.Millisecond
@@ -34,7 +34,7 @@ func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
 }
 
 // Unmount unmounts a volume if it is mounted. If the file system is still in use, Unmount
-// detaches the mount, and the file system is closed when its last user ends.
+// detaches the mount, and the kernel unmounts the file system when its last user exits.
 func (s *Store) Unmount(ctx context.Context, id bourse.VolumeID) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, err
 	if err != nil {
 		return "", failed(err, "attach %s", id)
 	}
-	defer func() { _ = dev.Close() }() // a successful mount holds the device itself
+	defer func() { _ = dev.Close() }() // after a successful mount, the mount keeps the device bound
 	s.step("attached")
 	device = dev.Name()
 	if crypted {
@@ -107,9 +107,10 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 		if device == "" {
 			return closeCrypt(ctx, id)
 		}
-		_ = thaw(target) // a frozen file system could not be unmounted; usually it is not frozen
-		// A process in another mount namespace may still hold the file system. Without the flush,
-		// unwritten data would be missing in the image and in copies of it.
+		_ = thaw(target) // a frozen file system could not be unmounted; thaw usually fails, because it is not frozen
+		// A process in another mount namespace may still use the file system after it is
+		// unmounted. Without the flush, unwritten data would be missing from the image and its
+		// copies.
 		if err := flush(target); err != nil {
 			s.log.Warn("flush volume failed", "volume", id, "err", err)
 		}

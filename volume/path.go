@@ -22,7 +22,7 @@ const (
 	progressNew   = "progress.new"
 )
 
-// stage is the suffix of a directory's name after the id.
+// stage is the suffix that follows the id in the name of an object's directory.
 type stage string
 
 const (
@@ -49,7 +49,7 @@ func entry(name string) (id string, at stage, ok bool) {
 	return m[1], at, true
 }
 
-// path returns the path of a file in the directory of a valid id.
+// path returns the path of a file in an object's directory. id must be valid.
 func (s *Store) path(id string, at stage, file ...string) string {
 	return filepath.Join(append([]string{s.dir, id + string(at)}, file...)...)
 }
@@ -83,8 +83,8 @@ func (s *Store) begin(id string, at stage) error {
 	return failed(os.Mkdir(s.path(id, at), 0o700), "create %s", id)
 }
 
-// advance renames an object from one stage to the next. After a crash the object is at one of the
-// two.
+// advance renames an object's directory from one stage to the next. After a crash the object is
+// at one of the two stages.
 func (s *Store) advance(id string, from, to stage) error {
 	if err := syncDir(s.path(id, from)); err != nil {
 		return failed(err, "sync %s", id)
@@ -95,9 +95,8 @@ func (s *Store) advance(id string, from, to stage) error {
 	return failed(syncDir(s.dir), "sync the volume directory")
 }
 
-// clear removes an object at a stage. It removes only files that such a directory can contain and
-// never enters a mount: if there is an unexpected mount, clear fails instead of emptying the
-// volume.
+// clear removes an object at a stage. It never descends into subdirectories: if a volume is
+// unexpectedly mounted on one of them, clear fails instead of emptying the volume.
 func (s *Store) clear(id string, at stage) error {
 	dir := s.path(id, at)
 	files, err := os.ReadDir(dir)
@@ -121,7 +120,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writeFile writes a small file. The file is complete after a crash once its directory is synced.
+// writeFile writes a small file. Once the file's directory is synced, the file survives a crash.
 func writeFile(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

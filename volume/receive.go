@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// streamTries is the number of consecutive streams that may break off without progress.
+	// streamTries is the number of consecutive streams without progress after which receive
+	// gives up.
 	streamTries = 3
-	// contentTries is the number of times that the content may differ from its checksum.
+	// contentTries is the number of checksum mismatches after which receive gives up.
 	contentTries = 3
 	// syncBytes is the number of bytes received between two syncs.
 	syncBytes = 64 << 20
@@ -24,7 +25,8 @@ const (
 
 var errDiffers = errors.New("the content differs from its checksum")
 
-// receive creates the image from a source's streams. It gives up when streams break off without progress.
+// receive creates the image from a source's streams. If a stream breaks off, it requests another
+// stream.
 func (f *filler) receive(ctx context.Context, src Source) error {
 	wrong, broken := 0, 0
 	for {
@@ -71,7 +73,7 @@ type diskError struct{ error }
 
 func (e *diskError) Unwrap() error { return e.error }
 
-// asDiskError returns err as a diskError. It returns nil for nil.
+// asDiskError wraps err in a diskError. It returns nil if err is nil.
 func asDiskError(err error) error {
 	if err == nil {
 		return nil
@@ -117,7 +119,7 @@ func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Posi
 }
 
 // openTarget prepares the image for a stream that starts at a position. It discards the data
-// after the position, which may not be durable.
+// after the position, because that data may not be durable.
 func (f *filler) openTarget(head *header, at Position) (*os.File, error) {
 	if head.Encrypted {
 		if err := writeFile(f.s.path(f.id, filling, sourceKeyFile), head.Key); err != nil {
@@ -201,8 +203,8 @@ func (in *receiver) piece(ctx context.Context, r *bufio.Reader, buf []byte) (int
 	return len(piece), nil
 }
 
-// truncatedStream returns the error of a stream that ended too early. The error never matches io.EOF, which means a
-// complete stream here.
+// truncatedStream returns the error for a stream that ended too early. The error never matches
+// io.EOF, because here io.EOF indicates a complete stream.
 func truncatedStream(ctx context.Context, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return bourse.Errorf(bourse.CodeUnavailable, "the source ended the stream early")
@@ -210,7 +212,7 @@ func truncatedStream(ctx context.Context, err error) error {
 	return sourceError(ctx, err)
 }
 
-// sourceError adds a code to an error of the source, unless it has one.
+// sourceError adds a code to an error of the source, unless the error already has a code.
 func sourceError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -221,8 +223,8 @@ func sourceError(ctx context.Context, err error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "source: %w", err)
 }
 
-// save syncs the image and then records the position. A crash between the two loses only the new
-// position.
+// save syncs the image and then records the position. A crash between these two steps loses only
+// the new position.
 func (in *receiver) save() error {
 	if in.next == in.at.Offset {
 		return in.image.Sync()
@@ -248,8 +250,8 @@ func (in *receiver) save() error {
 	return nil
 }
 
-// position returns the position at which to continue. If none is recorded, it returns the
-// beginning.
+// position returns the recorded position at which to continue. If no position is recorded, it
+// returns the zero Position.
 func (f *filler) position() (Position, error) {
 	var at Position
 	b, err := os.ReadFile(f.s.path(f.id, filling, progressFile))

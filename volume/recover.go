@@ -9,17 +9,19 @@ import (
 )
 
 // Recover cleans up the directory after a crash. It must be called before any other operation. It
-// thaws frozen file systems, and removes objects that were being created or removed. It also
-// removes every object, complete or partly filled, for whose id keep returns false, together with
-// the object's mounts, loop devices and files. The id is that of a volume, a snapshot, or a machine
-// with scratch space. Retained volumes remain mounted. Files with other names are not touched.
+// thaws frozen file systems, and removes objects that were being created or removed. It calls the
+// function keep with the id of each complete or partly filled object: the id of a volume or
+// snapshot, or of a machine with scratch space. If keep returns false, Recover removes the object
+// together with its mounts, loop devices and files. Retained volumes remain mounted. Recover does
+// not touch files with other names.
 func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 	mounts, err := mountsBelow(s.dir)
 	if err != nil {
 		return failed(err, "list mounts")
 	}
 	for _, m := range mounts {
-		// Thaw it, because the process that froze it has ended. thaw fails if it was not frozen.
+		// Thaw the file system, because the process that froze it has exited. thaw fails if it
+		// was not frozen.
 		_ = thaw(m)
 	}
 	files, err := os.ReadDir(s.dir)
@@ -69,8 +71,8 @@ func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep boo
 	}
 }
 
-// dropMounts detaches every mount below the store's directory that does not belong to an object to
-// keep.
+// dropMounts detaches every mount below the store's directory unless the mount belongs to an
+// object to keep.
 func (s *Store) dropMounts(keep func(id string) bool) error {
 	mounts, err := mountsBelow(s.dir)
 	for _, m := range mounts {

@@ -18,7 +18,7 @@ type Info struct {
 
 // Snapshot preserves the content of a volume, mounted or not, at one moment; see capture for how
 // long writers wait. If the snapshot exists, Snapshot only returns its description. It returns
-// CodeInsufficient if the host's disk is full; in that case nothing remains on the disk.
+// CodeInsufficient if the host's disk is full; in that case it leaves nothing on the disk.
 func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (Info, error) {
 	if err := errors.Join(id.Validate(), snap.Validate()); err != nil {
 		return Info{}, err
@@ -41,8 +41,8 @@ func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.Sn
 	return s.info(string(snap))
 }
 
-// keep captures a volume into the directory of another object, together with everything needed to
-// read the copy without the volume.
+// keep captures a volume into another object's directory, and stores the data needed to read the
+// copy without the volume.
 func (s *Store) keep(ctx context.Context, id, into string, at stage) (content, error) {
 	if err := s.requireComplete(id); err != nil {
 		return content{}, err

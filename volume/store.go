@@ -33,18 +33,18 @@ type Store struct {
 	live  bool // whether mounted file systems can grow
 
 	locks   locks
-	noClone atomic.Bool     // set once the file system of dir turns out not to support reflinks
+	noClone atomic.Bool     // set once it is known that dir's file system does not support reflinks
 	step    func(at string) // called at each step, so that tests can stop the process there
-	pause   time.Duration   // pause between attempts with a broken source
+	pause   time.Duration   // initial pause before reading from a failed source again
 
 	mu     sync.Mutex
-	mounts map[string]int         // number of times that each object was mounted; shows whether it may have changed
+	mounts map[string]int         // number of times that each object was mounted, to detect whether it may have changed
 	forks  map[string]*time.Timer // timers that remove copies without a reader, by the copies' directories
 }
 
 // Open prepares the directory. It returns CodeUnavailable if the host does not support
-// size-limited file systems, which require Linux, root, loop devices and e2fsprogs. It changes
-// nothing else; call Recover next.
+// size-limited file systems, which require Linux, root, loop devices and e2fsprogs. Open
+// changes nothing in the directory. The caller must call Recover next.
 func Open(cfg Config) (*Store, error) {
 	if err := CheckHost(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	dir, err := filepath.Abs(cfg.Dir)
 	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir) // the path without links, as the kernel reports it
+		dir, err = filepath.EvalSymlinks(dir) // resolve symbolic links, because the kernel reports paths without them
 	}
 	if err != nil {
 		return nil, failed(err, "open the volume directory")
@@ -76,8 +76,8 @@ func (s *Store) Labels() map[string]string {
 }
 
 // ExtendsLive reports whether a mounted file system grows at once when its volume is extended. If
-// the worker lacks CAP_SYS_RESOURCE, as in some containers, the file system grows when it is
-// mounted again.
+// the worker lacks CAP_SYS_RESOURCE, as in some containers, the file system grows only when it is
+// mounted the next time.
 func (s *Store) ExtendsLive() bool { return s.live }
 
 // locks contains a lock for each id.

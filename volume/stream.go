@@ -19,30 +19,31 @@ import (
 // The content of an image is transferred as one stream:
 //
 //	a header, as one line of JSON
-//	for each piece that is not all zero, in order: its offset, 8 bytes, big endian; its bytes
-//	the image's size, 8 bytes; the content's SHA-256, 32 bytes
+//	for each piece that is not all zeros, in order: its offset (8 bytes, big endian), then its bytes
+//	the image's size (8 bytes), then the content's SHA-256 (32 bytes)
 //
-// Pieces start at multiples of pieceBytes. All have that length except the last one of an image. A stream that
-// continues an earlier one starts with a later piece; its checksum still covers the whole content.
+// Pieces start at multiples of pieceBytes. All pieces have that length, except an image's last
+// piece, which may be shorter. A stream that continues an earlier one starts with a later piece;
+// its checksum still covers the whole content.
 
-// Position is where a stream starts: an offset in the content that the source had at a certain
-// moment. The zero value means the beginning of the current content.
+// Position is the start of a stream: an offset in the source's content at a certain moment. The
+// zero value means the beginning of the current content.
 type Position struct {
 	Moment string `json:"moment"` // from the header of an earlier stream; "" for the current content
 	Offset int64  `json:"offset"`
 }
 
-// Source opens a stream of a volume's or snapshot's content on another host. If that host no longer
-// has the content that from refers to, the stream starts at the beginning of the content at another
-// moment. The stream is not trusted.
+// Source opens a stream of a volume's or snapshot's content on another host. If that host no
+// longer has the content at the moment in from, the stream starts at the beginning of newer
+// content. The receiver does not trust the stream.
 type Source func(ctx context.Context, from Position) (io.ReadCloser, error)
 
 // content describes an image.
 type content struct {
-	Volume    bourse.VolumeID `json:"volume"` // the volume whose content it is
+	Volume    bourse.VolumeID `json:"volume"` // the volume whose content the image contains
 	Bytes     int64           `json:"bytes"`  // size of the image in bytes
 	Encrypted bool            `json:"encrypted,omitempty"`
-	Digest    string          `json:"digest,omitempty"` // digest of a snapshot: "sha256:…"
+	Digest    string          `json:"digest,omitempty"` // snapshots only: digest of the content, "sha256:…"
 }
 
 // header is the first line of a stream.
@@ -73,8 +74,7 @@ func readHeader(r *bufio.Reader) (header, error) {
 	return h, nil
 }
 
-// sum is a hash of the pieces of an image that are not all zero, so that holes make no
-// difference.
+// sum hashes the pieces of an image that are not all zeros, so that holes make no difference.
 type sum struct{ hash.Hash }
 
 func newSum(c *content) sum {
@@ -97,8 +97,8 @@ func digestOf(ctx context.Context, image *os.File, c *content) (string, error) {
 	return s.digest(), err
 }
 
-// eachPiece calls do, in order, for each piece of an image that is not all zeros. It reads only
-// the given number of bytes.
+// eachPiece calls the function do, in order, for each piece of an image that is not all zeros.
+// It stops after the given number of bytes.
 func eachPiece(ctx context.Context, image *os.File, bytes int64, do func(off int64, piece []byte) error) error {
 	buf := make([]byte, pieceBytes)
 	for off := int64(0); off < bytes; {

@@ -15,9 +15,9 @@ type superblock struct {
 	Blocks   int64
 	Reserved int64 // blocks reserved for root
 	Free     int64
-	Overhead int64 // blocks that cannot contain data; 0 if the number was never computed
+	Overhead int64 // blocks that cannot contain data; 0 if never computed
 	Block    int64 // block size in bytes
-	Clean    bool  // whether it was unmounted cleanly
+	Clean    bool  // whether the file system was unmounted cleanly
 	Errors   bool  // whether the kernel has found damage
 }
 
@@ -26,7 +26,7 @@ const (
 	superblockBytes = 1024
 	extMagic        = 0xef53
 	has64Bit        = 0x80  // a feature that old kernels must not ignore
-	hasChecksum     = 0x400 // a feature whose file systems old kernels may only read
+	hasChecksum     = 0x400 // a feature with which old kernels may only read a file system
 )
 
 var errNoFS = errors.New("it contains no ext4 file system")

@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// tool returns the path of a program. It also searches directories that are missing from a
-// daemon's PATH.
+// tool returns the path of a program. It also searches directories that a daemon's PATH may not
+// contain.
 func tool(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
@@ -49,9 +49,9 @@ func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string,
 	// Ignore the host's configuration, because file systems must be the same on every worker.
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "MKE2FS_CONFIG=/dev/null")
 	cmd.SysProcAttr = killWithParent()
-	// Keep the thread, because Pdeathsig kills the program when the thread that started it ends.
-	// The program must end with this process: it must not write to an image that a restarted daemon
-	// recreates.
+	// Pdeathsig kills the program when the thread that started it exits, so keep that thread. The
+	// program must not outlive this process, because a restarted daemon may recreate the image
+	// that the program writes to.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var output bytes.Buffer
