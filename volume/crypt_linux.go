@@ -19,7 +19,7 @@ func hostCrypts() bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = control.Close() }() // nothing was written
+	defer func() { _ = control.Close() }() // Close cannot lose data, because nothing was written
 	if targetSupported(control, "crypt") {
 		return true
 	}

@@ -49,7 +49,7 @@ func makeImage(path string, bytes int64) (*os.File, error) {
 		return nil, err
 	}
 	if err := f.Truncate(bytes); err != nil {
-		_ = f.Close() // nothing was written
+		_ = f.Close() // Close cannot lose data, because nothing was written
 		return nil, err
 	}
 	return f, nil
@@ -63,7 +63,7 @@ func renewIdentity(ctx context.Context, id, image string) error {
 		return err
 	}
 	_, err = readSuperblock(f)
-	_ = f.Close() // nothing was written
+	_ = f.Close() // Close cannot lose data, because nothing was written
 	if err != nil {
 		return damaged(id, err.Error())
 	}

@@ -71,7 +71,7 @@ func ioctlOn(path string, op uint, arg unsafe.Pointer) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(fd) }() // nothing was written
+	defer func() { _ = unix.Close(fd) }() // Close cannot lose data, because nothing was written
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(op), uintptr(arg)); errno != 0 {
 		return errno
 	}

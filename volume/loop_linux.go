@@ -42,7 +42,7 @@ func attachLoop(image string) (*os.File, error) {
 		if err == nil {
 			return dev, nil
 		}
-		_ = dev.Close() // another process has bound it
+		_ = dev.Close() // another process has bound the device
 		if !errors.Is(err, unix.EBUSY) {
 			return nil, fmt.Errorf("bind %s: %w", dev.Name(), err)
 		}
@@ -64,7 +64,7 @@ func configure(dev, image *os.File) error {
 	copy(cfg.Info.File_name[:len(cfg.Info.File_name)-1], image.Name())
 	cfg.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
 	err := unix.IoctlLoopConfigure(int(dev.Fd()), &cfg)
-	if errors.Is(err, unix.EINVAL) { // the image's file system does not support it
+	if errors.Is(err, unix.EINVAL) { // the image's file system does not support direct I/O
 		cfg.Size, cfg.Info.Flags = 0, unix.LO_FLAGS_AUTOCLEAR
 		err = unix.IoctlLoopConfigure(int(dev.Fd()), &cfg)
 	}
@@ -129,7 +129,7 @@ func boundLoop(image string) (*os.File, error) {
 		if err == nil && got.Device == want.Dev && got.Inode == want.Ino {
 			return dev, nil
 		}
-		_ = dev.Close() // it is bound to another file
+		_ = dev.Close() // the device is bound to another file
 	}
 	return nil, nil
 }

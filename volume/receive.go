@@ -87,7 +87,7 @@ func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Posi
 	if err != nil {
 		return at, sourceError(ctx, err)
 	}
-	defer func() { _ = stream.Close() }() // the data has been verified
+	defer func() { _ = stream.Close() }() // an error does not matter, because the data has been verified
 	r := bufio.NewReaderSize(stream, 64<<10)
 	head, err := readHeader(r)
 	if err == nil {

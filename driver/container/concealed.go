@@ -19,7 +19,7 @@ const wrapper = "runc-with-secrets"
 
 // script runs runc. For the commands that start a program, it runs a program that calls Become,
 // which in turn executes runc. The script executes all other commands with runc directly, so
-// that containers can be killed and deleted even if our program's file is gone.
+// that containers can be killed and deleted even if the executable that calls Become is gone.
 const script = `#!/bin/sh
 for a in "$@"; do
 	case $a in create|exec) exec %s "$@" ;; esac

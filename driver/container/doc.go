@@ -54,8 +54,8 @@
 //
 // # Steps of a start, and what a crash after each of them leaves
 //
-//	directory, FIFOs   removed by Recover, since there is no container; stdin, too
-//	keeper reads       ended by Recover
+//	directory, FIFOs   removed by Recover together with stdin, because there is no container
+//	keeper reads       stopped by Recover
 //	snapshot           has our mark: removed by Recover; a label protects it from the garbage collector
 //	secrets            the directory has our mark: removed by Recover
 //	container record   without a task and a start mark: removed by Recover
@@ -67,9 +67,9 @@
 // # Goroutines and locks
 //
 // Each running task has a goroutine that waits until containerd reports the task's end (about 30
-// KiB), and so does each start in progress. Another goroutine removes debris, if there is any.
-// Close waits for all of them. Driver.mu guards the table of machines, the status of tasks and
-// the client, and is not held during calls.
+// KiB). Each start in progress also has a goroutine. Another goroutine removes debris, if there
+// is any. Close waits for all of them. Driver.mu guards the table of machines, the status of
+// tasks and the client, and is not held during calls.
 //
 // # Trade-offs
 //

@@ -39,7 +39,7 @@ func native(err error) error {
 	return errgrpc.ToNative(err)
 }
 
-// isNotFound reports whether err means that containerd does not have the object.
+// isNotFound reports whether err means that the object does not exist in containerd.
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(native(err)) }
 
 // coded adds a code to an error from a call to containerd. If the caller's context has ended, it
@@ -72,14 +72,14 @@ func coded(ctx context.Context, err error) error {
 	return err
 }
 
-// isTransport reports whether the connection ended during a call.
+// isTransport reports whether err means that a connection broke during a call.
 func isTransport(err error) bool {
 	text := err.Error()
 	return isShimGone(err) || strings.Contains(text, "transport is closing") || strings.Contains(text, "error reading from server")
 }
 
-// isShimGone reports whether containerd's connection to a shim ended during a call, which containerd reports only as
-// text.
+// isShimGone reports whether err means that containerd's connection to a shim broke during a call.
+// containerd reports this only as text.
 func isShimGone(err error) bool { return err != nil && strings.Contains(err.Error(), "ttrpc: closed") }
 
 // refusals lists phrases in a runtime's error that show that no host could run the order.

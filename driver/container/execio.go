@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// execLimit is the default limit of each returned output of an exec.
+// execLimit is the default limit, in bytes, of each output that an exec returns.
 const execLimit = 1 << 20
 
 // output forwards an exec's stdout or stderr, or stores its beginning.
@@ -50,7 +50,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// close ends forwarding and returns the stored output.
+// close stops forwarding and returns the stored output.
 func (o *output) close() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -57,8 +57,8 @@ func exitOf(r containers.Container) *bourse.Exit {
 var runtimeName = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
 // runtimeOf returns containerd's name for a runtime. name comes from the order. It may be short:
-// "runsc" stands for io.containerd.runsc.v1. An empty name stands for usual. shims contains the
-// installed shims.
+// "runsc" stands for io.containerd.runsc.v1. If name is empty, runtimeOf uses the name usual.
+// shims contains the installed shims.
 func runtimeOf(name, usual string, shims map[string]string) (string, error) {
 	if name == "" {
 		name = usual

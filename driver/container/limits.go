@@ -61,8 +61,8 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	return r
 }
 
-// tighten sets the remaining limits of a created container whose program is not running yet. A
-// runtime does not support these limits or could not start under them.
+// tighten sets the limits that a runtime either does not support or could not start under. The
+// container must have been created, but its program must not be running yet.
 func tighten(g *cgroup.Tree, path string, l driver.Limits) error {
 	if l.PIDs > 0 && l.PIDs < leastPIDs && g.Has("pids") {
 		if err := g.Set("pids", path, "pids.max", strconv.Itoa(l.PIDs)); err != nil {

@@ -51,7 +51,7 @@ func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	}
 }
 
-// writeNetwork writes the name resolution files to dir, from where setNetwork mounts them.
+// writeNetwork writes to dir the name resolution files that setNetwork mounts.
 func writeNetwork(n *driver.Network, hostname, dir string) error {
 	if n == nil || n.Namespace == "" {
 		return nil

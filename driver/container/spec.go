@@ -63,8 +63,8 @@ func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo,
 }
 
 // openFiles returns the limit on open files. The soft limit is low, because old programs that use
-// select support no more; the hard limit is the maximum for a server. In some environments even
-// root cannot exceed its own limit.
+// select do not support a higher one. The hard limit is as high as a server may need, but not
+// higher than this process's own limit, which even root cannot exceed in some environments.
 func openFiles() specs.POSIXRlimit {
 	l := specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 1 << 19}
 	var own unix.Rlimit

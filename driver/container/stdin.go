@@ -14,7 +14,8 @@ func (l layout) stdin(id driver.TaskID) string { return filepath.Join(l.task(id)
 // makeStdin writes a task's stdin to a file in the task's directory before the task is started.
 // The shim expects the path of a FIFO but opens any file: it copies the contents to the program's
 // pipe, and closes the pipe at the end of the file. The program therefore receives its input even
-// if the daemon dies. The file is not synced, because the program ends if the host does.
+// if the daemon dies. The file is not synced, because the program does not survive a crash of the
+// host either.
 func (l layout) makeStdin(id driver.TaskID, text []byte) error {
 	if len(text) == 0 {
 		return nil

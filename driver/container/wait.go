@@ -70,8 +70,8 @@ func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 	}
 }
 
-// lostAfter is the number of consecutive reports that a task is missing that the driver ignores
-// while the task's shim runs. The retries take about two seconds.
+// lostAfter is how many consecutive reports of a missing task the driver ignores while the
+// task's shim runs. The retries take about two seconds.
 const lostAfter = 8
 
 // lostExit returns the exit of a task whose shim no longer exists.

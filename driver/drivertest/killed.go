@@ -80,7 +80,7 @@ func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Du
 	}
 	arm()
 	known.read(t, in, arm)
-	_ = cmd.Wait() // the error reports the kill
+	_ = cmd.Wait() // an error is expected, because the process was killed
 }
 
 // acknowledged contains the records that the store of a killed daemon would contain.
@@ -133,7 +133,7 @@ func (a *acknowledged) check(t *testing.T, d driver.Driver, list []driver.Status
 		switch fate := fateOf(id); {
 		case a.destroyed[id] && ok:
 			t.Errorf("%s was destroyed and is there again: %+v", id, status)
-		case a.destroying[id]: // it may or may not exist
+		case a.destroying[id]: // the machine may or may not exist
 		case !ok:
 			t.Errorf("%s was started and is gone", id)
 		case fate == fateLeft && (status.Exit != nil || status.PID != pid):

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Files provides the logs of many machines in one directory, which must exist. Machine ids become
-// file names, so they must be valid.
+// Files provides access to the logs of all machines in one directory, which must exist. Machine
+// ids become file names, so they must be valid.
 type Files struct{ Dir string }
 
 func (f Files) dir(id bourse.MachineID) string { return filepath.Join(f.Dir, string(id)) }

@@ -16,7 +16,7 @@ import (
 // Source describes the output of one boot of a machine.
 type Source struct {
 	Machine bourse.MachineID `json:"machine"`
-	Boot    int              `json:"boot"`             // 1 or more
+	Boot    int              `json:"boot"`             // number of the boot, at least 1
 	Stdout  string           `json:"stdout"`           // path of an existing FIFO
 	Stderr  string           `json:"stderr,omitempty"` // path of another existing FIFO; "" for a terminal, whose output is one stream
 }

@@ -164,7 +164,7 @@ func (r *reader) open() (bool, error) {
 		}
 		f, err := os.Open(r.files.path(r.id, next))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // rotation has removed it since it was listed
+			continue // rotation has removed the file since it was listed
 		}
 		if err != nil {
 			return false, err

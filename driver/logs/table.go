@@ -168,7 +168,8 @@ func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
 		if err := m.log.Destroy(); err != nil {
 			return err
 		}
-		// Later users get a new log; the watchers of the old one are notified.
+		// Remove the entry, so that later users get a new log. The watchers of the old log have
+		// been notified.
 		k.mu.Lock()
 		if k.machines[id] == m {
 			delete(k.machines, id)
@@ -200,7 +201,7 @@ func (k *keep) leave() {
 	for _, m := range machines {
 		m.turn <- struct{}{} // never released, so that the entry's sources can no longer be changed
 		for _, s := range m.sources {
-			_ = s.stop(context.Background(), 0) // fails only if its context ends
+			_ = s.stop(context.Background(), 0) // cannot fail, because its context does not end
 			s.release()
 		}
 		m.log.Close()

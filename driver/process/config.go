@@ -10,7 +10,7 @@ import (
 // LimitMode selects whether tasks' limits are enforced.
 type LimitMode string
 
-// The modes of limits.
+// The possible values of LimitMode.
 const (
 	LimitsAuto LimitMode = "auto" // enforce the limits that the host supports; the default
 	LimitsOff  LimitMode = "off"  // enforce no limits
@@ -45,16 +45,16 @@ func (c Config) withDefaults() Config {
 type SupervisorConfig struct {
 	Dir string       // the same as Config.Dir
 	Log *slog.Logger // default: discards
-	// Grace is how long a supervisor without tasks waits for a daemon before it exits; default 2 s, and 10 s for the
-	// first daemon.
+	// Grace is how long a supervisor without tasks waits for a daemon to connect before it exits;
+	// default 2 s. For the first daemon, it waits 10 s.
 	Grace time.Duration
 }
 
 // Timeouts of the supervisor.
 const (
-	drainGrace   = Grace            // for output that an escaped process holds open
-	killGrace    = 5 * time.Second  // for processes that survive SIGKILL, for example because of a failed disk
-	execGrace    = time.Second      // for a process whose environment cannot be read yet, because it is starting a program
+	drainGrace   = Grace            // maximum wait for output that an escaped process holds open
+	killGrace    = 5 * time.Second  // maximum wait for processes that survive SIGKILL, for example because of a failed disk
+	execGrace    = time.Second      // maximum wait for a process whose environment cannot be read yet, because it is starting a program
 	shutdownTerm = time.Second      // time between SIGTERM and SIGKILL during a shutdown
 	hangupGrace  = 2 * time.Second  // time between SIGHUP and SIGKILL after a terminal's user has disconnected
 	firstGrace   = 10 * time.Second // time until the daemon that started the supervisor connects

@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/companion"
 )
 
-// serveExec runs a command in a task's environment. The request carries the command's stdin, stdout and stderr, whose
-// other ends the daemon uses directly. When the connection ends, because either side has died, the command's process
-// group is killed.
+// serveExec runs a command in a task's environment. The request carries descriptors for the
+// command's stdin, stdout and stderr. The daemon uses their other ends directly. When the
+// connection ends, because either side has died, the command's process group is killed.
 func (s *supervisor) serveExec(ctx context.Context, conn *net.UnixConn, req *request, files []int) error {
 	answer := &reply{ID: req.ID}
 	exit, err := s.exec(ctx, conn, req, files)

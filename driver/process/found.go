@@ -11,9 +11,9 @@ import (
 
 var _ driver.Finder = (*Driver)(nil)
 
-// Found implements driver.Finder. It looks for processes with the directory's mark, whatever
-// their parent. The mark is derived from the directory's path, so the directory and the files in
-// it need not exist.
+// Found implements driver.Finder. It looks for processes with the directory's mark, regardless
+// of their parents. The mark is derived from the directory's path, so the directory and the
+// files in it need not exist.
 func (d *Driver) Found(context.Context) ([]driver.TaskID, error) {
 	l, err := newLayout(d.cfg.Dir)
 	if err != nil {

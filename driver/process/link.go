@@ -27,7 +27,7 @@ type link struct {
 // pending is a request that has not been answered.
 type pending struct {
 	done  chan *reply  // has capacity 1; closed without a value when the link ends
-	apply func(*reply) // called by the reader with each frame of the answer, before done receives the last frame; may be nil
+	apply func(*reply) // the reader calls it with each frame of the answer, before it sends the last frame to done; may be nil
 }
 
 func newLink(conn *net.UnixConn) *link {

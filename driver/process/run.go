@@ -26,7 +26,7 @@ func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
 		return nil
 	}
 	if with.apart != nil {
-		return nil // only the task's own thread can see the directory
+		return nil // checked later, because only the task's own thread can see the directory
 	}
 	return checkDir(with)
 }

@@ -232,8 +232,8 @@ func (s *supervisor) takeOver(me *session, settings settings) bool {
 		s.session = nil
 		s.mu.Unlock()
 		before.send(&reply{Replaced: true})
-		// Requests that the previous daemon has already written are still handled, because it may
-		// have reported that a task runs. It cannot write more.
+		// Requests that the previous daemon has already written are still handled, because that
+		// daemon may have reported that a task is running. It cannot write further requests.
 		_ = before.conn.CloseRead()
 		select {
 		case <-before.read:

@@ -10,7 +10,7 @@ import (
 
 // stdin returns an open file with the contents of a task's stdin. The program therefore receives
 // its input even if the daemon and the supervisor die. The file has no name, so it disappears
-// when the program has ended. For an empty text, stdin returns the null device.
+// when the program has ended. If text is empty, stdin returns the null device.
 func (s *supervisor) stdin(text []byte) (*os.File, error) {
 	if len(text) == 0 {
 		return s.null, nil

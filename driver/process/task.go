@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// task is a task in the supervisor. The mutex of the table guards status and with. The other
-// fields do not change after started is closed.
+// task is the supervisor's state of a task. The table's mutex guards the fields status and
+// with. The other fields do not change after started is closed.
 type task struct {
 	id      driver.TaskID
 	status  driver.Status
@@ -173,7 +173,7 @@ func (s *supervisor) stop(ctx context.Context, t *task, signal syscall.Signal, t
 	}
 	killGroup(t.pid, signal)
 	if signal != syscall.SIGSTOP && signal != syscall.SIGTSTP {
-		killGroup(t.pid, syscall.SIGCONT) // a stopped process cannot react
+		killGroup(t.pid, syscall.SIGCONT) // a stopped process cannot handle the signal
 	}
 	s.thaw(t, signal == syscall.SIGKILL)
 	timer := time.NewTimer(timeout)

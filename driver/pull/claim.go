@@ -25,7 +25,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 		d.mu.Unlock()
 		return err
 	}
-	if j.phase == running { // the same claim, repeated
+	if j.phase == running { // the claimer repeats its claim
 		j.heard = time.Now()
 		d.mu.Unlock()
 		return nil

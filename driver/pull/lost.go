@@ -26,7 +26,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// silent returns the jobs without a recent sign of life, and removes the hosts without one.
+// silent removes hosts that have shown no recent sign of life, and returns the jobs whose
+// pollers have shown none.
 func (d *Driver) silent(now time.Time) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -4,6 +4,6 @@
 // daemon.
 //
 // The companion first calls [CloseInherited] and [Readiness], then [Lock], then [Listen], and
-// [CheckPeer] for every connection. The daemon calls [Dial], or [Spawn] if no companion answers.
-// It calls [AwaitEnd] to wait until the companion has exited.
+// [CheckPeer] for every connection. The daemon calls [Dial]. If no companion answers, it calls
+// [Spawn]. It calls [AwaitEnd] to wait until the companion has exited.
 package companion
