@@ -46,7 +46,7 @@ type SupervisorConfig struct {
 	Dir string       // the same as Config.Dir
 	Log *slog.Logger // default: discards
 	// Grace is how long a supervisor without tasks waits for a daemon to connect before it exits;
-	// default 2 s. For the first daemon, it waits 10 s.
+	// default 2 s. For the first daemon, it waits at least 10 s.
 	Grace time.Duration
 }
 
