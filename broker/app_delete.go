@@ -23,8 +23,8 @@ const destroyAtOnce = 16
 // Without force=true, the call fails if the app has volumes, or if a worker that might have
 // machines of the app does not answer. With force=true, it succeeds: machines on such workers
 // outlive the app, and the reply lists those workers. Clients of the Machines API do not send
-// force, because they have already asked the user for confirmation. Therefore, the call fails
-// because of running machines only if the caller explicitly sends force=false.
+// force, because they have already asked the user for confirmation. Therefore, running machines
+// make the call fail only if the caller explicitly sends force=false.
 func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
@@ -34,7 +34,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err != nil {
 		return err
 	}
-	here := h.Directory.Workers() // read only once: a worker that returns later has not been asked, and must count as missing
+	here := h.Directory.Workers() // read only once: a worker that returns later was not asked, so it must count as missing
 	found, missing := h.known.Find(r.Context(), here, &app, fabric.MachinesQuery{})
 	missing = append(missing, h.lostOwners(r.Context(), &app, here)...)
 	volumes := h.findVolumes(r.Context(), &app, here)
@@ -69,8 +69,8 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	return nil
 }
 
-// lostOwners returns the workers that have machines of the app according to the view, but are not
-// members now.
+// lostOwners returns the workers that, according to the view, have machines of the app but are not
+// members at present.
 func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.WorkerID {
 	rows, err := h.View.Machines(ctx, inventory.Filter{App: app.Name})
 	if err != nil {
@@ -140,8 +140,9 @@ func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found
 	return group.Wait()
 }
 
-// ownerAmong returns the worker with the given tag. The tag must come from an object that one of
-// the workers in asked has reported. If that worker has left since then, calls to it fail.
+// ownerAmong returns the worker in asked that has the given tag. The tag must be that of an object
+// that a worker in asked reported. If that worker has left the cluster since then, calls to it
+// fail.
 func ownerAmong(asked []bourse.Member, tag bourse.WorkerTag) bourse.Member {
 	return asked[slices.IndexFunc(asked, func(m bourse.Member) bool { return m.Tag == tag })]
 }

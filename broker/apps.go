@@ -36,7 +36,8 @@ func (h *appHandler) routes() []endpoint.Route {
 	}
 }
 
-// createApp creates an app. It ignores the wait parameter, because the app exists when the reply is sent.
+// createApp creates an app. It ignores the query parameter wait, because the app exists by the time
+// the reply is sent.
 func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.CreateApp
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -66,7 +67,7 @@ func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromApp(app, 0, 0))
 }
 
-// getApp returns an app, with the numbers of its machines and volumes.
+// getApp returns an app and the numbers of its machines and volumes.
 func (h *appHandler) getApp(w http.ResponseWriter, r *endpoint.Request) error {
 	app, err := h.apps.Find(r.Context(), r.App())
 	if err != nil {

@@ -34,13 +34,15 @@ type Exchange interface {
 	// Reserve fills all orders or none of them. All orders must belong to the same reservation. If
 	// one of them cannot be filled, the decision describes that order.
 	Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error)
-	// Decisions returns this exchange's recent decisions about the order with this ID, and about
-	// any app's orders for which a client chose this ID.
+	// Decisions returns the decision about the order with this ID, if this exchange made it
+	// recently. Otherwise, it returns the recent decisions about all orders, in any app, for which
+	// clients chose this ID.
 	Decisions(id bourse.OrderID) []bourse.Decision
-	// Recent returns the latest decisions that keep accepts, newest first.
+	// Recent returns the latest decisions for which keep returns true, newest first. It returns at
+	// most limit decisions.
 	Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision
-	// Claiming returns the worker on which an order in progress was last claimed. It returns false
-	// if there is no such order or claim.
+	// Claiming returns the worker to which the latest claim of an order in progress was sent. It
+	// returns false if there is no such order or claim.
 	Claiming(id bourse.OrderID) (bourse.Member, bool)
 }
 
@@ -53,7 +55,7 @@ type Config struct {
 	Releases  tenant.ReleaseView // stores the releases of apps
 	Queries   Queries            // nil: this broker cannot query the view
 	Tokens    endpoint.Tokens    // nil: no credentials are required, which is permitted only on loopback
-	Issued    *endpoint.Issued   // accepts the tokens that brokers created, as Tokens also must; nil: this broker cannot create tokens
+	Issued    *endpoint.Issued   // accepts the tokens that brokers create, which Tokens must accept as well; nil: this broker cannot create tokens
 	Counts    *endpoint.Counts   // default: counters that are not exported
 	Metrics   http.Handler       // serves GET /metrics; default: replies with 404
 	Log       *slog.Logger       // default: log entries are discarded
@@ -69,24 +71,24 @@ type Config struct {
 	// Health returns every member's report about its copy of the view; nil if this broker cannot ask the members.
 	Health func(ctx context.Context) []machinesapi.MemberHealth
 
-	// Copies returns the verified copies of apps that a worker stores. By default, all of the
-	// worker's copies are used.
+	// Copies returns the verified copies of apps that a worker stores. By default, the worker's
+	// copies are used without verification.
 	Copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
 
 	// Members returns the current members of all roles; default: the workers in Directory.
 	Members func() []bourse.Member
 	Self    bourse.WorkerID // ID of this broker
-	LockOut bool            // servers have certificates, so that a removed one can be locked out
+	LockOut bool            // servers have certificates, so a removed server can be locked out
 
-	// Rotate carries out the next step of a shared key's rotation; nil: servers have no certificates, so keys are only
-	// replaced by hand.
+	// Rotate carries out the next step of a shared key's rotation; nil: servers have no
+	// certificates, so keys can only be replaced by hand.
 	Rotate func(ctx context.Context, key machinesapi.SharedKey, in machinesapi.Rotate) (machinesapi.Rotation, error)
 
 	Invitations Invitations // creates join tokens; nil: this broker cannot sign certificates
 
 	Secrets tenant.SecretView // stores the secrets of apps
-	Keys    func() *seal.Keys // encrypt secrets and derive the workers' keys; nil: secrets cannot be set through this broker
-	Writer  seal.Writer       // this broker's writer number in the versions of secrets
+	Keys    func() *seal.Keys // returns the keys that encrypt secrets, from which the workers' keys are derived; nil: secrets cannot be set through this broker
+	Writer  seal.Writer       // identifies this broker in the versions of secrets
 
 	Orders throttle.TurnsConfig // limits on concurrent orders
 	Quotas lookup.Quotas
@@ -166,8 +168,9 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	return server, append(routes, openapi.Route(routes, c.Version)), others
 }
 
-// OrderFailover orders a copy of the machine with the ID like, on behalf of a proxy. Errors: those
-// of failover.order, and unavailable if the broker does not know its cluster yet.
+// OrderFailover orders a copy of an existing machine on behalf of a proxy. The parameter like is
+// the existing machine's ID. Errors: those of failover.order, and unavailable if the broker does
+// not know its cluster yet.
 func (b *Broker) OrderFailover(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := b.ready(); err != nil {
 		return fabric.FailoverOrder{}, err

@@ -1,6 +1,6 @@
-// Package broker is the public API server. It decodes, validates, authorizes and forwards
-// requests. The exchange decides which worker fills an order, and only the worker that owns a
-// machine decides about that machine. The broker merely asks them.
+// Package broker is the public API server. It decodes, validates, authorizes and forwards requests.
+// The exchange decides which worker fills an order, and only the worker that owns a machine decides
+// about that machine. The broker merely calls them.
 //
 // A broker stores nothing that matters (invariant 9). It caches only three things (package lookup):
 // the apps that it has seen in the last second; the app of each machine and volume ID, which never
@@ -11,9 +11,9 @@
 // Each kind of object has a handler with its routes, such as machineHandler and volumeHandler;
 // compose combines the handlers. Requests about a single machine go to its worker.
 //
-// Handlers start goroutines only to call several workers in parallel, and wait for them. Commands
-// and tunnels, which stream in both directions, are forwarded without decoding. The package has no
-// background work of its own.
+// Handlers start goroutines only to call several workers in parallel, and wait for these
+// goroutines. Commands and tunnels, which stream in both directions, are forwarded without
+// decoding. The package has no background work of its own.
 //
 // Package broker/endpoint defines the routes, writes the errors, and determines which requests a token permits.
 package broker

@@ -14,7 +14,7 @@ import (
 const (
 	maxCallers = 256             // limit on concurrent requests from proxies
 	maxPlacing = 32              // limit on concurrent orders for those requests
-	reuseFor   = 5 * time.Second // how long a filled order is reused; after that, all proxies know its machine
+	reuseFor   = 5 * time.Second // how long a filled order is reused; by then, all proxies have learned of its machine
 )
 
 // coalescer combines orders for copies of equivalent machines. The zero value is ready to use.
@@ -49,7 +49,7 @@ type shared struct {
 	err    error
 
 	waiting int       // number of waiting callers; when it drops to 0, the order is canceled; guarded by coalescer.mu
-	until   time.Time // when a filled order is no longer reused; zero while the order is in progress; guarded by coalescer.mu
+	until   time.Time // time until which a filled order is reused; zero while the order is in progress; guarded by coalescer.mu
 }
 
 // enter counts a request from a proxy. The caller must call leave when the request ends. Errors:
@@ -97,7 +97,7 @@ func (t *coalescer) do(ctx context.Context, order *bourse.Order, place func(cont
 }
 
 // join returns the order for a key, creating it if there is none. If the order is new, the caller
-// must place it, using the context work. Otherwise, work is nil.
+// must place it, using the context returned as work. Otherwise, work is nil.
 func (t *coalescer) join(ctx context.Context, k failoverKey, id bourse.OrderID) (s *shared, work context.Context, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +124,8 @@ func (t *coalescer) join(ctx context.Context, k failoverKey, id bourse.OrderID) 
 	return s, work, nil
 }
 
-// abandon is called when a waiting caller has disconnected.
+// abandon records that a waiting caller has disconnected. If no other caller is waiting, it cancels
+// the order.
 func (t *coalescer) abandon(s *shared) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

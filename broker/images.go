@@ -143,9 +143,9 @@ const (
 	resolvePatience = 10 * time.Second
 )
 
-// resolveImage returns the image to which a name refers now. A broker has no registry client, so
-// it asks workers that can run images, which ask the registry with the credentials of the app's
-// organization.
+// resolveImage returns the image to which a name currently refers. A broker has no registry client.
+// Therefore, it asks workers that can run images; they query the registry with the credentials of
+// the app's organization.
 func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) error {
 	name := machinesapi.ImageName(r.URL.Query().Get("image"))
 	if !isImageName(name) {
@@ -177,8 +177,8 @@ func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) 
 	return err
 }
 
-// pullOn makes one worker pull an image, and reports progress and the result with tell. It returns
-// an error only if tell fails or the caller has disconnected.
+// pullOn makes one worker pull an image, and reports progress and the result by calling tell. It
+// returns an error only if tell fails or the caller has disconnected.
 func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string, tell func(machinesapi.PullLine) error) error {
 	line := machinesapi.PullLine{Worker: m.ID, Region: m.Region}
 	got, err := pull(r.Context(), h.Workers, m, image, func(i bourse.Image) error {
@@ -191,7 +191,7 @@ func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string
 	}
 	if err != nil {
 		code := bourse.CodeOf(err)
-		if code != bourse.CodeNotFound { // the image, and not the worker, was not found
+		if code != bourse.CodeNotFound { // here, not_found refers to the image, and not to the worker
 			err = endpoint.WorkerError(r.Context(), m.ID, endpoint.Reading, err)
 			code = bourse.CodeOf(err)
 		}

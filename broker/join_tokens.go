@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Invitations creates join tokens and records how often each one was used.
+// Invitations creates join tokens and records how often each token was used.
 type Invitations interface {
 	Make(terms enroll.Terms, now time.Time) (i enroll.Issued, text string, err error)
 	List() []enroll.Issued

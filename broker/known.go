@@ -9,8 +9,8 @@ import (
 )
 
 // A broker that has just started knows its cluster only partially or not at all. Its answers, such
-// as "machine not found" or "no worker accepts orders there", might be wrong. Therefore, the
-// broker only replies that it is not ready until it knows its cluster.
+// as "machine not found" or "no worker accepts orders there", might be wrong. Therefore, until the
+// broker knows its cluster, it only replies that it is not ready.
 
 // ready returns CodeUnavailable until the broker knows its cluster.
 func ready(d lookup.Directory) error {
@@ -20,9 +20,9 @@ func ready(d lookup.Directory) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "this broker does not know its cluster yet: it has just started, or cannot reach any other server")
 }
 
-// byTag returns the worker with the given tag, which is a prefix of the IDs of the worker's
-// objects. If the worker is a member, it is returned as here, and if it is absent, as away. If it
-// is unknown, both are nil.
+// byTag looks up a worker by the tag with which the IDs of the worker's objects begin. The result
+// here is set if the worker is a member, and the result away if it is absent. If the worker is
+// unknown, both are nil.
 func byTag(d lookup.Directory, tag bourse.WorkerTag) (here *bourse.Member, away *bourse.Absence) {
 	if m, ok := d.ByTag(tag); ok {
 		return &m, nil
@@ -48,5 +48,5 @@ func errAbsent(a *bourse.Absence) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "its worker %s has been unreachable since %s or earlier", a.ID, a.Since.UTC().Format(time.RFC3339))
 }
 
-// errNoMachine returns the error for an ID that no machine has.
+// errNoMachine returns the error for a machine that does not exist.
 func errNoMachine() error { return bourse.Errorf(bourse.CodeNotFound, "machine not found") }

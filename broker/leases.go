@@ -16,7 +16,7 @@ import (
 // defaultLease is the default TTL of a lease, in seconds.
 const defaultLease = 60
 
-// errNoLease returns an error with the text that clients expect.
+// errNoLease returns the error for a missing lease. Clients expect its text.
 func errNoLease() error { return bourse.Errorf(bourse.CodeNotFound, "lease not found") }
 
 func (h *machineHandler) getLease(w http.ResponseWriter, r *endpoint.Request) error {
@@ -53,8 +53,8 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	// The lease is newer than the machine that was read above, so the version of this copy must be
-	// later, too.
+	// The lease is newer than the machine that was read above, so this copy must have a later
+	// version, too.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
 	h.known.Note(&m)
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))

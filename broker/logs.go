@@ -25,8 +25,8 @@ func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request)
 	want.Machine = to.id
 	out := codec.NewWriter(w)
 	if want.Follow {
-		// A client that follows the logs of a machine must see that the stream has started even if
-		// the machine has no output.
+		// A client that follows logs must see that the stream has started, even if the machine has
+		// no output yet.
 		if _, _, err := h.machineOf(r); err != nil {
 			return err
 		}

@@ -45,7 +45,8 @@ func (h *machineHandler) execMachine(w http.ResponseWriter, r *endpoint.Request)
 	})
 }
 
-// execRequest converts the body of a request to a request for the worker. Errors: invalid.
+// execRequest converts the body of an API request to the request that is sent to the worker.
+// Errors: invalid.
 func execRequest(in *machinesapi.ExecMachine) (fabric.ExecRequest, error) {
 	out := fabric.ExecRequest{Command: in.Command, Stdin: []byte(in.Stdin), Timeout: bourse.Duration(defaultExec)}
 	if len(out.Command) == 0 {

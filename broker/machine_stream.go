@@ -79,7 +79,7 @@ func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to tar
 	throttle.StreamBody(r.Request)
 	body := &borrowedBody{from: r.Body}
 	defer body.detach()
-	// In the end, cancel a pending read of the body instead of waiting for it.
+	// On return, cancel a pending read of the body instead of waiting for it.
 	defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }()
 	reply, err := open(body)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// updatePatience limits an update, which may have to pull an image and stop the previous version.
+// updatePatience is the time limit for an update, which may have to pull an image and stop the
+// previous version.
 const updatePatience = 10*time.Minute + verbPatience
 
 // updateMachine updates a machine. It replies once the new version has started, so that a
@@ -61,8 +62,9 @@ func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Reques
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// mayHave checks whether a machine of the path's app may get the given config. It also returns the
-// number of bytes by which the config is larger than the current config, as known to this broker.
+// mayHave checks whether the quota of the app in the request's path permits the given config for
+// one of its machines. It also returns the number of bytes by which the config is larger than the
+// machine's current config, as far as this broker knows it.
 func (h *machineHandler) mayHave(r *endpoint.Request, id bourse.MachineID, config *bourse.Config) (bourse.App, int64, error) {
 	app, err := h.apps.Recall(r.Context(), r.App())
 	if err != nil {

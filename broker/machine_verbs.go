@@ -14,7 +14,7 @@ import (
 // machine's lease and state, and its errors are returned to the caller unchanged.
 type verb = fabric.Verb[fabric.MachineAction, fabric.ActReply]
 
-// act calls a verb on the machine's worker, with the nonce that the caller sent.
+// act calls a verb on the machine's worker, with the lease nonce that the caller sent.
 func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.MachineAction) (fabric.ActReply, error) {
 	to, err := h.targetOf(r)
 	if err != nil {
@@ -50,8 +50,8 @@ func (h *machineHandler) startMachine(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.StartReply{PreviousState: done.Previous})
 }
 
-// latestSecrets returns the latest version of the secrets of the path's app, and the keys that
-// decrypt them. A machine that is started must have all secrets that were set before.
+// latestSecrets returns the latest version of the secrets of the app in the request's path, and the
+// keys that decrypt them. When a machine starts, it must receive all secrets that were set before.
 func (h *machineHandler) latestSecrets(r *endpoint.Request) (uint64, bourse.AppKeys, error) {
 	app, err := h.apps.Recall(r.Context(), r.App())
 	if err != nil {
@@ -113,7 +113,8 @@ func (h *machineHandler) actOn(do *verb) endpoint.Handler {
 }
 
 // destroyMachine replies once the machine is destroyed. The query parameter that forces this is
-// called force in the API's documentation, and kill in fly-go.
+// destroyMachine replies once the machine is destroyed. The query parameter that forces the
+// destruction is called force in the API's documentation, and kill in fly-go.
 func (h *machineHandler) destroyMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {

@@ -60,7 +60,7 @@ func (h *machineHandler) waitTimedOut(r *endpoint.Request, to target, wanted bou
 	defer cancel()
 	m, err := fabric.MachineShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
-		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the error is about the worker, which does not answer, and not about the machine
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the error is not about the machine, but about its worker, which does not answer
 	}
 	h.known.Note(&m)
 	return &bourse.Error{

@@ -37,7 +37,8 @@ func (h *orderHandler) routes() []endpoint.Route {
 }
 
 // createMachine places an order. It replies with the machine that filled the order, or with all
-// refusals. The reply contains the order's ID, unless the request failed before the order had one.
+// refusals. The reply contains the order's ID, unless the request failed before the ID was
+// assigned.
 func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	order, warnings, err := h.readOrder(w, r)
 	if err != nil {
@@ -77,8 +78,8 @@ func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// quoteMachine replies with the decision that an order would get now. The status is 200 even if
-// the decision is a refusal.
+// quoteMachine replies with the decision that the order would receive if it were placed now. The
+// status is 200 even if the decision is a refusal.
 func (h *orderHandler) quoteMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	order, warnings, err := h.readOrder(w, r)
 	if err != nil {
@@ -170,7 +171,7 @@ func chosenID(r *endpoint.Request) (chosen, error) {
 }
 
 // name sets the order's ID. If the client has chosen an ID, the order's ID is derived from it and
-// from the order's app. Otherwise, the order gets a new ID.
+// from the order's app. Otherwise, name generates a new ID.
 func (c chosen) name(order *bourse.Order) {
 	if c == "" {
 		order.ID = bourse.NewOrderID().In(order.App.ID)
@@ -183,9 +184,9 @@ func (c chosen) name(order *bourse.Order) {
 }
 
 // nameIsFree returns CodeAlreadyExists if another machine of the app has the order's name. It uses
-// the view and workers' recent replies. In addition, each worker refuses a name that one of its
-// own machines has. If two machines with the same name are created at the same moment, both may
-// exist. Replies about the newer machine then contain the ID of the older one in NameConflict.
+// the view and workers' recent replies. In addition, each worker refuses a name that one of its own
+// machines already uses. If two machines with the same name are created at the same moment, both
+// may exist. Replies about the newer machine then contain the ID of the older one in NameConflict.
 func (h *orderHandler) nameIsFree(ctx context.Context, order *bourse.Order) error {
 	found := h.known.Named(ctx, &order.App, order.Name)
 	for _, m := range found {

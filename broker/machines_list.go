@@ -32,9 +32,9 @@ func readFilter(r *endpoint.Request) (listFilter, error) {
 	return f, nil
 }
 
-// gather returns the machines of the path's app or, if the path contains no app, of all apps that
-// the caller may use. If the app has no machines, the result is empty. If the app does not exist,
-// gather returns an error.
+// gather returns the machines of the app in the request's path. If the path contains no app, it
+// returns the machines of all apps that the caller may use. If the app has no machines, the result
+// is empty. If the app does not exist, gather returns an error.
 func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gathered, error) {
 	if r.App() == "" && r.Who.Cluster() {
 		return h.known.Gather(r.Context(), nil, f.deleted, f.Region), nil
@@ -89,10 +89,11 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// whole returns the machines that match the filter. If the list is for one app, whole completes
-// the machines' configs, as far as their workers answer: clients modify listed configs and send
-// them back, and would thereby delete any parts that were missing. A list for all apps contains
-// only the view's data, because it is meant for people, and there may be too many workers to ask.
+// whole returns the machines that match the filter. If the list is for one app, whole requests the
+// missing parts of the machines' configs from their workers; the configs remain incomplete if a
+// worker does not answer. Clients modify listed configs and send them back, which would delete the
+// missing parts. A list for all apps contains only the view's data, because it is meant for people,
+// and there may be too many workers to ask.
 func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inventory.Listed) ([]*inventory.Listed, error) {
 	wanted := slices.DeleteFunc(found, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) || !r.Who.MayMachine(l.ID) })
 	switch {
@@ -147,8 +148,8 @@ func showMachine(m *bourse.Machine, lease bool, now time.Time) machinesapi.Machi
 // returned instead.
 const readPatience = time.Second
 
-// getMachine returns one machine. A destroyed machine is returned as long as its worker has its
-// record, because clients read its exit code. If the worker is unreachable, getMachine returns the
+// getMachine returns one machine. A destroyed machine is returned as long as its worker retains the
+// record, because clients read the exit code. If the worker is unreachable, getMachine returns the
 // view's data.
 func (h *machineHandler) getMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	lease, err := endpoint.QueryBool(r, "include_leases")

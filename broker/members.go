@@ -81,10 +81,10 @@ func (h *memberHandler) all(r *endpoint.Request) ([]machinesapi.Member, error) {
 	return list, nil
 }
 
-// remove removes a server and its objects from the cluster. If servers have
-// certificates, it also locks the server out. A running server is removed only if force
-// is set. Errors: not_found if the server is unknown, unless force is set and the server
-// can be locked out; failed_precondition if the server is running and cannot be removed.
+// remove removes a server and its objects from the cluster. If servers have certificates, it also
+// locks the removed server out. A running server is removed only if force is set. Errors: not_found
+// if the server is unknown, unless force is set and the server can be locked out;
+// failed_precondition if the server is running and cannot be removed.
 func (h *memberHandler) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
@@ -116,8 +116,8 @@ func (h *memberHandler) remove(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, m)
 }
 
-// memberOf returns a member for an entry of the list. If it is a worker, the member has
-// the tag of the worker's machines.
+// memberOf converts an entry of the list to a bourse.Member. If the server is a worker, it also
+// sets the member's tag.
 func (h *memberHandler) memberOf(m *machinesapi.Member) bourse.Member {
 	out := bourse.Member{ID: m.ID, Role: m.Role, Region: m.Region, Address: m.Address}
 	here, absent := h.Directory.All()

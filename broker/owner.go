@@ -65,8 +65,8 @@ type target struct {
 	id     bourse.MachineID
 }
 
-// owner determines the worker of the path's machine from the machine's ID alone. Errors: not_found;
-// unavailable if the worker is unreachable.
+// owner determines the worker of the machine in the request's path from the machine's ID alone.
+// Errors: not_found; unavailable if the worker is unreachable.
 func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 	id := bourse.MachineID(r.PathValue("machine"))
 	tag := id.Tag()
@@ -80,9 +80,9 @@ func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 	return target{*worker, id}, nil
 }
 
-// errLost returns the error for a machine's ID whose tag belongs to no member. Either the
-// machine's worker is lost, or the machine does not exist; only that worker could tell which.
-// absent is the worker if it is known to be absent, and otherwise nil.
+// errLost returns the error for a machine ID whose tag matches no member. Either the machine's
+// worker is lost, or the machine does not exist; only that worker could tell which. absent
+// describes the worker if the worker is known to be absent; otherwise, it is nil.
 func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absent *bourse.Absence) error {
 	l, ok := h.known.Copy(r.Context(), id)
 	if absent != nil && (!ok || absent.Removed) {
@@ -98,8 +98,8 @@ func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absen
 		l.Worker, l.HeardAt.UTC().Format(time.RFC3339))
 }
 
-// machineOf fetches the path's machine from its worker. If the machine belongs to another app, it
-// is not found. Errors: not_found, unavailable.
+// machineOf fetches the machine in the request's path from its worker. If the machine belongs to
+// another app, it is not found. Errors: not_found, unavailable.
 func (h *machineHandler) machineOf(r *endpoint.Request) (target, bourse.Machine, error) {
 	return h.machineWithin(r, h.Patience)
 }
@@ -124,7 +124,7 @@ func (h *machineHandler) machineWithin(r *endpoint.Request, patience time.Durati
 }
 
 // targetOf is like machineOf, but does not return the machine. It only checks that the machine
-// belongs to the path's app. The app of a machine is usually cached.
+// belongs to the app in the path. The app of a machine is usually cached.
 func (h *machineHandler) targetOf(r *endpoint.Request) (target, error) {
 	to, err := h.owner(r)
 	if err != nil {
@@ -140,6 +140,6 @@ func (h *machineHandler) targetOf(r *endpoint.Request) (target, error) {
 	return to, err
 }
 
-// verbPatience limits a call that may wait for a program to stop. It is the longest stop timeout
-// plus a margin.
+// verbPatience is the time limit for a call that may wait for a program to stop. It is the longest
+// stop timeout plus a margin.
 const verbPatience = bourse.MaxStopTimeout + 30*time.Second

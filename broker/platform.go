@@ -21,8 +21,8 @@ func (h *platformHandler) routes() []endpoint.Route {
 }
 
 // health reports whether the broker is ready, without calling other servers. A broker is not ready
-// if it does not know its cluster yet, or if its cluster has workers but it cannot reach any of
-// them. Clients should then use another broker.
+// if it does not know its cluster yet, or if the cluster has workers but none of them can be
+// reached. Clients should then use another broker.
 func (h *platformHandler) health(w http.ResponseWriter, _ *endpoint.Request) error {
 	if err := ready(h.Directory); err != nil {
 		return err

@@ -108,7 +108,7 @@ func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.Rese
 	if err := order.Config.NormalizeHeld(); err != nil {
 		return order, 0, err
 	}
-	if _, err := workload.Review(&order.Config); err != nil { // do not reserve capacity for an invalid config
+	if _, err := workload.Review(&order.Config); err != nil { // no capacity should be reserved for an invalid config
 		return order, 0, err
 	}
 	if order.Regions, err = choices(rs.Directory, in.Region); err != nil {
@@ -127,8 +127,9 @@ func orderError(i int, err error) error {
 	return &bourse.Error{Code: bourse.CodeOf(err), Message: "orders[" + strconv.Itoa(i) + "]: " + bourse.MessageOf(err), Err: err}
 }
 
-// reservationKey returns the reservation's key, and whether the client has supplied it, in the body
-// or in the header. If the client has not supplied one, reservationKey generates it.
+// reservationKey returns the key that the client has supplied in the body or in the header. If the
+// client has not supplied a key, it generates one. The result named reports whether the client has
+// supplied the key.
 func reservationKey(body, header string) (key bourse.ReservationKey, named bool, err error) {
 	if body != "" && header != "" && !strings.EqualFold(body, header) {
 		return "", false, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: header %s is %s", bourse.Quoted(body), machinesapi.HeaderOrderID, bourse.Quoted(header))

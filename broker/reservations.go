@@ -53,8 +53,8 @@ func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoin
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// reservationOf asks the workers of the path's reservation for their holds. Errors: invalid;
-// not_found, also if the reservation belongs to another caller.
+// reservationOf asks the workers of the reservation in the request's path for their holds. Errors:
+// invalid; not_found, also if the reservation belongs to another caller.
 func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reservation, error) {
 	h := lookup.Reservation{ID: bourse.ReservationID(r.PathValue("reservation"))}
 	if !r.Who.Cluster() {
@@ -83,8 +83,9 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 	return h, nil
 }
 
-// reserved determines from a reservation's key alone whether it belongs to an app that the caller
-// may use. It is used if the reservation has no more holds or no worker answers.
+// reserved determines from a reservation's key alone whether the reservation belongs to an app that
+// the caller may use. It is used if no holds were found, because none are left or no worker has
+// answered.
 func (rs *reservationHandler) reserved(r *endpoint.Request, key bourse.ReservationKey) bool {
 	mine, err := rs.gate.AppsOf(r)
 	return err == nil && slices.ContainsFunc(mine, func(app bourse.App) bool { return key.In(app.ID) == key })

@@ -51,8 +51,9 @@ func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error 
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromTask(fill.Task, fill.Again))
 }
 
-// streamTask is like runTask, but replies with a stream of lines: first a line that the task was
-// accepted, then the parts of the answer as they arrive, and finally the result.
+// streamTask is like runTask, but replies with a stream of lines. The first line confirms that the
+// task was accepted. The following lines contain the parts of the answer as they arrive, and the
+// last line contains the result.
 func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in *machinesapi.RunTask) error {
 	out := codec.NewWriter(w)
 	fill, err := h.placeTask(w, r, r.App(), in, func(part []byte) {

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Queries runs SQL queries of the view for HTTP clients. Its methods limit how much they read and
+// Queries runs SQL queries on the view for HTTP clients. Its methods limit how much they read and
 // write, flush streams, and return when the request's context is done. If a method fails before it
 // has written anything, the caller must write the returned error to the client. If it fails later,
 // the caller must break the connection.

@@ -102,7 +102,7 @@ func (h *volumeHandler) oneRegion(expression string) ([]bourse.Choice, error) {
 
 // source describes the volume or snapshot from which a volume is created.
 type source struct {
-	size      int64 // in GB; 0: the volume is not created from a source
+	size      int64 // in GB; 0: the new volume has no source
 	encrypted bool
 }
 
@@ -161,8 +161,8 @@ func (h *volumeHandler) sourceSnapshot(r *endpoint.Request, of *bourse.App, id b
 	return source{}, missing
 }
 
-// sourceWorker returns the worker with the given tag. If the tag is 0, it returns the error
-// missing.
+// sourceWorker returns the worker with the given tag. If the tag is 0, it returns missing as the
+// error.
 func (h *volumeHandler) sourceWorker(tag bourse.WorkerTag, missing error) (bourse.Member, error) {
 	if tag == 0 {
 		return bourse.Member{}, missing

@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// volumePatience limits calls for which the worker may have to copy a volume, for example to take
-// a snapshot of a large volume. The worker continues even if the call times out.
+// volumePatience is the time limit for calls in which the worker may have to copy a volume, for
+// example to take a snapshot of a large volume. The worker continues even if the call times out.
 const volumePatience = 10 * time.Minute
 
 // volumeTargetOf is like volumeOf, but does not return the volume. It only checks that the volume
-// belongs to the path's app. The app of a volume is usually cached.
+// belongs to the app in the path. The app of a volume is usually cached.
 func (h *volumeHandler) volumeTargetOf(r *endpoint.Request) (volumeTarget, error) {
 	to, err := h.volumeOwner(r)
 	if err != nil {
@@ -32,7 +32,8 @@ func (h *volumeHandler) volumeTargetOf(r *endpoint.Request) (volumeTarget, error
 	return to, err
 }
 
-// onVolume makes a volume's worker change the volume, and returns the changed volume.
+// onVolume calls change, which asks the worker of the volume in the request's path to change the
+// volume. It returns the changed volume.
 func (h *volumeHandler) onVolume(r *endpoint.Request, change func(context.Context, volumeTarget) (bourse.Volume, error)) (bourse.Volume, error) {
 	to, err := h.volumeTargetOf(r)
 	if err != nil {

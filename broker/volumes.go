@@ -39,7 +39,7 @@ func (h *volumeHandler) routes() []endpoint.Route {
 	}
 }
 
-// errNoVolume returns the error for an ID that no volume has.
+// errNoVolume returns the error for a volume that does not exist.
 func errNoVolume() error { return bourse.Errorf(bourse.CodeNotFound, "volume not found") }
 
 // volumeError is like endpoint.WorkerError, for volumes. A missing volume has its own message. If
@@ -134,8 +134,8 @@ type volumeTarget struct {
 	id     bourse.VolumeID
 }
 
-// volumeOwner determines the worker of the path's volume from the volume's ID alone. Errors:
-// not_found; unavailable if the worker is unreachable.
+// volumeOwner determines the worker of the volume in the request's path from the volume's ID alone.
+// Errors: not_found; unavailable if the worker is unreachable.
 func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 	id := bourse.VolumeID(r.PathValue("volume"))
 	if id.Tag() == 0 {
@@ -155,14 +155,14 @@ func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 	return volumeTarget{}, bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached", l.Worker)
 }
 
-// volumeCopy returns this broker's information about the path's volume, without asking the volume's
-// worker.
+// volumeCopy returns this broker's information about the volume in the request's path, without
+// asking the volume's worker.
 func (h *volumeHandler) volumeCopy(r *endpoint.Request) (inventory.ListedVolume, bool) {
 	return h.known.Copy(r.Context(), r.App(), bourse.VolumeID(r.PathValue("volume")), r.Reaches)
 }
 
-// volumeOf fetches the path's volume from its worker. If the volume belongs to another app, it is
-// not found. Errors: not_found, unavailable.
+// volumeOf fetches the volume in the request's path from its worker. If the volume belongs to
+// another app, it is not found. Errors: not_found, unavailable.
 func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volume, error) {
 	to, err := h.volumeOwner(r)
 	if err != nil {
@@ -182,8 +182,8 @@ func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volu
 	return to, v, nil
 }
 
-// getVolume returns one volume, including its used space. A destroyed volume is returned as long
-// as its worker has its record. If the worker is unreachable, getVolume returns the view's data.
+// getVolume returns one volume, including its used space. A destroyed volume is returned as long as
+// its worker retains the record. If the worker is unreachable, getVolume returns the view's data.
 func (h *volumeHandler) getVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	_, v, err := h.volumeOf(r)
 	if err == nil {

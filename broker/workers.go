@@ -38,8 +38,8 @@ func (h *workerHandler) routes() []endpoint.Route {
 	}
 }
 
-// listWorkers lists all workers of the cluster. For workers that answer, the list contains their
-// own reports.
+// listWorkers lists all workers of the cluster. Workers that answer are listed as they describe
+// themselves.
 func (h *workerHandler) listWorkers(w http.ResponseWriter, r *endpoint.Request) error {
 	members, absent := h.Directory.All()
 	answers := lookup.Ask(r.Context(), h.Patience, members, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
@@ -97,8 +97,8 @@ func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 	}
 }
 
-// find returns the path's worker: as the first result if it is a member, and as the second if it
-// is absent. Otherwise, both are nil.
+// find looks up the worker in the request's path. The first result is set if the worker is a
+// member, and the second if it is absent. Otherwise, both are nil.
 func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.Worker) {
 	id := bourse.WorkerID(r.PathValue("worker"))
 	here, absent := h.Directory.All()
@@ -117,7 +117,8 @@ func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.
 	return nil, &list[0]
 }
 
-// worker returns the path's worker, which must be a member. Errors: not_found, unavailable.
+// worker returns the worker in the request's path, which must be a member. Errors: not_found,
+// unavailable.
 func (h *workerHandler) worker(r *endpoint.Request) (bourse.Member, error) {
 	member, away := h.find(r)
 	switch {

@@ -10,15 +10,15 @@ import (
 
 // Tokens identifies the owners of bearer tokens.
 type Tokens interface {
-	// Identify returns the token's owner. Errors: unauthorized; unavailable if this broker does
-	// not know yet.
+	// Identify returns the token's owner. Errors: unauthorized; unavailable if this broker cannot
+	// yet determine whether the token is valid.
 	Identify(ctx context.Context, token string) (Identity, error)
 }
 
 // Identity describes the caller of a request and its permissions. Callers have all permissions
 // that the fields do not restrict.
 type Identity struct {
-	Name     string             // owner of the leases that the caller acquires
+	Name     string             // recorded as the owner of leases that the caller acquires
 	Token    string             // ID of the token; "" if the token was not created through the API
 	Org      string             // if set, the caller may use only this organization's apps
 	Apps     []bourse.AppRef    // if set, the caller may use only these apps; an entry without an ID allows any app with that name

@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Decode decodes a JSON body into the value into. If optional is set, an empty body leaves the
-// value unchanged. Members for which the value has no field are ignored, and are listed in the
-// reply's headers. Errors: invalid.
+// Decode decodes a JSON body into the value to which into points. If optional is set, an empty body
+// leaves the value unchanged. Members for which the value has no field are ignored, and are listed
+// in the reply's headers. Errors: invalid.
 func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 	return decode(w, r, optional, func(raw []byte) error {
 		err := unmarshal(raw, into)
@@ -29,7 +29,7 @@ func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 }
 
 // DecodeTask is like Decode, for the payload of a task. It does not report unknown members, because
-// that would mean parsing a large payload twice.
+// that would require parsing a large payload twice.
 func DecodeTask(w http.ResponseWriter, r *Request, into any) error {
 	return decode(w, r, false, func(raw []byte) error { return unmarshal(raw, into) })
 }
@@ -92,7 +92,7 @@ func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
 	if r.ContentLength > machinesapi.MaxBody {
 		return nil, tooLong
 	}
-	var buf bytes.Buffer // grows with the received data, and not to the declared length
+	var buf bytes.Buffer // grows as data is received; the declared length is not allocated in advance
 	if n := r.ContentLength; n > 0 {
 		buf.Grow(int(min(n, firstRoom)) + bytes.MinRead) // the extra MinRead bytes keep ReadFrom from growing the buffer at the end of the body
 	}
@@ -137,8 +137,8 @@ func QueryInt(r *Request, name string) (int, error) {
 }
 
 // QueryTimeout returns the query parameter timeout, which is a number of seconds or a Go duration.
-// If the parameter is missing, QueryTimeout returns 0. A negative value is invalid. The result is
-// at most the duration in most.
+// If the parameter is missing, QueryTimeout returns 0. A negative value is invalid. A value above
+// the limit most is reduced to that limit.
 func QueryTimeout(r *Request, most time.Duration) (time.Duration, error) {
 	s := r.URL.Query().Get("timeout")
 	if s == "" {

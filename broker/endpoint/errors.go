@@ -64,8 +64,8 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 	_ = WriteJSON(w, status, body) // this body can always be encoded
 }
 
-// Values for the parameter changes of WorkerError, which specifies whether the call may have had
-// an effect on the worker.
+// Values for the parameter changes of WorkerError, which specifies whether the call may have had an
+// effect on the worker.
 const (
 	Reading  = false
 	Changing = true
@@ -76,8 +76,8 @@ const (
 //
 // Code and message stay the same, with two exceptions. A missing machine always has the same
 // message. If the answer was lost, the error is unavailable (503) for a read, and a timeout with an
-// unknown outcome for a change: clients automatically repeat requests after a 503, including
-// creates, so the request must certainly have had no effect.
+// unknown outcome for a change. Clients automatically repeat requests after a 503, even creates.
+// Therefore, 503 must not be returned if the request may have had an effect.
 func WorkerError(ctx context.Context, worker bourse.WorkerID, changes bool, err error) error {
 	if err == nil {
 		return nil

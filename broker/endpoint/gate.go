@@ -62,9 +62,9 @@ func (g *Gate) Authorize(rt *Route, r *Request) error {
 }
 
 // within checks the restrictions of the caller's token. A read-only token may not change anything,
-// or open anything in a machine. A machine token may be used only for its own machines. Endpoints
-// that are not about a single machine refuse such a token, unless their routes are declared with
-// [ForMachines]. Errors: forbidden.
+// run commands in a machine, or connect to it. A machine token may be used only for its own
+// machines. Endpoints that are not about a single machine refuse such a token, unless their routes
+// are declared with [ForMachines]. Errors: forbidden.
 func within(rt *Route, r *Request) error {
 	id := bourse.MachineID(r.PathValue("machine"))
 	switch reads := r.Method == http.MethodGet || r.Method == http.MethodHead; {
@@ -102,8 +102,8 @@ func (g *Gate) identify(r *Request) (Identity, error) {
 }
 
 // Usable returns the app with the given name. If the app does not exist, it returns not_found to
-// every caller. App names are not secret, and clients would interpret forbidden as a name that is
-// already taken. Errors: not_found; forbidden if the caller may not use the app; unavailable.
+// every caller. App names are not secret, and clients would conclude from forbidden that the name
+// is already taken. Errors: not_found; forbidden if the caller may not use the app; unavailable.
 func (g *Gate) Usable(r *Request, name bourse.AppName) (bourse.App, error) {
 	app, err := g.Apps.Recall(r.Context(), name)
 	if err == nil && !r.Who.May(app) {
@@ -127,8 +127,8 @@ func (g *Gate) AppsOf(r *Request) ([]bourse.App, error) {
 const maxShown = 8
 
 // tokensIn returns the tokens in an Authorization header. A header with the Bearer scheme contains
-// one token. A header with the FlyV1 scheme contains a comma-separated list of tokens; clients
-// that also have Fly tokens use it.
+// one token. A header with the FlyV1 scheme contains a comma-separated list of tokens; it is used
+// by clients that also have Fly tokens.
 func tokensIn(header string) []string {
 	scheme, rest, _ := strings.Cut(header, " ")
 	rest = strings.TrimSpace(rest)

@@ -16,7 +16,7 @@ type Counts struct {
 	orders    *prometheus.CounterVec
 	took      *prometheus.HistogramVec
 	steps     *prometheus.HistogramVec
-	refusals  map[bourse.RefusalReason]prometheus.Counter // one counter for each known reason, and one for other
+	refusals  map[bourse.RefusalReason]prometheus.Counter // one counter for each known reason, and one for all other reasons
 	requests  *prometheus.CounterVec
 	answered  *prometheus.HistogramVec
 	open      *prometheus.GaugeVec
@@ -105,8 +105,9 @@ func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decis
 	}
 }
 
-// count counts the refusals in a decision. If the order was refused, it returns the most frequent
-// reason or the error's code. Otherwise it returns "".
+// count counts the refusals in a decision. If the order was refused for lack of capacity, it
+// returns the most frequent reason. If the order was refused with another code, it returns that
+// code. If the order was not refused, it returns "".
 func (c *Counts) count(d *bourse.Decision, err error) string {
 	var by map[bourse.RefusalReason]int
 	most := bourse.RefusalReason("")

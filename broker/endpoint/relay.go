@@ -16,7 +16,7 @@ import (
 // Limits for relaying metrics.
 const (
 	relayTime  = 10 * time.Second // Prometheus' default timeout
-	relayBytes = 32 << 20         // a machine needs about 500 bytes
+	relayBytes = 32 << 20         // limit on the metrics of one server; each machine adds about 500 bytes
 )
 
 // ProxyMetricsPath is the path of the endpoint through which a proxy provides its metrics to

@@ -76,8 +76,8 @@ func withoutSlash(r *http.Request) *http.Request {
 
 const anyPath = "/"
 
-// unknownPath returns the error for a path that no route matches, or for which no route has the
-// request's method.
+// unknownPath returns the error for a path that matches no route, or matches only routes for other
+// methods.
 func unknownPath(mux *http.ServeMux, w http.ResponseWriter, r *Request) error {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

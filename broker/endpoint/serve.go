@@ -36,10 +36,9 @@ func (r *Request) Note(attrs ...slog.Attr) { r.notes = append(r.notes, attrs...)
 // App returns the name of the app in the path.
 func (r *Request) App() bourse.AppName { return bourse.AppName(r.PathValue("app")) }
 
-// Reaches reports whether the app in the request's path is the given owner of a record, so that
-// the caller may use the record. For a caller that may use every app, only the app's name must
-// match, so that such a caller can also use records that a deleted app of that name has left
-// behind.
+// Reaches reports whether the caller may use a record with the given owner. The owner must be the
+// app in the request's path. If the caller may use every app, only the app's name has to match, so
+// that the caller can also use records of a deleted app with that name.
 func (r *Request) Reaches(of lookup.Owner) bool {
 	if r.Of != nil {
 		return r.Of.Owns(of.App, of.ID, of.Made)
@@ -50,7 +49,7 @@ func (r *Request) Reaches(of lookup.Owner) bool {
 // Server serves the routes of the public API.
 type Server struct {
 	Gate        *Gate
-	Ready       func() error               // returns an error while the broker serves only its health, its metrics and the view
+	Ready       func() error               // returns an error while the broker serves only the endpoints for which early returns true
 	Unsupported func(*http.Request) string // returns the reason why a call of the Machines API is not supported; "" for other requests
 	Counts      *Counts
 	Region      bourse.Region // shown in request ids
@@ -148,7 +147,7 @@ func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration
 // are shorter.
 const maxLogged = 128
 
-// outcome returns the outcome of a change that corresponds to the status of the reply.
+// outcome returns a change's outcome for the log, based on the status of the reply.
 func outcome(status int) string {
 	switch {
 	case status == http.StatusRequestTimeout || status == 499:
@@ -228,9 +227,9 @@ func ListUnreachable(r interface{ Set(key, value string) }, ids []bourse.WorkerI
 	r.Set(machinesapi.HeaderUnreachable, strings.Join(names, ","))
 }
 
-// early reports whether an endpoint is served even while the broker does not know its cluster.
-// These endpoints only concern this server. The first broker of a cluster is alone, and
-// without a join token no other server could join it.
+// early reports whether an endpoint is served even while the broker does not know its cluster. Most
+// of these endpoints concern only this server. Those for join tokens are included because the first
+// broker of a cluster is alone at first, and no other server can join without a join token.
 func early(pattern string) bool {
 	_, path, _ := strings.Cut(pattern, " ")
 	return pattern == anyPath || path == "/v1/health" || path == "/metrics" || path == "/openapi.json" ||

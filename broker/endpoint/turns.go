@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Limits on how long an order keeps its turn. An order that takes longer is no longer waiting for
-// servers, but for an image pull or a running program.
+// Limits on how long an order keeps its turn. An order that takes longer is waiting for an image
+// pull or a running program, and no longer for servers.
 const (
 	MachineLease = 250 * time.Millisecond
 	TaskLease    = 25 * time.Millisecond

@@ -83,7 +83,8 @@ func (c *caller) apps(ctx context.Context, args arguments) (any, error) {
 	return out, nil
 }
 
-// shownApp returns the object of an app. Its id is the app's name, as clients expect.
+// shownApp converts an app to a GraphQL object. The object's id is the app's name, as clients
+// expect.
 func (c *caller) shownApp(a *machinesapi.App) object {
 	name := a.Name
 	deployed := a.Status != machinesapi.AppPending
@@ -95,7 +96,7 @@ func (c *caller) shownApp(a *machinesapi.App) object {
 		"certificates": none(), "secrets": []any{}, "currentLock": nil, "imageDetails": object{},
 		"currentRelease":            resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
 		"currentReleaseUnprocessed": resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
-		"config":                    resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }), // the object of a release contains the configuration
+		"config":                    resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }), // the GraphQL object of a release includes the app's configuration
 		"releases":                  resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
 		"releasesUnprocessed":       resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
 		"image":                     resolver(func(ctx context.Context, args arguments) (any, error) { return c.image(ctx, name, args.text("ref")) }),

@@ -33,7 +33,7 @@ func (a arguments) text(name string) string {
 // missing, it returns fallback.
 func (a arguments) count(name string, fallback, limit int) int {
 	switch n := a[name].(type) {
-	case float64: // the type if the value comes from a variable
+	case float64: // values of variables have this type
 		return int(min(max(n, 0), float64(limit)))
 	case int64:
 		return int(min(max(n, 0), int64(limit)))

@@ -14,11 +14,11 @@ import (
 
 // Limits for one query. The longest query that flyctl sends has 300 tokens and is 8 fields deep.
 const (
-	maxQuery  = 256 << 10 // bytes of the query, including the variables
+	maxQuery  = 256 << 10 // size of the query and its variables, in bytes
 	maxTokens = 4000
-	maxDepth  = 20      // nested selections
-	maxWork   = 500_000 // visited selections and values in the reply
-	maxCalls  = 50      // fields that call /v1
+	maxDepth  = 20      // nesting depth of selections
+	maxWork   = 500_000 // number of visited selections and of values in the reply
+	maxCalls  = 50      // number of fields that call /v1
 )
 
 // query is the body of a request.
@@ -28,7 +28,7 @@ type query struct {
 	OperationName string         `json:"operationName"`
 }
 
-// reply is the body of a reply. Even if the query failed, the reply has status 200.
+// reply is the body of a reply. The HTTP status is 200 even if the query failed.
 type reply struct {
 	Data   any          `json:"data"`
 	Errors []replyError `json:"errors,omitempty"`

@@ -21,8 +21,8 @@ import (
 const (
 	logMachines = 100     // only the app's newest machines are read, unless the request selects an instance or a region
 	logAtOnce   = 16      // number of machines that are read concurrently
-	logLines    = 100     // lines per machine, on the first page and for a machine that is not in the token yet
-	logBytes    = 1 << 20 // bytes of all machines' lines on a page; the remaining lines follow on the next page
+	logLines    = 100     // number of lines per machine, on the first page and for a machine that is not in the token yet
+	logBytes    = 1 << 20 // total size of all machines' lines on a page, in bytes; the remaining lines follow on the next page
 )
 
 // logPage is a page of an app's logs.

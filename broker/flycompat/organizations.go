@@ -26,7 +26,7 @@ type organization struct {
 
 // myOrganizations returns the organizations of all apps that the caller may use, and the
 // organization in which the caller may create apps. If the token is valid for all organizations,
-// that is the default organization.
+// the latter is the default organization.
 func (c *caller) myOrganizations(ctx context.Context) ([]machinesapi.Organization, error) {
 	token, err := c.token(ctx)
 	if err != nil {

@@ -158,8 +158,7 @@ func releaseObject(r *release.Release) object {
 	}
 }
 
-// definition returns an app's configuration from a release, in the form in which the client sent
-// it.
+// definition returns the app's configuration in a release, exactly as the client sent it.
 func definition(r *release.Release) any {
 	if len(r.Definition) == 0 {
 		return nil

@@ -36,8 +36,8 @@ func queries(c *caller) object {
 	}
 }
 
-// mutations returns the root object of mutations. It has few fields, because clients make changes
-// through the Machines API. Clients tolerate that addWireGuardPeer fails.
+// mutations returns the root object of mutations. The object has few fields, because clients make
+// changes through the Machines API. Clients tolerate that addWireGuardPeer fails.
 func mutations() object {
 	return object{
 		typename:                 "Mutation",
@@ -60,7 +60,7 @@ func nodes(list []object) object {
 	return object{"nodes": list, "edges": edges, "totalCount": len(list), "pageInfo": onlyPage}
 }
 
-// none returns an empty connection. It is used for kinds of objects that Bourse does not have.
+// none returns an empty connection. It is used for kinds of objects that do not exist in Bourse.
 func none() object { return nodes(nil) }
 
 var onlyPage = object{"hasNextPage": false, "endCursor": ""}

@@ -173,8 +173,8 @@ func (f *fresh[K, T]) sawInView(id K, version time.Time) {
 	}
 }
 
-// newer returns the view's data about a machine, updated with the reply m of its worker if m is
-// newer.
+// newer returns the view's data about a machine. If the worker's reply m is more recent, newer
+// replaces the data with that of m.
 func newer(l inventory.Listed, m *bourse.Machine) inventory.Listed {
 	if !l.UpdatedAt.Before(m.UpdatedAt) {
 		return l

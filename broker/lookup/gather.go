@@ -19,7 +19,7 @@ type Gathered struct {
 	Machines []*inventory.Listed // oldest first
 	Asked    int                 // number of workers asked in addition to the view
 	Missing  []bourse.WorkerID   // workers that did not answer
-	Overflow error               // error of a worker that has too many machines for one reply
+	Overflow error               // error of a worker whose machines do not fit into one reply
 }
 
 // Gather lists the machines of an app, or of all apps if app is nil. If deleted is set, it

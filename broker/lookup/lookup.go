@@ -80,7 +80,8 @@ func (k *Machines) Remember(m *bourse.Machine) { k.owners.remember(m.ID, OwnerOf
 // Note remembers a reply about the machine from the machine's worker.
 func (k *Machines) Note(m *bourse.Machine) { k.fresh.note(m) }
 
-// Replied returns the machines of an app about which a recent reply has not reached the view yet.
+// Replied returns the machines of an app whose latest replies from their workers are not in the
+// view yet.
 func (k *Machines) Replied(app bourse.AppName) map[bourse.MachineID]bourse.Machine {
 	return k.fresh.of(app)
 }

@@ -30,7 +30,7 @@ func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.Machi
 	return all[0].ID
 }
 
-// namedBy implements Named. Unless ask is set, it asks no workers.
+// namedBy implements Named. It asks workers only if ask is set.
 func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, ask bool) []*bourse.Machine {
 	told := k.fresh.of(app.Name) // must happen before the view is read; see fresh.of
 	rows, err := k.View.Machines(ctx, inventory.Filter{App: app.Name, Name: name})
@@ -75,7 +75,8 @@ func byOrder(a, b *bourse.Machine) int {
 	return cmp.Or(strings.Compare(string(a.Order), string(b.Order)), strings.Compare(string(a.ID), string(b.ID)))
 }
 
-// NameConflicts maps each machine whose name belongs to an older machine to the ID of the older machine.
+// NameConflicts returns the ID of the older machine for each machine whose name an older machine
+// already uses.
 func NameConflicts(machines []*inventory.Listed) map[bourse.MachineID]bourse.MachineID {
 	type name struct {
 		app  bourse.AppRef

@@ -11,7 +11,7 @@ import (
 // Reservation collects the holds of one reservation.
 type Reservation struct {
 	ID     bourse.ReservationID
-	At     []bourse.Member // workers of the reservation that are known
+	At     []bourse.Member // the reservation's workers, except unknown ones
 	Holds  []bourse.Hold   // in the order of the reservation's requests
 	Gone   []string        // workers that no longer have a hold for the reservation, and tags of unknown workers
 	Silent []bourse.WorkerID
@@ -54,9 +54,9 @@ func (r *Reservation) None() error {
 	return NoReservation(r.ID)
 }
 
-// Whole returns an error if the reservation is incomplete: CodeConflict if some workers no longer
-// have their holds, or the given code (silence) if some workers did not answer. The error's text
-// ends with the given text (so).
+// Whole returns an error if the reservation is incomplete. The code is conflict if some workers no
+// longer have their holds. If some workers did not answer, it is the code passed as silence. The
+// error's text ends with the text passed as so.
 func (r *Reservation) Whole(silence bourse.Code, so string) error {
 	switch {
 	case len(r.Gone) > 0:

@@ -129,8 +129,8 @@ func (s *Apps) maySearch() bool {
 	return true
 }
 
-// List returns the existing apps, sorted by name. It includes the default app if that app was
-// created or has machines according to used.
+// List returns the existing apps, sorted by name. It includes the default app only if that app was
+// created, or if used counts machines in it.
 func (s *Apps) List(ctx context.Context, used Counts) ([]bourse.App, []bourse.WorkerID, error) {
 	known, err := s.all(ctx)
 	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, enough: len(known) > 0, search: len(known) == 0})
@@ -207,7 +207,8 @@ func (s *Apps) Recall(ctx context.Context, name bourse.AppName) (bourse.App, err
 	return app, err
 }
 
-// seen returns an app from the cache, and whether it was found less than appMemory ago.
+// seen returns an app from the cache, and reports whether the app was found less than appMemory
+// ago.
 func (s *Apps) seen(name bourse.AppName) (bourse.App, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,8 +48,8 @@ type counted struct {
 
 const (
 	countedFor = time.Second
-	// A usage is cached for countedPart times as long as it took to count, so that little time is
-	// spent on counting.
+	// The result of a count is cached for countedPart times as long as the count took, so that
+	// little time is spent on counting.
 	countedPart = 50
 	maxCounted  = 4096
 )
@@ -162,7 +162,7 @@ func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error
 }
 
 // MayHaveConfig returns CodeForbidden if an app would exceed its quota by giving a machine a new
-// config. The parameter was is the machine's current config. The result more is the number of
+// config. The caller passes the machine's current config as was. The result, more, is the number of
 // bytes by which the config grows.
 func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, was, config *bourse.Config) (more int64, err error) {
 	more = configBytes(config) - configBytes(was)

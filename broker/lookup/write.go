@@ -67,14 +67,15 @@ func byID(all appRecords, id string) (bourse.App, bool) {
 var (
 	// ErrNoApp is the error for a missing app.
 	ErrNoApp = bourse.Errorf(bourse.CodeNotFound, machinesapi.NoAppText)
-	// ErrNameTaken has the text that clients expect.
+	// ErrNameTaken is the error for an app name that is already taken. Its text is the one that
+	// clients expect.
 	ErrNameTaken = bourse.Errorf(bourse.CodeAlreadyExists, "Validation failed: Name has already been taken")
 	// ErrKeyUsed is wrapped by the error for an idempotency key that was used for another app.
 	ErrKeyUsed = errors.New("the idempotency key was used")
 )
 
 // repeatedCreation returns the app that was created earlier with the same idempotency key. It
-// returns an error if that app has another name or was deleted.
+// returns an error if that app's name differs from the requested one, or if that app was deleted.
 func repeatedCreation(first bourse.App, name bourse.AppName) (bourse.App, error) {
 	text := ""
 	switch {

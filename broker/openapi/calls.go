@@ -9,11 +9,11 @@ import (
 // Call describes a call of the Machines API, and whether Bourse serves it.
 type Call struct {
 	Pattern string // in the form of route patterns
-	Differs string // how the call differs from the original if it is served; empty: not at all
+	Differs string // how Bourse's version of the call differs from the original; empty: it does not differ
 	Missing string // why the call is not served; empty: it is served
 }
 
-// Calls returns all calls of the Machines API, in the order in which documents list them.
+// Calls returns all calls of the Machines API, in the order in which they are documented.
 func Calls() []Call { return slices.Clone(calls) }
 
 const (
@@ -95,7 +95,8 @@ var calls = slices.Concat(
 	},
 )
 
-// differing returns a Call for each pattern. All of them are served with the same difference.
+// differing returns a Call for each pattern. All these calls differ from the original in the same
+// way.
 func differing(how string, patterns ...string) []Call {
 	out := make([]Call, len(patterns))
 	for i, pattern := range patterns {
@@ -128,7 +129,7 @@ func Unsupported() func(*http.Request) string {
 	}
 }
 
-// callOf returns the entry of calls for a route, or nil if the route is not part of the Machines
+// callOf returns the entry in calls for a route, or nil if the route is not part of the Machines
 // API. It ignores the names of variables in the pattern.
 func callOf(pattern string) *Call {
 	i := slices.IndexFunc(calls, func(c Call) bool { return Same(c.Pattern, pattern) })
@@ -144,7 +145,8 @@ func Same(a, b string) bool {
 	return parameter.ReplaceAllString(strings.ReplaceAll(a, "...}", "}"), "{}") == parameter.ReplaceAllString(strings.ReplaceAll(b, "...}", "}"), "{}")
 }
 
-// added contains the members that Bourse adds to types of the Machines API, separated by blanks.
+// added maps the name of a Machines API type to the JSON members that Bourse adds to the type,
+// separated by blanks.
 var added = map[string]string{
 	"CreateMachine": "deadline race first_try reservation",
 	"CreateVolume":  "deadline first_try requirements",

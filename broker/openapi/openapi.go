@@ -153,7 +153,7 @@ func operationID(method, path string) string {
 	return out.String()
 }
 
-// tagOf returns the tag under which a path is listed, which is the path's first noun.
+// tagOf returns the OpenAPI tag of a path, which is the path's first noun.
 func tagOf(path string) string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/v1"), "/"), "/")
 	if _, below, ok := strings.Cut(path, "{app}/"); ok {

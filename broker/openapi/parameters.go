@@ -9,7 +9,7 @@ import (
 // queryParameter returns the OpenAPI parameter object of a route's query parameter.
 func queryParameter(pattern, name string) object {
 	out := object{"name": name, "in": "query", "schema": schemaOf(pattern, name)}
-	if name == "state" { // its value is a comma-separated list
+	if name == "state" { // the parameter's value is a comma-separated list
 		out["style"], out["explode"] = "form", false
 	}
 	return out
@@ -39,8 +39,8 @@ var (
 	numbers = list("from", "limit", "min_version", "port", "tail", "ttl", "version")
 )
 
-// statesOf returns the valid values of a route's state parameter. For a route that waits, these
-// are the states for which a client can wait. For a list, they are all states of machines.
+// statesOf returns the valid values of a route's state parameter. For a route that waits, these are
+// the states for which a client can wait. For a list, these are all machine states.
 func statesOf(pattern string) []string {
 	if pattern == "GET "+machine+"/wait" {
 		return list("started", "stopped", "suspended", "destroyed", "failed", "settled")

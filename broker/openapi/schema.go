@@ -20,8 +20,8 @@ type schemas struct {
 	read  map[reflect.Type]bool // types that occur in requests; their schemas require no members
 }
 
-// written returns the schema of a type that has its own JSON encoding. It returns false for other
-// types.
+// written returns the schema of a type that implements its own JSON encoding. It returns false for
+// other types.
 func written(t reflect.Type) (object, bool) {
 	switch t {
 	case reflect.TypeFor[time.Time]():
@@ -131,8 +131,8 @@ func (s *schemas) members(t reflect.Type) object {
 	return out
 }
 
-// add collects the fields of a struct and of its embedded structs in properties, and the names of
-// those that are always present in required. The parameter always specifies whether the struct
+// add adds the fields of a struct and of its embedded structs to properties, and the names of
+// fields that are always present to required. The parameter always specifies whether the struct
 // itself is always present.
 func (s *schemas) add(t reflect.Type, properties object, required *[]string, always bool) {
 	var embedded []reflect.StructField

@@ -29,7 +29,7 @@ func (h *Addresses) Routes() []endpoint.Route {
 }
 
 // Of returns an app's address. It consists of the prefix of the app's network, a part of a hash of
-// the app's ID, and a host number that no machine has.
+// the app's ID, and a host number that no machine uses.
 func Of(app *bourse.App) netip.Addr {
 	b := bourse.NetworkPrefix(app.PrivateNetwork()).Addr().As16()
 	sum := sha256.Sum256([]byte(app.ID))

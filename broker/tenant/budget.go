@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxHeld is the maximum memory that proxies' replies may take in all requests together, in bytes.
-// It includes both encoded and decoded replies.
+// maxHeld is the maximum memory, in bytes, for the replies of proxies to all concurrent requests.
+// It applies to the encoded and decoded replies together.
 const maxHeld = 128 << 20
 
 // budget limits the memory that all requests together use for replies. The zero value is an
@@ -22,7 +22,7 @@ type budget struct {
 // share is the part of a budget that a single request uses. It is safe for concurrent use.
 type share struct {
 	of   *budget
-	held int64 // bytes; guarded by of.mu
+	held int64 // in bytes; guarded by of.mu
 }
 
 // take reserves n more bytes, which remain reserved until release is called. Errors: rate_limited.
@@ -60,8 +60,8 @@ func (c countingReader) Read(p []byte) (int, error) {
 }
 
 // Estimates of the memory that decoded JSON needs, in bytes. objectSize is counted for each object,
-// and is at least the size of every struct in a reply. valueSize is counted for each comma, and is
-// the size of a string.
+// and is at least the size of the largest struct in a reply. valueSize is counted for each comma,
+// and is the size of a string.
 const (
 	objectSize = 256
 	valueSize  = 16

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// merge applies values to the app's current secrets (has) and adds the resulting changes to c. A
-// nil value removes a secret; removing a missing secret has no effect. merge returns the app's
-// secrets after the change. Errors: invalid, failed_precondition.
+// merge applies values to the app's current secrets, which are passed as has, and adds the
+// resulting changes to c. A nil value removes a secret; removing a missing secret has no effect.
+// merge returns the app's secrets after the change. Errors: invalid, failed_precondition.
 func (s *Secrets) merge(c *seal.Change, has []seal.Secret, values map[string]*string) ([]seal.Secret, error) {
 	after := make([]seal.Secret, 0, len(has)+len(values))
 	created := map[string]seal.Secret{}
@@ -46,7 +46,7 @@ func (s *Secrets) merge(c *seal.Change, has []seal.Secret, values map[string]*st
 	return after, nil
 }
 
-// sealed returns a secret with the encrypted value.
+// sealed encrypts a value and returns the resulting secret.
 func (s *Secrets) sealed(c *seal.Change, name, value string) (seal.Secret, error) {
 	if err := check(name, value); err != nil {
 		return seal.Secret{}, err
@@ -89,8 +89,7 @@ func isName(s string) bool {
 	return true
 }
 
-// fits checks whether the app may have the given secrets (after). Errors: forbidden (a quota),
-// invalid.
+// fits checks whether the app may have all secrets in after. Errors: forbidden (a quota), invalid.
 func (s *Secrets) fits(app bourse.App, after []seal.Secret) error {
 	total := 0
 	for i := range after {

@@ -85,8 +85,8 @@ func orgOf(who *endpoint.Identity, asked string) (string, error) {
 
 // Limits for a token.
 const (
-	maxTokenName = 64  // bytes
-	maxListed    = 256 // number of apps or of machines
+	maxTokenName = 64  // in bytes
+	maxListed    = 256 // maximum number of apps, and of machines
 	maxExpiry    = 100 * 365 * 24 * time.Hour
 )
 
@@ -119,8 +119,8 @@ func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, err
 	return at, nil
 }
 
-// checkMachines checks that a token has only one app, and that the token's machines belong to that
-// app. Errors: invalid, not_found, unavailable.
+// checkMachines checks that a token with machines is valid for exactly one app, and that the
+// machines belong to that app. Errors: invalid, not_found, unavailable.
 func (h *Tokens) checkMachines(r *endpoint.Request, g *inventory.Token) error {
 	switch {
 	case len(g.Machines) == 0:

@@ -82,9 +82,9 @@ func parseCursor(s string) (cursor, error) {
 	return c, nil
 }
 
-// machines lists the organization's machines, as far as the caller may use their apps. The most
-// recently changed machines come last, so a machine that changes while a client reads the pages
-// appears again, and no machine is missed.
+// machines lists the machines of the organization's apps, limited to apps that the caller may use.
+// The most recently changed machines come last, so a machine that changes while a client reads the
+// pages appears again, and no machine is missed.
 func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readPage(r)
 	if err != nil {
@@ -119,8 +119,8 @@ func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// appsOf returns the apps of the path's organization that the caller may use, and the workers that
-// did not answer. Errors: forbidden.
+// appsOf returns those apps of the organization in the request's path that the caller may use, and
+// the workers that did not answer. Errors: forbidden.
 func (h *OrgMachines) appsOf(r *endpoint.Request) (map[bourse.AppName]bourse.App, []bourse.WorkerID, error) {
 	counts, _ := h.Machines.Count(r.Context(), nil)
 	list, missing, err := h.Apps.List(r.Context(), counts)
@@ -140,7 +140,7 @@ func (h *OrgMachines) appsOf(r *endpoint.Request) (map[bourse.AppName]bourse.App
 	return mine, missing, nil
 }
 
-// regionsOf returns the regions of the given workers, which did not answer.
+// regionsOf returns the regions of the given workers.
 func (h *OrgMachines) regionsOf(ids []bourse.WorkerID) []bourse.Region {
 	out := []bourse.Region{}
 	for _, m := range h.Machines.Directory.Workers() {

@@ -79,8 +79,8 @@ func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	return bourse.ParseRegions(expression, known)
 }
 
-// simulated returns an order that only requests quotes for capacity. The order needs as much
-// capacity as a machine of the requested size, with any image.
+// simulated returns an order that is used only to request quotes. It needs as much capacity as a
+// machine of the requested size, with any image.
 func simulated(in *machinesapi.PlacementRequest, choices []bourse.Choice) (bourse.Order, error) {
 	config := bourse.Config{Guest: in.Compute}
 	if in.Compute == nil {
@@ -132,7 +132,7 @@ func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) m
 }
 
 // machinesThatFit returns how many machines fit on a worker, according to its quote for one
-// machine. Each machine also gets a volume of disk MiB.
+// machine. Each machine also needs a volume of disk MiB.
 func machinesThatFit(q *bourse.Quote, disk int64) int64 {
 	if q.Refusal != nil {
 		return 0

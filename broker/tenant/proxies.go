@@ -64,8 +64,8 @@ func (h *Proxies) of(w http.ResponseWriter, r *endpoint.Request) error {
 // Limits for requests to proxies.
 const (
 	atOnce      = 16
-	maxReply    = 16 << 20 // bytes per reply of a proxy; enough for about 50 000 machines
-	maxAppReply = 1 << 20  // bytes per reply of a proxy about a single app
+	maxReply    = 16 << 20 // size of a proxy's reply, in bytes; enough for about 50 000 machines
+	maxAppReply = 1 << 20  // size of a proxy's reply about a single app, in bytes
 )
 
 // ask asks all proxies for their status concerning one app, or all apps if app is empty. The

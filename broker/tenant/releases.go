@@ -22,14 +22,15 @@ type ReleaseView interface {
 	Releases(ctx context.Context, app string) ([]release.Release, error)
 	// Deployed returns the IDs of all apps that have releases.
 	Deployed(ctx context.Context) ([]string, error)
-	// PutRelease stores a release. It returns under the same conditions as PutApp.
+	// PutRelease stores a release. It returns under the same conditions as PutApp of
+	// lookup.AppView.
 	PutRelease(ctx context.Context, r *release.Release) error
 	// DropReleases deletes releases.
 	DropReleases(ctx context.Context, ids []release.ID) error
 }
 
 // KeptReleases is the number of releases that are retained for each app. If there are more, the
-// oldest one is deleted.
+// oldest ones are deleted.
 const KeptReleases = 50
 
 // Releases serves the endpoints of releases.
@@ -55,8 +56,8 @@ func (h *Releases) Routes() []endpoint.Route {
 	}
 }
 
-// of returns the path's app and the app's releases, oldest first. The releases have their version
-// numbers.
+// of returns the app in the request's path and the app's releases, oldest first. The releases'
+// version numbers are set.
 func (h *Releases) of(r *endpoint.Request) (bourse.App, []release.Release, error) {
 	app, err := h.Apps.Recall(r.Context(), r.App())
 	if err != nil {
@@ -142,7 +143,7 @@ func (h *Releases) current(w http.ResponseWriter, r *endpoint.Request) error {
 	return bourse.Errorf(bourse.CodeNotFound, "release not found: app %s has no complete release", r.App())
 }
 
-// find returns the path's release, and all earlier releases of its app.
+// find returns the release in the request's path, and all earlier releases of its app.
 func (h *Releases) find(r *endpoint.Request) (found release.Release, before []release.Release, err error) {
 	_, list, err := h.of(r)
 	if err != nil {
@@ -220,7 +221,7 @@ func object(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// clean removes control characters from s, because clients print it.
+// clean removes control characters from s, because clients print s.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {

@@ -58,9 +58,10 @@ func (s *Secrets) get(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromSecret(&secrets[i]))
 }
 
-// read returns the path's app's secrets and their latest version. It waits until the view contains
-// the minimum version that the request specifies. Errors: invalid; not_found (the app);
-// failed_precondition if that version has not arrived at this broker; unavailable.
+// read returns the latest version number of the secrets of the app in the request's path, and the
+// secrets themselves. It waits until the view contains the minimum version that the request
+// specifies. Errors: invalid; not_found (the app); failed_precondition if that version has not
+// arrived at this broker; unavailable.
 func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 	shows, err := endpoint.QueryBool(r, "show_secrets")
 	if err != nil {
@@ -146,7 +147,7 @@ func (s *Secrets) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.SecretsVersion{Version: version})
 }
 
-// changeAt changes the secrets of the path's app.
+// changeAt changes the secrets of the app in the request's path.
 func (s *Secrets) changeAt(r *endpoint.Request, values map[string]*string) (uint64, []seal.Secret, error) {
 	app, err := s.Apps.Find(r.Context(), r.App())
 	if err != nil {

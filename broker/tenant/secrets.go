@@ -15,11 +15,11 @@ import (
 type SecretView interface {
 	// Secrets returns the secrets of an app, sorted by name.
 	Secrets(ctx context.Context, app string) ([]seal.Secret, error)
-	// SecretMarks returns, for each broker, the latest version of the app's secrets that it has
-	// written.
+	// SecretMarks returns, for each broker, the latest version of the app's secrets that the broker
+	// has written.
 	SecretMarks(ctx context.Context, app string) (seal.Marks, error)
 	// AwaitSecrets waits until the view contains the given version of an app's secrets, or until
-	// ctx is done. It returns the current marks, like SecretMarks.
+	// ctx is done. Like SecretMarks, it returns the current marks.
 	AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error)
 	// ChangeSecrets stores a change in the view. The caller must then call spread, which waits
 	// until some other members have received the change. CodeUnavailable means that ChangeSecrets
@@ -33,9 +33,9 @@ type SecretView interface {
 type SecretsConfig struct {
 	View     SecretView
 	Apps     *lookup.Apps
-	Keys     func() *seal.Keys           // encrypt secrets and derive the workers' keys; nil: secrets cannot be set here
-	Writer   seal.Writer                 // this broker's writer number in the versions of secrets
-	MayHave  func(bourse.App, int) error // returns an error if the app may not have that many secrets
+	Keys     func() *seal.Keys           // returns the keys that encrypt secrets, from which the workers' keys are derived; nil: secrets cannot be set here
+	Writer   seal.Writer                 // identifies this broker in the versions of secrets
+	MayHave  func(bourse.App, int) error // returns an error if the app may not have the given number of secrets
 	Now      func() time.Time
 	Patience time.Duration // how long to wait until a version arrives in the view
 }
@@ -43,7 +43,7 @@ type SecretsConfig struct {
 // Secrets serves the endpoints of apps' secrets.
 type Secrets struct {
 	SecretsConfig
-	changing [16]sync.Mutex // held during a change; chosen by a hash of the app's ID
+	changing [16]sync.Mutex // one of them is held during a change; it is chosen by a hash of the app's ID
 }
 
 // NewSecrets returns a Secrets with the given configuration.
@@ -51,17 +51,18 @@ func NewSecrets(c SecretsConfig) *Secrets { return &Secrets{SecretsConfig: c} }
 
 // Limits for secrets. The kernel also limits the total size of a program's environment.
 const (
-	maxValue      = 64 << 10  // bytes
-	maxTotal      = 512 << 10 // bytes of all values of an app
+	maxValue      = 64 << 10  // in bytes
+	maxTotal      = 512 << 10 // total size of an app's values, in bytes
 	maxSecretName = 128
 )
 
-// Require returns the version of an app's secrets that a machine must have when it is created or
-// started. This is the latest version that this broker knows, and it includes the changes of the
-// version least. Require also returns the keys with which the worker decrypts the app's secrets,
-// or nil if this broker has no keys. Even an app without secrets has keys, because it may have
-// secrets by the time the machine is next started. Errors: failed_precondition if version least
-// has not arrived at this broker; unavailable.
+// Require returns the version of an app's secrets that a machine must receive when it is created or
+// started. This is the latest version that this broker knows. If that version does not include the
+// changes of the version least, Require returns least instead. If least is 0 and the view cannot be
+// read, the version is 0. Require also returns the keys with which the worker decrypts the app's
+// secrets, or nil if this broker has no keys. Even an app without secrets has keys, because it may
+// have secrets by the time the machine is next started. Errors: failed_precondition if version
+// least has not arrived at this broker; unavailable.
 func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64, bourse.AppKeys, error) {
 	var keys bourse.AppKeys
 	if s.Keys != nil {
@@ -77,7 +78,7 @@ func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64
 	if latest := marks.Version(); marks.Includes(latest, least) {
 		return latest, keys, nil
 	}
-	return least, keys, nil // two brokers have changed the secrets at the same time
+	return least, keys, nil // two brokers have changed the secrets at the same time, so latest does not include least
 }
 
 // await returns the marks of an app's secrets once they include the given version.
@@ -133,7 +134,7 @@ func (s *Secrets) changeHere(ctx context.Context, app bourse.App, values map[str
 	return spread, c.Mark.Version, after, err
 }
 
-// lockOf returns the lock that a change of an app's secrets must hold.
+// lockOf returns the lock that must be held while an app's secrets are changed.
 func (s *Secrets) lockOf(app string) *sync.Mutex {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(app)) // writing to a hash never fails

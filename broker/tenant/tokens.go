@@ -54,7 +54,7 @@ func (h *Tokens) create(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, out)
 }
 
-// deployToken creates a token for the path's app, for older clients.
+// deployToken creates a token for the app in the request's path. It exists for older clients.
 func (h *Tokens) deployToken(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.DeployToken
 	if err := endpoint.Decode(w, r, true, &in); err != nil {

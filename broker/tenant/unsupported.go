@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/broker/lookup"
 )
 
-// Unsupported serves the routes of the Machines API that Bourse does not support. Apps finds the
-// path's app.
+// Unsupported serves the routes of the Machines API that Bourse does not support. Apps is used to
+// find the app in a request's path.
 type Unsupported struct{ Apps *lookup.Apps }
 
 const (
@@ -48,7 +48,8 @@ func (h *Unsupported) Routes() []endpoint.Route {
 	}
 }
 
-// none returns a handler that replies with an empty list if the app exists.
+// none returns a handler that replies with an empty list, or with an error if the app does not
+// exist.
 func (h *Unsupported) none(list any) endpoint.Handler {
 	return func(w http.ResponseWriter, r *endpoint.Request) error {
 		if _, err := h.Apps.Recall(r.Context(), r.App()); err != nil {
