@@ -10,9 +10,9 @@ import (
 )
 
 // An unreachable worker has not refused the order. If it is the only candidate, the order fails as
-// unavailable, not as refused. It may also have filled the order in an earlier try without the
-// caller knowing. In that case, no other worker may fill the order, and the caller has to repeat
-// the order until the worker is back or counts as lost for good.
+// unavailable, not as refused. The worker may also have filled the order in an earlier try without
+// the caller knowing. In that case, no other worker may fill the order, and the caller has to
+// repeat the order until the worker is back or counts as lost for good.
 
 // absentCandidates returns the absent workers that might fill the order if they were reachable.
 // They are in the order's regions, match its volume and reservation, and are not lost for good.
@@ -93,8 +93,8 @@ func (t *trade) mayBeFilled(ctx context.Context, unresponsive []bourse.WorkerID,
 		"an earlier try of order %s may have been filled by a worker that does not answer (%s): repeat it with the same id", t.order.ID, list(away))
 }
 
-// refuseLeaving turns the quotes of workers that are leaving into refusals, except those of
-// workers that have already filled the order.
+// refuseLeaving turns the quote of each leaving worker into a refusal, unless the quote shows that
+// the worker has already filled the order.
 func (t *trade) refuseLeaving(members []bourse.Member, quotes []bourse.Quote) {
 	for i := range quotes {
 		vet(&quotes[i], &members[i], t.order, bourse.Choice{quotes[i].Region})
@@ -135,9 +135,9 @@ func (t *trade) cancelAbsent(ctx context.Context, absent []bourse.Absence) error
 }
 
 // mustFillOnce reports whether the order must be filled exactly once even if its caller
-// disconnects. This is the case if the caller chose the order's ID, because it may then repeat the
-// order through any broker. Holds are excluded because they expire automatically; for tasks, see
-// task.go.
+// disconnects. This is the case if the caller chose the order's ID, because the caller may then
+// repeat the order through any broker. Holds are excluded because they expire automatically; for
+// tasks, see task.go.
 func mustFillOnce(o *bourse.Order) bool {
 	return o.MayRepeat() && o.Kind() != bourse.KindHold && o.Kind() != bourse.KindTask
 }
@@ -149,9 +149,9 @@ func errOvertaken(order *bourse.Order) error {
 }
 
 // cancelLost cancels the order on m, whose answer to a claim was lost, and reports whether that
-// succeeded. If it did not, no other worker may fill the order, and the caller has to repeat it.
-// The cancellation is not retried, because by then a repetition may have found the machine on m
-// and returned it to the caller.
+// succeeded. If the cancellation failed, no other worker may fill the order, and the caller has to
+// repeat the order. The cancellation is not retried, because by then a repetition may have found
+// the machine on m and returned it to the caller.
 func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cancelTime())
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 type pendingCancel struct {
 	order bourse.OrderID
 	at    bourse.Member
-	rival *rival // if set, cancel only if the worker has filled the order, too; nil: cancel unconditionally
+	rival *rival // if set, the worker may also have filled the order, and only the younger fill is canceled; nil: cancel unconditionally
 	until time.Time
 	known bool // whether the cancellation is in Config.Cancellations, where the worker will find it
 }
@@ -28,7 +28,7 @@ type rival struct {
 	at    bourse.Member
 }
 
-// errSilent is the reason for asking a worker again whether it has another fill.
+// errSilent is the reason for asking a worker once more whether it has filled the order.
 var errSilent = errors.New("no answer")
 
 // cancelQueue is a queue of cancellations that Run retries. Its length is limited.
@@ -200,8 +200,8 @@ func (s *cancelQueue) putBack(list []pendingCancel, cause error) {
 	}
 }
 
-// try tries to deliver v once. If that fails, try updates v to what remains to be done and returns
-// the worker that could not be reached.
+// try tries to deliver v once. If that fails, try updates v to describe what remains to be done,
+// and returns the worker that could not be reached.
 func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.WorkerID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
@@ -217,9 +217,9 @@ func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.Wo
 	return "", nil
 }
 
-// compare asks v's worker whether it has filled the order, too. If it has not, done is true and
-// nothing needs to be canceled. Otherwise v becomes the cancellation of the younger fill, according
-// to the rule in once.go.
+// compare asks v's worker whether it has also filled the order. If it has not, done is true,
+// because nothing needs to be canceled. Otherwise, compare changes v so that it cancels the younger
+// fill, according to the rule in once.go.
 func (s *cancelQueue) compare(ctx context.Context, v *pendingCancel) (done bool, err error) {
 	r := v.rival
 	quotes := collectQuotes(ctx, s.cfg.Trader, s.cfg.QuoteWithin, r.order, []bourse.Member{v.at})

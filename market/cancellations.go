@@ -10,8 +10,8 @@ import (
 )
 
 // record writes a cancellation that could not be delivered to the CancellationStore, where its
-// worker will find it. The write may take at most the time within. It also adds the cancellation
-// to the queue of retries.
+// worker will find it. The parameter within limits the duration of the write. record also adds the
+// cancellation to the queue of retries.
 func (s *cancelQueue) record(ctx context.Context, v pendingCancel, within time.Duration, cause error) {
 	one := []pendingCancel{v}
 	if within > 0 {
@@ -23,9 +23,9 @@ func (s *cancelQueue) record(ctx context.Context, v pendingCancel, within time.D
 }
 
 // publish writes the cancellations in list to the CancellationStore, unless they are there already.
-// It omits cancellations with a rival, because it is not known which of the two fills has to go
-// until the worker has answered. If a write fails, publish logs the failure and returns. The write
-// is repeated before the next delivery.
+// It omits cancellations with a rival, because it is not known which of the two fills must be
+// canceled until the worker has answered. If a write fails, publish logs the failure and returns.
+// The write is repeated before the next delivery.
 func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 	if s.cfg.Cancellations == nil {
 		return

@@ -38,7 +38,7 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 // there are further willing workers, so the batch may use only half of the remaining time.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
 	began, work := time.Now(), ctx
-	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // even if a task hangs, no other worker may run it, so it gets all of the time
+	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // even if a task hangs, no other worker may run it, so the claim gets all of the remaining time
 		var cancel context.CancelFunc
 		work, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
@@ -180,8 +180,8 @@ func (t *trade) cancelAll(ctx context.Context, members []*bourse.Member) {
 	wg.Wait()
 }
 
-// addTimes adds the time that a batch of claims took to the decision's times. The time that the
-// winner took to start the machine is recorded separately.
+// addTimes adds the duration of a batch of claims to the decision's times. The time that the winner
+// needed to start the machine is recorded separately.
 func (t *trade) addTimes(took time.Duration, fill *bourse.Fill) {
 	started := time.Duration(0)
 	if fill != nil {

@@ -13,7 +13,7 @@ import (
 
 // Keys of CurveSet.Resources that each stand for several resources.
 const (
-	AnyGPU      bourse.Resource = "gpu.*" // all kinds of GPU without a curve of their own
+	AnyGPU      bourse.Resource = "gpu.*" // all kinds of GPUs without a curve of their own
 	AnyResource bourse.Resource = "*"     // all other resources without a curve of their own, which are the operator's countables
 )
 
@@ -26,8 +26,8 @@ type CurveSet struct {
 	// takes count. If a resource has no curve, the curve of AnyGPU or AnyResource applies. If that
 	// is missing, too, the resource does not count.
 	Resources map[bourse.Resource]Curve `json:"resources"`
-	// Image is evaluated at the time, in seconds, that pulling the missing part of the image
-	// takes at PullRate.
+	// Image is evaluated at the number of seconds that are needed to pull the missing part of the
+	// image at PullRate.
 	Image Curve `json:"image"`
 	// Spread is evaluated at the number of running machines of the same app on the worker.
 	Spread Curve `json:"spread"`

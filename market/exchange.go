@@ -19,7 +19,7 @@ type Config struct {
 	Trader        Trader            // required
 	Cancellations CancellationStore // if nil, undeliverable cancellations are only kept in memory
 	Log           *slog.Logger      // default: discards all records
-	// Decided, if set, is called once for each order that Place has decided, however many calls
+	// Decided, if set, is called once for each order that Place has decided, even if several calls
 	// wait for the order. It must not block or retain its arguments. The fill is nil if the order
 	// was not filled.
 	Decided func(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error)
@@ -27,8 +27,8 @@ type Config struct {
 	// source of each order, while a lock is held. Default: a source with a random seed.
 	Rand   rand.Source
 	Curves Curves // default: DefaultCurves for all regions
-	// SampleAbove is the number of candidates up to which all candidates of a choice are asked
-	// at once. If there are more, only a sample is asked at first. Default 32.
+	// SampleAbove is the largest number of candidates that are all asked at once. If a choice has
+	// more candidates, only a sample of them is asked at first. Default 32.
 	SampleAbove int
 	// Sample is the size of that sample. Default 8.
 	Sample int
@@ -163,9 +163,9 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	return f.fill, f.decision, nil
 }
 
-// Claiming returns the worker on which an order in progress was last claimed. The worker may be
-// pulling the image. If the order is not in progress or has not been claimed, Claiming returns
-// false.
+// Claiming returns the worker to which the latest claim of an order in progress was sent. The
+// worker may be pulling the image. If the order is not in progress or has not been claimed,
+// Claiming returns false.
 func (x *Exchange) Claiming(id bourse.OrderID) (bourse.Member, bool) { return x.inflight.claiming(id) }
 
 // Quote returns the decision that Place would have made before its first claim. It asks the
@@ -226,10 +226,10 @@ func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.De
 }
 
 // candidates returns the candidates of all choices, one choice after the other, and the index at
-// which each choice ends. The function in must return the workers of a region in a slice that
-// candidates may modify. A worker that is listed in several regions counts only in the first of
-// them. A pinned order has at most one candidate, which is the worker that has the order's volume.
-// If the order has a reservation, only the workers of the reservation are candidates.
+// which each choice ends. The function in must return a region's workers in a slice that candidates
+// may modify. If a worker is listed in several regions, only the first of these regions counts. A
+// pinned order has at most one candidate, which is the worker that stores the order's volume. If
+// the order has a reservation, only the workers of the reservation are candidates.
 func candidates(order *bourse.Order, in func(bourse.Region) []bourse.Member, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
 	members, ends = allCandidates(in, choices)
 	pin := order.Pinned()
@@ -271,7 +271,7 @@ func allCandidates(in func(bourse.Region) []bourse.Member, choices []bourse.Choi
 	return members, ends
 }
 
-// accepting returns a function that lists the members of here that are in a given region and
+// accepting returns a function that lists those members in here that are in a given region and
 // accept orders.
 func accepting(here []bourse.Member) func(bourse.Region) []bourse.Member {
 	return func(region bourse.Region) (out []bourse.Member) {

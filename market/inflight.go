@@ -25,16 +25,16 @@ type call struct {
 
 	done     chan struct{} // closed once the following fields are set
 	fill     bourse.Fill
-	holds    []bourse.Hold // the holds of a reservation; a reservation has its own call, in addition to those of its orders
+	holds    []bourse.Hold // the holds of a reservation, which has a call in addition to the calls of its orders
 	decision bourse.Decision
 	err      error
 
-	at atomic.Pointer[bourse.Member] // worker on which the order was last claimed; in a race, the first of the workers
+	at atomic.Pointer[bourse.Member] // worker to which the latest claim was sent; in a race, the first of the workers
 
 	callers int // number of waiting callers; guarded by inflight.mu
 }
 
-// claiming returns the worker on which an order in progress was last claimed.
+// claiming returns the worker to which the latest claim of an order in progress was sent.
 func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *inflight) leave(f *call) {
 	}
 }
 
-// finish ends a call. The result must have been set. finish makes it available to the waiting
+// finish ends a call. It makes the result, which must have been set, available to the waiting
 // callers.
 func (s *inflight) finish(f *call) {
 	s.mu.Lock()

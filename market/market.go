@@ -30,12 +30,13 @@
 //     written to [CancellationStore], where the worker finds them, and retried by
 //     [Exchange.Run].
 //   - 8, the view is a hint: candidates determine only which workers are asked, and
-//     their free capacity determines only in which order. Recent quotes determine only
-//     which worker is claimed first. An old, empty or wrong hint costs time or a refusal.
+//     their free capacity determines only the order in which they are asked. Recent
+//     quotes determine only which worker is claimed first. An old, empty or wrong hint
+//     costs time or a refusal.
 //   - 9, brokers keep nothing: the only state consists of undelivered cancellations,
 //     recent decisions, and the quotes of the last second.
-//   - 10, no is an answer: a refusal names the worker, the resource, what was wanted and
-//     what was free. An absent worker that does not answer has not refused (absent.go).
+//   - 10, no is an answer: a refusal names the worker, the resource, the amount wanted
+//     and the amount free. An absent worker has not refused the order (absent.go).
 //
 // The package does not validate orders, which is the broker's task. It does not hold capacity, and
 // does not retry orders that were refused.
@@ -53,7 +54,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Directory provides candidates. Its answers are hints, and only as current as the latest gossip.
+// Directory provides candidates. The returned members are hints, and only as current as the latest
+// gossip.
 type Directory interface {
 	// Regions returns every region that has a worker, sorted.
 	Regions() []bourse.Region
@@ -84,8 +86,8 @@ type Trader interface {
 }
 
 // CancellationStore stores cancellations that could not be delivered, in the replicated view. A
-// worker that returns finds there which orders it must not keep filled, even if the broker no
-// longer exists (invariant 7).
+// worker that returns finds there which orders it must cancel, even if the broker no longer exists
+// (invariant 7).
 type CancellationStore interface {
 	// RecordCancellation records that a worker must not fill the order, or keep it filled, now
 	// or later. Once it has returned nil, the record survives the end of this process.

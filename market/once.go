@@ -23,9 +23,9 @@ import (
 // both, unless another broker has already seen both and canceled one of them. The age of a fill and
 // the worker's ID are recorded with the machine, so every broker that sees two fills cancels the
 // same one. A cancellation goes to one worker, so it cannot affect the other fill. The oldest fill
-// is never canceled, so one fill remains. It is nearly always also the one that was returned first:
-// a broker that finds no other fill in its second round has the older one, as far as clocks agree
-// and recording a machine takes no time.
+// is never canceled, so one fill remains. It is nearly always also the fill that a caller received
+// first. A broker that finds no other fill in its second round has the older fill, provided that
+// clocks agree and recording a machine takes no time.
 //
 // A worker that does not answer in the second round may have another fill. Run asks it until it
 // answers, and then applies the same rule. Three cases remain in which the result may be wrong:
@@ -43,7 +43,7 @@ import (
 // If an earlier try was canceled on a worker that has not received the cancellation yet, the worker
 // is treated as if it refused (see refuseCanceled).
 func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
-	here, absent := t.x.cfg.Directory.All() // both lists reflect the same moment, so a worker that comes or goes is either asked or counts as absent
+	here, absent := t.x.cfg.Directory.All() // both lists reflect the same moment, so a worker that is joining or leaving is either asked or counts as absent
 	members, ends := candidates(t.order, accepting(here), t.order.Regions...)
 	members = append(members, t.leaving(here)...) // appended last, because they are asked but never claimed
 	t.since = t.x.recentPicks.now()
@@ -97,7 +97,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	return nil, nil
 }
 
-// askSilent asks the members that did not answer again, and replaces their quotes.
+// askSilent asks once more those members that did not answer, and replaces their quotes.
 func (t *trade) askSilent(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	var again []bourse.Member
 	var index []int

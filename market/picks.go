@@ -15,7 +15,7 @@ type recentPicks struct {
 	mu    sync.Mutex
 	count uint64 // number of choices so far
 	apps  map[bourse.AppRef][]*pick
-	swept int // number of apps after the last sweep
+	swept int // number of apps that remained after the last sweep
 }
 
 // pick records which worker was chosen for an order.
@@ -43,10 +43,10 @@ func (a *recentPicks) now() uint64 {
 // pick ranks the quotes of an order, records the best worker as chosen, and returns the ranking and
 // the record. If the ranking is empty, the record is nil.
 //
-// Machines that are not in the quotes yet because they were chosen recently count as if they were
-// already running. When the quotes were requested, the latest choice was number since. All later
-// choices count. Earlier choices count if they were made within the duration slack and their orders
-// are still in progress.
+// A worker's quote may not include the machines for which the worker was chosen recently.
+// Therefore, pick counts a machine for each such choice. The parameter since is the number of the
+// latest choice at the time when the quotes were requested. All later choices count. An earlier
+// choice counts if it was made within the duration slack and its order is still in progress.
 func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration, quotes []bourse.Quote, rank func() []Ranked) ([]Ranked, *pick) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *pick) old(now time.Time) bool {
 	return !c.done.IsZero() && now.Sub(c.done) > maxQuoteTime || now.Sub(c.at) > bourse.MaxWithin
 }
 
-// maxQuoteTime is more than the time that workers have for answering a request for quotes.
+// maxQuoteTime is longer than any worker may take to answer a request for quotes.
 const maxQuoteTime = 2 * time.Second
 
 // sweep removes the apps that have no recent choices.
@@ -120,8 +120,8 @@ func (a *recentPicks) move(c *pick, to bourse.WorkerID) {
 	}
 }
 
-// end records on which worker the order of a choice was filled. The worker is "" if the order
-// was not filled.
+// end records which worker has filled the order of a choice. The worker is "" if the order was not
+// filled.
 func (a *recentPicks) end(c *pick, at bourse.WorkerID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,7 +20,7 @@ const retryFactor = 4
 // answer in time, its quote contains a refusal with RefusedNoAnswer.
 func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote {
 	began := time.Now()
-	// Reserve half of the remaining time for claims, however long workers hang.
+	// Reserve half of the remaining time for claims, even if workers do not answer.
 	within := min(t.x.cfg.QuoteWithin, time.Until(t.deadline)/2)
 	quotes := collectQuotes(ctx, t.x.cfg.Trader, within, t.order, members)
 	if !slices.ContainsFunc(quotes, func(q bourse.Quote) bool { return q.Worker != "" }) && ctx.Err() == nil {

@@ -45,9 +45,9 @@ type cachedQuote struct {
 	missing int64
 }
 
-// shape contains everything that a worker considers when it quotes for an order of a new machine,
-// except the order's regions. Orders with equal shapes get equal quotes. The zero shape means that
-// an order's quotes cannot be cached.
+// shape contains all properties of an order for a new machine that affect a worker's quote, except
+// the order's regions. Orders with equal shapes get equal quotes. The zero shape means that an
+// order's quotes cannot be cached.
 type shape struct {
 	app   bourse.AppRef
 	image string
@@ -56,11 +56,11 @@ type shape struct {
 	task  string // name of the task for which the worker needs a warm machine; "" if the order is not for such a task
 }
 
-// Limits of the cache. They bound its size whatever orders and workers contain.
+// Limits of the cache. They bound its size regardless of the contents of orders and quotes.
 const (
 	maxCached = 4096 // number of quotes
 	maxNeeds  = 512  // length of a shape's requirements, in bytes
-	maxLines  = 64   // number of accounts or takes in a quote
+	maxLines  = 64   // number of accounts, and of takes, in a quote
 )
 
 func shapeOf(o *bourse.Order) shape {
@@ -93,8 +93,9 @@ func shapeOf(o *bourse.Order) shape {
 }
 
 // cacheable reports whether an order may be claimed on the basis of cached quotes for its shape.
-// It may not if the order has a machine name, which may be taken, or an ID chosen by the caller,
-// because the order may already be filled. Races and leases are excluded because they are rare.
+// This is not permitted if the order has a machine name, because the name may be taken, or an ID
+// chosen by the caller, because the order may already be filled. Races and leases are excluded
+// because they are rare.
 func cacheable(o *bourse.Order) bool {
 	return !o.Named && o.Name == "" && o.Race <= 1 && o.LeaseTTL == 0
 }
@@ -179,7 +180,8 @@ func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
 	return true
 }
 
-// store caches the members' vetted quotes. The time asked is when they were requested.
+// store caches the members' vetted quotes. The parameter asked is the time when the quotes were
+// requested.
 func (s *quoteCache) store(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
 	if s.within < 0 || *of == (shape{}) {
 		return
@@ -209,7 +211,7 @@ func oversize(q *bourse.Quote) bool {
 }
 
 func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now time.Time) {
-	if s.count >= s.most { // start over: most of the quotes have expired, and getting the others again costs only one round
+	if s.count >= s.most { // start over: most of the quotes have expired, and requesting the others again takes only one round
 		clear(s.workers)
 		s.count = 0
 	}
@@ -223,7 +225,7 @@ func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, no
 	}
 	d.member, d.answeredAt = *m, now
 	d.quotes[*of] = cachedQuote{asked, q.Refusal != nil, q.Takes, q.MissingBytes}
-	if q.Refusal != nil { // a refusal has none of the other fields
+	if q.Refusal != nil { // a quote with a refusal contains no other data
 		d.facts.Worker, d.facts.Region = m.ID, q.Region
 		return
 	}
@@ -240,9 +242,9 @@ func (s *quoteCache) drop(id bourse.WorkerID) {
 	}
 }
 
-// claiming adjusts a worker's quotes for a claim, by counting the amounts that the claim will take
-// as used. It is called before the claim is sent, so that concurrent orders do not all go to the
-// same worker. It returns the worker's entry, which must be passed to answered.
+// claiming adjusts a worker's quotes for a claim: from now on, the amounts that the claim will take
+// count as used. It is called before the claim is sent, so that concurrent orders do not all go to
+// the same worker. It returns the worker's entry, which must be passed to answered.
 func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cachedWorker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +286,7 @@ func (s *quoteCache) answered(id bourse.WorkerID, d *cachedWorker, of *shape, fi
 	}
 }
 
-// change adds the amounts in takes to those that the worker uses if sign is 1, and subtracts them if
+// change adds takes to the worker's used amounts if sign is 1, and subtracts takes from them if
 // sign is -1.
 func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	d.facts.Accounts = slices.Clone(d.facts.Accounts)

@@ -18,10 +18,10 @@ type Ranked struct {
 }
 
 // Rank appends the willing quotes to dst, best first, and returns the result. It is a pure function
-// of its arguments. The source rng is required. It only breaks ties, so that brokers do not all
-// claim the same one of several equal workers. Each quote is scored with the curves of its region.
-// An invalid number in a quote scores 0. If dst has enough capacity, Rank does not allocate for
-// each quote.
+// of its arguments. The source rng is required. It is used only to break ties, so that brokers do
+// not all claim the same one of several equal workers. Each quote is scored with the curves of its
+// region. An invalid number in a quote scores 0. If dst has enough capacity, Rank does not allocate
+// for each quote.
 func Rank(order *bourse.Order, quotes []bourse.Quote, curves *Curves, rng *rand.Rand, dst []Ranked) []Ranked {
 	scorers := newScorers(order, curves)
 	return scorers.rank(quotes, rng, dst)

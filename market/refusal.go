@@ -13,12 +13,11 @@ import (
 // tally counts an order's refusals, including those beyond the limit on recorded refusals.
 type tally struct {
 	kinds []kind
-	name  *bourse.Refusal // the first refusal because the machine's name is taken in the app
-	end   *bourse.Refusal // the first refusal of a claim that would be the same on every other worker
+	name  *bourse.Refusal // the first refusal for the reason that the app already has a machine with the order's name
+	end   *bourse.Refusal // the first refusal of a claim whose reason applies to all other workers as well
 }
 
-// kind groups the refusals that have the same reason and concern the same
-// resource.
+// kind describes the refusals that have the same reason and concern the same resource.
 type kind struct {
 	reason bourse.RefusalReason
 	about  string         // the resource or label; "" if there is none
@@ -26,8 +25,8 @@ type kind struct {
 	best   bourse.Refusal // the refusal with the most free capacity if the kind concerns a resource; otherwise the first refusal
 }
 
-// maxKinds is the maximum number of kinds in a tally. It bounds the tally whatever
-// refusals workers send.
+// maxKinds is the maximum number of kinds in a tally. It limits the tally's size, regardless of
+// which refusals workers send.
 const maxKinds = 32
 
 func (t *tally) add(r bourse.Refusal) {
@@ -53,9 +52,9 @@ func (t *tally) count(r bourse.Refusal) {
 	}
 }
 
-// claimed adds the refusal of a claim. A claimed worker has found out more than one that was only
-// asked. If it reports that the image or the program does not exist, other workers will not find
-// it either.
+// claimed adds the refusal of a claim. A worker that was claimed has checked more than a worker
+// that was only asked for a quote. If it reports that the image or the program does not exist,
+// other workers will not find it either.
 func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
 	t.add(r)
 	if t.end == nil && (r.Reason == bourse.RefusedNoImage || r.Reason == bourse.RefusedProgram && order.Config.ImageKind() == bourse.RegistryImage) {
@@ -63,9 +62,9 @@ func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
 	}
 }
 
-// final returns an error if one of the refusals applies to all workers, and otherwise nil.
-// For example, if the machine's name is taken, all workers have to refuse it, because names
-// are unique within an app.
+// final returns an error if one of the refusals applies to all workers, and otherwise nil. For
+// example, if the machine's name is taken, all workers have to refuse the order, because names are
+// unique within an app.
 func (t *tally) final(order *bourse.Order) error {
 	switch {
 	case t.name != nil:
@@ -125,12 +124,12 @@ func kindName(order *bourse.Order) string {
 	return string(order.Kind())
 }
 
-// anyAnswer reports whether any worker has itself sent a refusal.
+// anyAnswer reports whether any of the refusals comes from a worker that answered.
 func (t *tally) anyAnswer() bool {
 	return slices.ContainsFunc(t.kinds, func(k kind) bool { return !k.unanswered() })
 }
 
-// unanswered reports whether the kind consists of workers that did not answer.
+// unanswered reports whether the kind describes missing answers.
 func (k *kind) unanswered() bool {
 	return k.reason == bourse.RefusedNoAnswer || k.reason == bourse.RefusedLost
 }
@@ -197,7 +196,7 @@ const (
 // was asked, it returns "".
 func (t *tally) summary(rounds []bourse.Round) string { return summary(rounds, t.sorted()) }
 
-// besides is like summary, but omits the kind told, which the message already contains.
+// besides is like summary, but omits one kind (told), which the message already contains.
 func (t *tally) besides(told kind, rounds []bourse.Round) string {
 	return summary(rounds, slices.DeleteFunc(t.sorted(), func(k kind) bool { return k.reason == told.reason && k.about == told.about }))
 }
@@ -292,7 +291,8 @@ func join(choice bourse.Choice) string {
 	return b.String()
 }
 
-// cut shortens s to at most n bytes, and appends an ellipsis if it does. The result is valid UTF-8.
+// cut shortens s to at most n bytes. If it removes text, it appends an ellipsis. The result is
+// valid UTF-8.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return strings.ToValidUTF8(s, "")

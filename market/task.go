@@ -10,11 +10,11 @@ import (
 )
 
 // Unlike a machine, a task cannot be undone. If a machine was started twice, one of the two can be
-// destroyed, but work that was done twice stays done. If the outcome of a claim of a task is
-// unknown, the order therefore ends. No other worker is claimed, and a repetition with the same ID
-// returns the outcome. The task is not canceled either: a running worker notices the broken
-// connection and stops the task itself, and a worker whose daemon was restarted lets a program that
-// is still running continue.
+// destroyed, but work that was done twice stays done. Therefore, the order ends if the outcome of a
+// task's claim is unknown. No other worker is claimed, and a repetition with the same ID returns
+// the outcome. The task is not canceled either: a running worker notices the broken connection and
+// stops the task itself, and a worker whose daemon was restarted lets a program that is still
+// running continue.
 
 // errUnknownTask returns the error for a task that a worker may have started. If the caller chose
 // the order's ID, it is harmless if a repetition overtakes the claim, because both go to the same
@@ -28,8 +28,8 @@ func errUnknownTask(order *bourse.Order, at *bourse.Member) error {
 		"the answer of worker %s was lost; it may have started the task: repeat it with order id %s to learn the outcome", at.ID, order.ID)
 }
 
-// rejoin repeats the claim of a task on the worker that already has the task. The worker answers
-// with the task's outcome.
+// rejoin repeats a task's claim on the worker that has already recorded the task. The worker
+// answers with the task's outcome.
 func (t *trade) rejoin(ctx context.Context, members []bourse.Member, has *bourse.Fill) (*bourse.Fill, error) {
 	i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == has.Sale().Worker })
 	if fill := t.claimBatch(ctx, []*bourse.Member{&members[i]}, false); fill != nil {

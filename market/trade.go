@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// trade is one order that is being placed or quoted. Only one goroutine uses it.
+// trade is the state of one order that is being placed or quoted. It must not be used concurrently.
 type trade struct {
 	x         *Exchange
 	order     *bourse.Order
@@ -25,7 +25,7 @@ type trade struct {
 	canceled []bourse.WorkerID              // workers on which the order was or will be canceled
 	unknown  error                          // set if a worker may have filled the order, so that no other worker may fill it
 	claim    bourse.Claim                   // the claim that is sent to workers; set by the first claim
-	at       *atomic.Pointer[bourse.Member] // set to the worker that is being claimed; may be nil
+	at       *atomic.Pointer[bourse.Member] // records the worker that is being claimed; may be nil
 
 	since uint64 // number of the latest choice when the quotes were requested; see recentPicks
 	pick  *pick  // this order's choice; nil before the ranking, and for kinds of orders that are not spread
@@ -75,7 +75,7 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 // only a sample of them. If none of these fills the order, it asks the rest.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
 	members, _ := candidates(t.order, t.x.cfg.Directory.Candidates, choice)
-	if len(t.canceled) > 0 { // even if the hint lists such a worker again, it must not fill the order
+	if len(t.canceled) > 0 { // a worker on which the order was canceled must not fill it, even if the hint lists the worker again
 		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.canceled, m.ID) })
 	}
 	known := len(members)
@@ -155,9 +155,10 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 	return t.claims(ctx, members, ranked)
 }
 
-// rank ranks the quotes of members, which are in the same order. A worker counts as having one more
-// machine for each other order that chose it after the quotes were requested, or that chose it at
-// most slack before now and is still in progress.
+// rank ranks quotes, which must be in the order of members. Other orders may have chosen the same
+// workers. For each of these choices, the chosen worker counts as having one more machine if the
+// choice was made after the quotes were requested, or if it was made at most slack ago and its
+// order is still in progress.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.x.cfg.Curves)
@@ -208,8 +209,7 @@ func (t *trade) discountReplaced(members []bourse.Member, quotes []bourse.Quote)
 	}
 }
 
-// endPick records on which worker the order was filled. The worker is "" if the order
-// was not filled.
+// endPick records which worker has filled the order. The worker is "" if the order was not filled.
 func (t *trade) endPick(at bourse.WorkerID) {
 	if t.pick != nil {
 		t.x.recentPicks.end(t.pick, at)
