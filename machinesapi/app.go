@@ -37,8 +37,8 @@ type Organization struct {
 	NumericID int32  `json:"internal_numeric_id"`
 }
 
-// FromApp converts an app to the API's type. The parameters machines and volumes are the numbers
-// of machines and volumes that the app has.
+// FromApp converts an app to the API's type. The parameters machines and volumes are the numbers of
+// the app's machines and volumes.
 func FromApp(a bourse.App, machines, volumes int) App {
 	status := AppPending
 	if machines > 0 {

@@ -31,9 +31,9 @@ import (
 //
 //	unauthorized, forbidden  the token is invalid, or not valid for this app
 //	unavailable              the request had no effect: no connection, or no worker answered
-//	timeout                  the outcome is unknown: the connection broke or the worker did not answer
-//	canceled                 ctx ended
-//	internal                 an error in the server
+//	timeout                  the outcome is unknown: no answer arrived, or ctx's deadline passed
+//	canceled                 ctx was canceled
+//	internal                 an internal error occurred in the server
 type Client struct {
 	BaseURL string       // such as "http://127.0.0.1:4280", without /v1
 	Token   string       // sent as a bearer token; "": no token is sent

@@ -27,8 +27,9 @@ func (c *Client) Apps(ctx context.Context, org string) ([]App, error) {
 	return out.Apps, err
 }
 
-// DeleteApp deletes an app and its machines. If force is set, running machines are stopped first.
-// Errors: not_found, failed_precondition (machines are running).
+// DeleteApp deletes an app and its machines. If force is set, running machines are stopped first,
+// and the app's volumes are deleted as well. Errors: not_found, failed_precondition (machines are
+// running, or the app has volumes).
 func (c *Client) DeleteApp(ctx context.Context, app bourse.AppName, force bool) error {
 	// Send force even if it is false, because the API stops running machines by default.
 	return c.run(ctx, call{method: http.MethodDelete, path: path("apps", string(app)), query: query("force", strconv.FormatBool(force))})
@@ -128,10 +129,10 @@ type AppImages struct {
 // AppImages returns a client for an app's images.
 func (c *Client) AppImages(app bourse.AppName) AppImages { return AppImages{c, app} }
 
-// Resolve returns the image to which a name refers now. A worker asks the image's registry, with
-// the credentials of the app's organization. The names "host" and "pull" are returned unchanged.
-// Errors: invalid, not_found (the app or the image), unavailable (no worker can reach the
-// registry).
+// Resolve returns the image to which a name currently refers. A worker asks the image's registry,
+// with the credentials of the app's organization. The names "host" and "pull" are returned
+// unchanged. Errors: invalid, not_found (the app or the image), unavailable (no worker can reach
+// the registry).
 func (i AppImages) Resolve(ctx context.Context, image string) (bourse.ImageRef, error) {
 	return ask[bourse.ImageRef](ctx, i.Client, call{method: http.MethodGet, path: path("apps", string(i.App), "images", "resolve"), query: url.Values{"image": {image}}})
 }
@@ -241,7 +242,8 @@ type Org struct {
 // Org returns a client for an organization.
 func (c *Client) Org(slug string) Org { return Org{c, slug} }
 
-// ListOrgMachines selects the machines of an organization's list, and one page of that list.
+// ListOrgMachines specifies which machines of an organization are listed, and which page of the
+// list is returned.
 type ListOrgMachines struct {
 	Deleted bool // include destroyed machines whose records their workers have retained
 	Region  bourse.Region

@@ -40,9 +40,9 @@ func parseTiming(header string) Timing {
 	return out
 }
 
-// Quote returns the decision that an order would get now, without placing the order. The
-// decision's outcome is "quoted" if a worker would fill the order, and "refused" otherwise.
-// Errors: invalid, not_found (the app).
+// Quote returns the decision that an order would receive now, without placing the order. The
+// decision's outcome is "quoted" if a worker would fill the order, and "refused" otherwise. Errors:
+// invalid, not_found (the app).
 func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (Quoted, error) {
 	return ask[Quoted](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "quotes"), in: in})
 }
@@ -137,8 +137,8 @@ func (c *Client) Start(ctx context.Context, app bourse.AppName, id bourse.Machin
 	return ask[StartReply](ctx, c, act(app, id, "start", nonce, nil))
 }
 
-// Stop tells a machine to stop, without waiting until it has stopped. Errors: invalid,
-// failed_precondition.
+// Stop makes a machine's worker stop the machine, and returns before the machine has stopped.
+// Errors: invalid, failed_precondition.
 func (c *Client) Stop(ctx context.Context, app bourse.AppName, id bourse.MachineID, in StopMachine, nonce string) error {
 	return c.run(ctx, act(app, id, "stop", nonce, in))
 }
@@ -177,19 +177,20 @@ func (c *Client) Cordon(ctx context.Context, app bourse.AppName, id bourse.Machi
 	return c.run(ctx, act(app, id, verb, nonce, nil))
 }
 
-// Destroy destroys a machine and waits until it is destroyed. Errors: failed_precondition (it is
-// running, and in.Force is not set).
+// Destroy destroys a machine and waits until it is destroyed. Errors: failed_precondition (the
+// machine is running, and in.Force is not set).
 func (c *Client) Destroy(ctx context.Context, app bourse.AppName, id bourse.MachineID, in DestroyMachine, nonce string) error {
 	return c.run(ctx, call{method: http.MethodDelete, path: machinePath(app, id), query: query("force", boolParam(in.Force)), header: header(HeaderNonce, nonce)})
 }
 
-// Usage returns a machine's current resource usage. Errors: not_found, failed_precondition (it is not running).
+// Usage returns a machine's current resource usage. Errors: not_found, failed_precondition (the
+// machine is not running).
 func (c *Client) Usage(ctx context.Context, app bourse.AppName, id bourse.MachineID) (Usage, error) {
 	return ask[Usage](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "usage")})
 }
 
 // Processes lists a machine's processes, starting with the main process. Errors: not_found,
-// failed_precondition (it is not running, or does not run on its worker's host).
+// failed_precondition (the machine is not running, or does not run on its worker's host).
 func Processes(ctx context.Context, c *Client, app bourse.AppName, id bourse.MachineID) ([]bourse.Process, error) {
 	return ask[[]bourse.Process](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "ps")})
 }

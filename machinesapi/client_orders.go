@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Order returns the decision about an order. Only the broker that handled the order has the
+// Order returns the decision about an order. Only the broker that handled the order keeps the
 // complete decision, and only temporarily. The ranking of a filled order is also stored with its
 // machine. Errors: invalid, not_found.
 func (c *Client) Order(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
@@ -58,8 +58,8 @@ func (r Reservations) Get(ctx context.Context, id bourse.ReservationID) (Reserva
 }
 
 // Extend sets the expiry of all holds of a reservation to the given TTL from now. Errors: invalid,
-// not_found (nothing is held), conflict (a worker no longer has its hold, and nothing was
-// extended).
+// not_found (no worker holds capacity for the reservation), conflict (a worker no longer has its
+// hold, and nothing was extended).
 func (r Reservations) Extend(ctx context.Context, id bourse.ReservationID, in ExtendReservation) (Reservation, error) {
 	return ask[Reservation](ctx, r.Client, call{method: http.MethodPatch, path: path("reservations", string(id)), in: in})
 }

@@ -28,8 +28,8 @@ type (
 
 // ExecStream runs a command in a machine, alongside its program, and streams the command's input
 // and output. The command is killed when ctx is done. The caller must call Copy or Close on the
-// stream. Errors, from here or from Copy: invalid, not_found, failed_precondition; from Copy also
-// timeout (the stream broke).
+// stream. Errors, from ExecStream or from Copy: invalid, not_found, failed_precondition; from Copy
+// also timeout (the stream broke).
 func (c *Client) ExecStream(ctx context.Context, app bourse.AppName, id bourse.MachineID, start ExecStart) (*ExecStream, error) {
 	k := call{method: http.MethodPost, path: machinePath(app, id, "exec", "stream")}
 	dial := func(body io.ReadCloser) (io.ReadCloser, error) { return c.openDuplex(ctx, k, body) }

@@ -55,9 +55,10 @@ func (c *Client) Subscribe(ctx context.Context, q ViewQuery) (*Subscription, err
 	return c.subscription(ctx, k, viewStream{live: true})
 }
 
-// Resume continues a subscription with the change that follows change number from. It must be sent
-// to the broker that has the subscription. Errors: not_found (the subscription, or the changes
-// after from, are no longer available: subscribe again), unavailable, rate_limited.
+// Resume continues a subscription. The parameter from is the number of the last change that was
+// read. The call must be sent to the broker that has the subscription. Errors: not_found (the
+// subscription, or the changes that follow, are no longer available: subscribe again), unavailable,
+// rate_limited.
 func (c *Client) Resume(ctx context.Context, id string, from uint64) (*Subscription, error) {
 	k := call{
 		method: http.MethodGet, path: path("view", "subscriptions", id),

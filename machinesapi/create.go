@@ -16,7 +16,7 @@ type CreateMachine struct {
 	SkipLaunch              bool           `json:"skip_launch,omitempty"`
 	SkipServiceRegistration bool           `json:"skip_service_registration,omitempty"`
 	LeaseTTL                int64          `json:"lease_ttl,omitempty"`           // in seconds
-	SkipSecrets             bool           `json:"skip_secrets,omitempty"`        // do not give the machine its app's secrets
+	SkipSecrets             bool           `json:"skip_secrets,omitempty"`        // the machine does not receive its app's secrets
 	MinSecretsVersion       uint64         `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets
 
 	Deadline bourse.Duration `json:"deadline,omitempty"`  // time limit for the whole order; default 10 s
@@ -36,7 +36,7 @@ type UpdateMachine struct {
 	SkipLaunch              bool              `json:"skip_launch,omitempty"`     // do not start the new version
 	SkipServiceRegistration bool              `json:"skip_service_registration,omitempty"`
 	LeaseTTL                int64             `json:"lease_ttl,omitempty"`           // in seconds; acquires or extends the machine's lease
-	SkipSecrets             bool              `json:"skip_secrets,omitempty"`        // do not give the machine its app's secrets
+	SkipSecrets             bool              `json:"skip_secrets,omitempty"`        // the machine does not receive its app's secrets
 	MinSecretsVersion       uint64            `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets; restarts the machine if necessary
 }
 
@@ -52,7 +52,7 @@ type Created struct {
 	Timing Timing `json:"timing,omitempty"`
 }
 
-// Quoted is the decision that an order would get, with warnings about ignored fields.
+// Quoted is the decision that an order would receive now, with warnings about ignored fields.
 type Quoted struct {
 	bourse.Decision
 	Warnings []bourse.Warning `json:"warnings,omitempty"`

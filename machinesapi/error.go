@@ -30,12 +30,12 @@ func CodeOfStatus(status int) bourse.Code {
 // ErrorStatus is the value of an error body's "status" field.
 type ErrorStatus string
 
-// Status words that clients of the Machines API know.
+// Status words that clients of the Machines API recognize.
 const (
 	StatusUnknown              ErrorStatus = "unknown"
 	StatusInsufficientCapacity ErrorStatus = "insufficient_capacity"
 	StatusNameTaken            ErrorStatus = "name_taken"
-	StatusVolumePlacement      ErrorStatus = "volume_placement_capacity" // for an order for a volume, or for a machine with a volume
+	StatusVolumePlacement      ErrorStatus = "volume_placement_capacity" // for orders of volumes, and for orders of machines with volumes
 )
 
 // ErrorBody is the body of every reply with a status above 299.
@@ -45,7 +45,7 @@ type ErrorBody struct {
 	Code   bourse.Code `json:"code,omitempty"`
 
 	OrderID   bourse.OrderID   `json:"order_id,omitempty"` // in the reply to a create request whose order was not filled
-	Refusals  []bourse.Refusal `json:"refusals,omitempty"` // for each worker that refused, the reason
+	Refusals  []bourse.Refusal `json:"refusals,omitempty"` // the refusals of all workers that refused the order
 	RequestID string           `json:"request_id,omitempty"`
 }
 
@@ -60,7 +60,7 @@ const (
 	ClusterOnlyText  = "unauthorized: this requires a token for the whole cluster, but yours is for an organization or apps"
 	ReadOnlyText     = "unauthorized: the token is read-only"
 	MachinesOnlyText = "unauthorized: the token is for other machines, or only for machines"
-	QuotaText        = "quota exceeded: " // a prefix
+	QuotaText        = "quota exceeded: " // followed by a description of the exceeded quota
 )
 
 // Prefixes of errors. Clients search errors for parts of these texts.

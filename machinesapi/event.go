@@ -11,7 +11,7 @@ type Event struct {
 	ID        bourse.EventID   `json:"id"`
 	Type      bourse.EventType `json:"type"`
 	Status    bourse.State     `json:"status"`           // the machine's state after the event
-	Source    string           `json:"source"`           // what caused the event, such as user or worker
+	Source    string           `json:"source"`           // the cause of the event, such as user or worker
 	Timestamp int64            `json:"timestamp"`        // milliseconds since 1970
 	Reason    string           `json:"reason,omitempty"` // added by Bourse: the worker's reason for the event
 	Request   *EventRequest    `json:"request,omitempty"`

@@ -10,8 +10,8 @@ import (
 
 // CreateJoinToken is the body of a request for a join token.
 type CreateJoinToken struct {
-	Roles  []bourse.Role   `json:"roles,omitempty"`  // roles that servers on the joining hosts may have; default worker
-	Region bourse.Region   `json:"region,omitempty"` // region that the joining hosts must have; default any
+	Roles  []bourse.Role   `json:"roles,omitempty"`  // roles that the joining hosts' servers may have; default worker
+	Region bourse.Region   `json:"region,omitempty"` // region that the joining hosts must use; default any
 	Uses   int             `json:"uses,omitempty"`   // number of hosts that may join; default 1
 	TTL    bourse.Duration `json:"ttl,omitempty"`    // default one hour
 }
@@ -21,7 +21,7 @@ type CreateJoinToken struct {
 type JoinToken struct {
 	ID        string        `json:"id"`
 	Roles     []bourse.Role `json:"roles"`
-	Region    bourse.Region `json:"region,omitempty"` // region that the joining hosts must have; "": any
+	Region    bourse.Region `json:"region,omitempty"` // region that the joining hosts must use; "": any
 	Uses      int           `json:"uses"`
 	Hosts     []JoinedHost  `json:"hosts"` // hosts that have used the token
 	CreatedAt time.Time     `json:"created_at"`

@@ -32,9 +32,9 @@ type Summary struct {
 
 // Detail contains the remaining fields of the Machines API.
 type Detail struct {
-	// Config is the complete config, as the client sent it. It is nil in a summary, and if only
-	// IncompleteConfig is known. IncompleteConfig lacks the environment, files, processes and
-	// containers, which only the machine's worker has.
+	// Config is the complete config, as the client sent it. It is nil in a summary, and also if the
+	// broker knows only IncompleteConfig. IncompleteConfig lacks the environment, files, processes
+	// and containers, which only the machine's worker has.
 	Config           *bourse.Config `json:"config,omitempty"`
 	IncompleteConfig *bourse.Config `json:"incomplete_config,omitempty"`
 
@@ -66,11 +66,11 @@ type Placement struct {
 	// StandsIn is the lost machine that this standby has replaced; see config.standbys.
 	StandsIn bourse.MachineID `json:"stands_in,omitempty"`
 	// NameConflict is the ID of an older machine of the app that has the same name, according to
-	// the broker's view. It is shown in lists, in the reply to a request for the machine, and in
-	// the reply to its creation.
+	// the broker's view. It is set in lists, in the reply to a request for the machine, and in the
+	// reply to a request that creates the machine.
 	NameConflict bourse.MachineID `json:"name_conflict,omitempty"`
 	// Warnings lists the fields of the request that were ignored. It is set only in the reply to
-	// that request, which also has the warnings in its headers.
+	// that request. The reply's headers contain the warnings as well.
 	Warnings []bourse.Warning `json:"warnings,omitempty"`
 }
 
@@ -119,8 +119,8 @@ func privateIP(m *bourse.Machine) string {
 	return m.PrivateIP.String()
 }
 
-// imageRef returns the image to which the name of the machine's image was resolved. If the name
-// was not resolved, imageRef returns the name itself.
+// imageRef returns the reference to which the name of the machine's image was resolved. If the name
+// was not resolved, imageRef returns the parsed name.
 func imageRef(m *bourse.Machine) bourse.ImageRef {
 	if m.Image != nil {
 		return *m.Image

@@ -68,8 +68,8 @@ type Member struct {
 	Status  MemberStatus    `json:"status"`
 
 	// For a server that is not running.
-	Since    time.Time `json:"since,omitzero"`     // when it was last heard from, if known, or was removed
-	Machines int       `json:"machines,omitempty"` // number of machines when it was last reachable
+	Since    time.Time `json:"since,omitzero"`     // when the server was last heard from, if known, or when it was removed
+	Machines int       `json:"machines,omitempty"` // number of machines when the server was last reachable
 	Volumes  int       `json:"volumes,omitempty"`
 }
 

@@ -19,7 +19,7 @@ type CreateReservation struct {
 type ReserveOrder struct {
 	App    bourse.AppName `json:"app,omitempty"`    // app whose machines may use the capacity; default "default"
 	Region string         `json:"region,omitempty"` // a region expression; default "any"
-	Config *bourse.Config `json:"config,omitempty"` // guest, requirements and rootfs, and the image if only workers that can run it should be asked; no mounts
+	Config *bourse.Config `json:"config,omitempty"` // guest, requirements and rootfs; an image only if workers that cannot run it must be excluded; no mounts
 	Count  *int64         `json:"count,omitempty"`  // number of machines; default 1
 }
 
@@ -38,7 +38,7 @@ type Reservation struct {
 
 // Hold is the capacity that one worker has reserved for one order.
 type Hold struct {
-	ID        bourse.ReservationID `json:"id"`       // reservation ID that contains only this worker; a machine whose order names this ID is created there
+	ID        bourse.ReservationID `json:"id"`       // ID of a reservation that consists only of the holds on this worker; a machine whose order names this ID is created there
 	Order     int                  `json:"order"`    // index of the order in the request
 	OrderID   bourse.OrderID       `json:"order_id"` // ID of the order; the decision is at /v1/orders/{order_id}
 	App       bourse.AppName       `json:"app"`

@@ -142,7 +142,7 @@ type TaskReply struct {
 	Again        bool             `json:"again,omitempty"`
 }
 
-// FromTask converts a result. again specifies that an earlier request with the same order ID has
+// FromTask converts a result. again must be set if an earlier request with the same order ID has
 // run the task.
 func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	out := TaskReply{

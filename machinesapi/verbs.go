@@ -45,7 +45,7 @@ type ExecReply struct {
 	Stderr     string `json:"stderr"`
 }
 
-// WaitMachine specifies what a call waits for.
+// WaitMachine specifies the condition for which a call waits.
 type WaitMachine struct {
 	States  []string        // wait until the machine is in any of these states, or "settled"; default started
 	Timeout bourse.Duration // at most 60 s, which is also the default
@@ -61,7 +61,7 @@ type WaitReply struct {
 	OK      bool              `json:"ok"`
 	State   bourse.State      `json:"state"`
 	Version bourse.InstanceID `json:"version"`
-	EventID bourse.EventID    `json:"event_id"` // After for the next wait
+	EventID bourse.EventID    `json:"event_id"` // the latest event; use it as WaitMachine.After in the next wait
 }
 
 // DestroyMachine specifies how to destroy a machine.

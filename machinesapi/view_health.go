@@ -25,7 +25,7 @@ type MemberHealth struct {
 	// The member's own report. All fields are zero if the member is unreachable.
 	Version    string         `json:"version,omitempty"` // version of the program
 	Epoch      uint64         `json:"epoch"`             // current epoch of the member's own stream
-	Streams    int            `json:"streams"`           // number of streams that the member follows; each is an epoch of a site
+	Streams    int            `json:"streams"`           // number of streams that the member follows; each stream is one epoch of a site
 	Heads      []ViewHead     `json:"heads,omitempty"`   // the member's position in each stream
 	Queue      ViewQueue      `json:"queue"`
 	Quarantine ViewQuarantine `json:"quarantine"`
@@ -37,7 +37,7 @@ type MemberHealth struct {
 // Standing is the result of comparing a member's copy with the other members' copies.
 type Standing struct {
 	State   ViewState `json:"state"`
-	Gaps    int       `json:"gaps"`              // number of streams that lack transactions
+	Gaps    int       `json:"gaps"`              // number of streams in which transactions are missing
 	Behind  uint64    `json:"behind"`            // number of transactions that other members have and this member lacks
 	LagMS   int64     `json:"lag_ms"`            // lower bound of the time for which a transaction has been missing
 	Differs []string  `json:"differs,omitempty"` // names of the tables that differ from most members' tables

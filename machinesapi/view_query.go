@@ -71,7 +71,7 @@ type ViewRow struct {
 	Cells []any
 }
 
-// ViewEnd follows the last row.
+// ViewEnd is the line that follows the last row of a result.
 type ViewEnd struct {
 	Rows      int64   `json:"rows"`
 	MS        float64 `json:"ms"`                  // how long the query took in the server, in milliseconds

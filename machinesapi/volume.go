@@ -92,7 +92,7 @@ type CreateVolume struct {
 	SizeGB            *int64            `json:"size_gb,omitempty"`              // default 3, or the size of the source
 	Encrypted         *bool             `json:"encrypted,omitempty"`            // default false
 	FSType            *string           `json:"fstype,omitempty"`               // default ext4
-	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`  // not on a worker with another volume of this name; default true
+	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`  // use only a worker without another volume of this name; default true
 	UniqueZoneApp     *bool             `json:"unique_zone_app_wide,omitempty"` // default false
 	SnapshotRetention *int              `json:"snapshot_retention,omitempty"`   // default 5 days
 	AutoBackup        *bool             `json:"auto_backup_enabled,omitempty"`  // take a snapshot every day; default true

@@ -1,6 +1,6 @@
-// Package release defines the record of a deploy. The record specifies what was deployed, who
-// deployed it, and the outcome. Each record has a unique ID, so two brokers never write the same
-// record. A release's version is determined by the order of the app's records.
+// Package release defines the record of a deploy. The record describes the deployed configuration,
+// the user who deployed it, and the outcome. Each record has a unique ID, so two brokers never
+// write the same record. A release's version is determined by the order of the app's records.
 package release
 
 import (
@@ -18,7 +18,7 @@ import (
 // ID identifies a release. It is a ULID.
 type ID string
 
-// NewID returns a new ID, which sorts after all earlier ones.
+// NewID returns a new ID. IDs sort by creation time.
 func NewID() ID { return ID(ulid.Make().String()) }
 
 // Validate returns an error with [bourse.CodeInvalid] if id is not a ULID in upper case.
