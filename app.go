@@ -39,8 +39,8 @@ type AppRef struct {
 // Ref returns a reference to the app.
 func (a *App) Ref() AppRef { return AppRef{a.Name, a.ID} }
 
-// NewAppID returns a new, random ID for an app. Because it is random, nobody can create an app
-// that has another app's ID, or an app whose order IDs have the same checksums as another app's.
+// NewAppID returns a new, random ID for an app. Because the ID is random, nobody can create an app
+// that gets another app's ID, or whose order IDs get the same checksums as another app's.
 func NewAppID() string {
 	var id ulid.ULID
 	_ = id.SetTime(ulid.Now()) // fails only after the year 10889
@@ -49,8 +49,8 @@ func NewAppID() string {
 }
 
 // Owns reports whether a record belongs to the app. name and id are the app's name and ID in the
-// record, and made is the time when the record was created. A record without an ID belongs to the
-// app that had the name at that time.
+// record, and made is the time when the record was created. A record without an app ID belongs to
+// the app that had the name at that time.
 func (a *App) Owns(name AppName, id string, made time.Time) bool {
 	switch {
 	case name != a.Name:
@@ -159,8 +159,8 @@ func (k AppKeys) LogValue() slog.Value { return slog.StringValue(hiddenKeys) }
 func (k AppKeys) MarshalJSON() ([]byte, error) { return []byte(`"` + hiddenKeys + `"`), nil }
 
 // PrivateAddress returns the address of a machine in its app's private network. The address
-// consists of fdaa, 32 bits for the network, 32 for the host, 32 for the machine, and 2. The
-// address depends only on the arguments, so no server has to assign it.
+// consists of the prefix fdaa, 32 bits each for the network, the host and the machine, and the
+// number 2. It depends only on the arguments, so no server has to assign it.
 func PrivateAddress(network string, id MachineID) netip.Addr {
 	if id.Validate() != nil {
 		return netip.Addr{}

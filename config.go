@@ -131,8 +131,8 @@ const (
 	DefaultStopTimeout = 5 * time.Second
 	MaxStopTimeout     = 300 * time.Second
 
-	maxConfigEntries = 1024    // entries of env or metadata, or words of a command
-	maxConfigString  = 1 << 17 // bytes of one string; the maximum for one argument of exec
+	maxConfigEntries = 1024    // number of entries in env or metadata, or of words in a command
+	maxConfigString  = 1 << 17 // size of one string, in bytes; this is also the maximum size of an argument of exec
 )
 
 // RestartPolicy returns the restart policy, with defaults filled in.
@@ -300,8 +300,9 @@ func (c *Command) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Public returns c without the parts that may contain secrets, which only the machine's worker may
-// store: the environment, files, and additional programs (which have their own environments).
+// Public returns c without the parts that may contain secrets: the environment, files, and
+// additional programs, which have their own environments. Only the machine's worker may store these
+// parts.
 func (c Config) Public() Config {
 	c.Env, c.Files = nil, nil
 	c.Processes, c.Containers = nil, nil

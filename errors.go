@@ -12,19 +12,19 @@ import (
 // below are the only codes. All APIs derive their statuses from the same table.
 type Code string
 
-// Error codes, with what the caller may do.
+// Error codes, each with a recommended reaction of the caller.
 const (
 	CodeInvalid            Code = "invalid"               // fix the request
 	CodeUnauthorized       Code = "unauthorized"          // authenticate
 	CodeForbidden          Code = "forbidden"             // use other credentials
 	CodeNotFound           Code = "not_found"             // check the name
 	CodeAlreadyExists      Code = "already_exists"        // use the existing object
-	CodeConflict           Code = "conflict"              // the lease is held or the version has changed: read again
+	CodeConflict           Code = "conflict"              // the lease is held or the version has changed: read the object again
 	CodeFailedPrecondition Code = "failed_precondition"   // put the object into the required state first
 	CodeInsufficient       Code = "insufficient_capacity" // choose another region or size, or wait
 	CodeRateLimited        Code = "rate_limited"          // the call had no effect: wait
 	CodeUnavailable        Code = "unavailable"           // the call had no effect: retry with backoff
-	CodeTimeout            Code = "timeout"               // the outcome is unknown: ask, or repeat with the same ID
+	CodeTimeout            Code = "timeout"               // the outcome is unknown: look it up, or repeat the call with the same ID
 	CodeCanceled           Code = "canceled"              // do nothing: the caller has disconnected
 	CodeInternal           Code = "internal"              // report the error
 )
@@ -133,8 +133,8 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// MessageOf returns the text of err that may be shown to a caller. If err has no code, its text is
-// hidden.
+// MessageOf returns the text of err that may be shown to a caller. If err has no code, MessageOf
+// returns a general text instead of err's own.
 func MessageOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Message

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Treatment tells what happens to a member of a request for a machine.
+// Treatment specifies how a member of a request for a machine is handled.
 type Treatment string
 
 // Treatments. A member is refused if ignoring it could lose data or give a false sense of security.
@@ -48,7 +48,8 @@ func (f *Field) Err() error {
 // in encoding/json.
 func FieldOf(path string) *Field { return fieldsByPath[strings.ToLower(path)] }
 
-// Opens reports whether the members below path have entries of their own for this kind of image.
+// Opens reports whether path is the path of f, and the members below it have entries of their own
+// for this kind of image.
 func (f *Field) Opens(path string, kind ImageKind) bool {
 	return f.Below != "" && f.By(kind) == ActedOn && strings.EqualFold(f.Path, path)
 }
@@ -196,7 +197,7 @@ func (c *Config) UnmarshalJSON(raw []byte) error {
 	c.Rest = nil
 	strict := json.NewDecoder(bytes.NewReader(raw))
 	strict.DisallowUnknownFields()
-	if strict.Decode((*bareConfig)(c)) == nil { // this succeeds for most configs, because they have only known members
+	if strict.Decode((*bareConfig)(c)) == nil { // this succeeds for most configs, because they contain only known members
 		return nil
 	}
 	if err := json.Unmarshal(raw, (*bareConfig)(c)); err != nil {
@@ -236,7 +237,8 @@ func encodePlain(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-// decodeNumbers decodes JSON, but leaves numbers as they are.
+// decodeNumbers decodes JSON. It decodes numbers as json.Number, so that they are encoded again
+// without a change.
 func decodeNumbers(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -245,8 +247,8 @@ func decodeNumbers(raw []byte, into any) error {
 
 // Unread returns the members of raw for which the type of v has no fields. raw is a JSON value that
 // was decoded into v. The result is a map of such members, or a list in which nil stands for an
-// item without any. If there are no such members, it is nil. A type with its own UnmarshalJSON is
-// assumed to read everything.
+// item without such members. If there are no such members, it is nil. A type with its own
+// UnmarshalJSON is assumed to read everything.
 func Unread(raw []byte, v any) any { return unread(raw, reflect.TypeOf(v)) }
 
 // unread is like Unread, for a JSON value of type t.
@@ -255,7 +257,7 @@ func unread(raw []byte, t reflect.Type) any {
 	case t == nil:
 	case t.Kind() == reflect.Struct:
 		var members map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &members) // cannot fail, because raw was already decoded as a t
+		_ = json.Unmarshal(raw, &members) // cannot fail, because raw was already decoded as a value of type t
 		out := map[string]any{}
 		for name, value := range members {
 			field, known := fieldOf(t, name)
@@ -286,8 +288,8 @@ func unread(raw []byte, t reflect.Type) any {
 	return nil
 }
 
-// restore adds the result of unread to whole, which is the JSON value of a t. If a value no longer
-// exists, its members are omitted.
+// restore adds rest, which unread has returned, to whole, which is the decoded JSON of a value of
+// type t. It omits the members in rest that belonged to a value that whole no longer contains.
 func restore(whole, rest any, t reflect.Type) {
 	t = target(t)
 	switch rest := rest.(type) {

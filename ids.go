@@ -17,12 +17,12 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// AppName is the name of an app. It has 1 to 63 of the characters a-z, 0-9 and "-", and begins and
-// ends with a letter or digit, so that it can be a DNS label.
+// AppName is the name of an app. It consists of 1 to 63 characters (a-z, 0-9 and "-"), and begins
+// and ends with a letter or digit, so that it can be a DNS label.
 type AppName string
 
 // WorkerID is the name of a worker in its cluster. It has the same form as an AppName. It is chosen
-// at the worker's first start, and stored there.
+// when the worker first starts, and the worker stores it.
 type WorkerID string
 
 // WorkerTag is the 24-bit number at the start of the IDs of a worker's machines. It makes each ID
@@ -46,7 +46,7 @@ type (
 
 var machinePattern = regexp.MustCompile(`^[0-9a-f]{14}$`)
 
-// isLabel reports whether s has 1 to 63 of the characters a-z, 0-9 and "-", and begins and ends
+// isLabel reports whether s consists of 1 to 63 characters (a-z, 0-9 and "-"), and begins and ends
 // with a letter or digit. It does not use a regular expression, because it is called several times
 // for each order.
 func isLabel(s string) bool {
@@ -153,8 +153,8 @@ func Quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// TagChoices is the number of tags from which a worker may choose. One is not enough, because two
-// worker IDs may produce the same tag.
+// TagChoices is the number of tags from which a worker may choose. A single tag is not enough,
+// because two worker IDs may produce the same tag.
 const TagChoices = 4
 
 // Tags returns the tags from which the worker with this ID may choose, in order of preference. The
@@ -266,8 +266,8 @@ func (s *Signal) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Requirement is a condition of an order in addition to its size. It is either the value that a
-// label must have, or the amount of a countable resource that the order takes.
+// Requirement is a condition that an order contains in addition to the machine's size. It is either
+// the value that a label must have, or the amount of a countable resource that the order takes.
 type Requirement struct {
 	Label string // value of a label; "" for an amount
 	Count int64  // amount, 1 or more; 0 for a label
@@ -320,7 +320,7 @@ func (r Requirements) On(worker WorkerID) Requirements {
 	return out
 }
 
-// Validate returns CodeInvalid if a name or value is one that no worker can have.
+// Validate returns CodeInvalid if a name or value is malformed, so that no worker could match it.
 func (r Requirements) Validate() error {
 	if len(r) > maxConfigEntries {
 		return Errorf(CodeInvalid, "invalid config.requirements: %d entries, at most %d", len(r), maxConfigEntries)

@@ -44,7 +44,7 @@ var transitions = map[State][]State{
 	StateDestroyed:  {},
 }
 
-// States returns all states, in the order of a machine's life.
+// States returns all states, roughly in the order of a machine's life.
 func States() []State {
 	return []State{
 		StateCreated, StateStarting, StateStarted, StateSuspending, StateSuspended, StateStopping, StateStopped,
@@ -106,7 +106,7 @@ type NextVersion struct {
 	Image       *ImageRef  `json:"image,omitempty"` // the image to which the config's image was resolved; nil until that is known
 	Takes       Amounts    `json:"takes,omitempty"` // resources that the version takes, from the worker's ledger
 	Launch      bool       `json:"launch,omitempty"`
-	Cordoned    bool       `json:"cordoned,omitempty"` // the machine is cordoned from then on
+	Cordoned    bool       `json:"cordoned,omitempty"` // the machine is cordoned once it has this version
 	Secrets     uint64     `json:"secrets,omitempty"`  // like Machine.Secrets; SkipSecrets is like Machine.SkipSecrets
 	SkipSecrets bool       `json:"skip_secrets,omitempty"`
 	Renew       bool       `json:"renew,omitempty"` // restart the program to update its secrets, even if nothing else changes
@@ -127,7 +127,7 @@ type Boot struct {
 	Requested bool        `json:"requested,omitempty"` // the program was asked to exit
 	Frozen    bool        `json:"frozen,omitempty"`    // the machine was suspended and has not been resumed
 	Exit      *Exit       `json:"exit,omitempty"`      // how the program exited; nil: it has not exited
-	StandsIn  MachineID   `json:"stands_in,omitempty"` // the lost machine that this standby replaces; "" if a caller started it
+	StandsIn  MachineID   `json:"stands_in,omitempty"` // the lost machine that this standby replaces; "" if the machine was started for another reason
 	Restarts  []time.Time `json:"restarts,omitempty"`  // times of restarts by the restart policy, within the restart window
 }
 
@@ -136,7 +136,7 @@ type Exit struct {
 	Code      int       `json:"code"`             // 0 to 255; -1 if a signal killed the program or the code is unknown
 	Signal    int       `json:"signal,omitempty"` // signal that killed the program; 0: none
 	OOMKilled bool      `json:"oom_killed,omitempty"`
-	Error     string    `json:"error,omitempty"` // why there is no code: the program could not be started, or was lost
+	Error     string    `json:"error,omitempty"` // why the code is unknown: the program could not be started, or was lost
 	At        time.Time `json:"at"`
 }
 
@@ -251,12 +251,12 @@ const (
 	Unable  Answer = "unable"  // CodeFailedPrecondition, with a text that clients search for
 )
 
-// rule defines the states in which a call is carried out, and those in which it has nothing to do.
-// In all other states, the call is refused, either with a state-specific text or with the general
-// text.
+// rule defines the states in which a call is carried out, and those in which it succeeds without an
+// effect. In all other states, the call is refused, either with a state-specific text or with the
+// general text.
 type rule struct {
 	goes, already []State
-	unable        string // general text of a refusal; STATE stands for the state
+	unable        string // general text of a refusal, in which STATE is replaced by the machine's state
 	of            map[State]string
 }
 
@@ -301,8 +301,8 @@ func Calls() []Call {
 	}
 }
 
-// On returns what the call does to a machine in state s. If that is [Unable], it also returns the
-// text of the refusal.
+// On returns the effect of the call on a machine in state s. If the effect is [Unable], it also
+// returns the text of the refusal.
 func (c Call) On(s State) (Answer, string) {
 	r := calls[c]
 	switch {
@@ -322,7 +322,7 @@ func (c Call) On(s State) (Answer, string) {
 // CheckState is the result of a health check.
 type CheckState string
 
-// Results of checks, with the names of the Machines API.
+// Results of checks, named as in the Machines API.
 const (
 	CheckPassing  CheckState = "passing"
 	CheckWarning  CheckState = "warning"  // the result is not known yet, or the machine is not running
@@ -339,7 +339,7 @@ type CheckStatus struct {
 
 // CheckResults contains the results of a machine's checks since a particular start of the machine.
 type CheckResults struct {
-	Boot    int           `json:"boot"` // the start's [Boot.Number]
+	Boot    int           `json:"boot"` // number of that start; see [Boot.Number]
 	Results []CheckStatus `json:"results"`
 }
 
@@ -389,8 +389,8 @@ func (p RestartPolicy) Validate() error {
 }
 
 // Again reports whether a program must be restarted after it has exited. before contains the times
-// of its earlier restarts, and recent those within the restart window. The fields of r must have
-// their defaults filled in.
+// of the program's earlier restarts. The result recent contains those of them that are within the
+// restart window. The fields of r must have their defaults filled in.
 func (r Restart) Again(exit Exit, before []time.Time) (again bool, recent []time.Time) {
 	for _, at := range before {
 		if exit.At.Sub(at) < RestartWindow {
@@ -435,9 +435,9 @@ func (s Schedule) Validate() error {
 	return Errorf(CodeInvalid, "invalid config.schedule %s: use hourly, daily, weekly or monthly", Quoted(string(s)))
 }
 
-// Next returns the time of a machine's first scheduled start after the time after. Starts are
-// whole periods after the machine's creation, plus a delay that depends on the machine's ID. If
-// there is no schedule, Next returns the zero time.
+// Next returns the time of a machine's first scheduled start that is later than the given time
+// (after). Starts are whole periods after the machine's creation, plus a delay that depends on the
+// machine's ID. If there is no schedule, Next returns the zero time.
 func (s Schedule) Next(created time.Time, id MachineID, after time.Time) time.Time {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // writing to a hash never fails
@@ -465,8 +465,8 @@ func periodAfter(base, after time.Time, period time.Duration) time.Time {
 	return base.Add(n * period)
 }
 
-// monthsAfter returns the same day n months later. If that month has no such day, it returns the
-// last day of that month.
+// monthsAfter returns the time that is n months later than base. If the resulting month is too
+// short for base's day, it returns the last day of that month.
 func monthsAfter(base time.Time, n int) time.Time {
 	first := base.AddDate(0, n, 1-base.Day())
 	last := first.AddDate(0, 1, -1).Day()

@@ -22,8 +22,8 @@ const (
 // ServerRoles returns the roles that members of a cluster can have.
 func ServerRoles() []Role { return []Role{RoleWorker, RoleBroker, RoleProxy} }
 
-// RoleScraper is the role of a client that may only read the metrics of servers. It occurs in
-// certificates and token files. No server has this role.
+// RoleScraper is the role of a client that may only read the metrics of servers. The role occurs
+// only in certificates and token files, and is never the role of a server.
 const RoleScraper Role = "scraper"
 
 // Member describes a server to other servers. It is a hint, and only as current as the latest
@@ -75,7 +75,7 @@ type Absence struct {
 }
 
 // LostAfter is how long, by default, a worker must be absent before it counts as lost for good. It
-// is longer than clients keep repeating a request, and shorter than the time for which
+// is longer than the time for which clients repeat a request, and shorter than the time for which
 // cancellations are kept for an absent worker.
 const LostAfter = 24 * time.Hour
 
@@ -108,7 +108,7 @@ func (o OrderID) Time() time.Time {
 	return ulid.Time(id.Time())
 }
 
-// Region is a short code such as "gru". It has 1 to 32 of the characters a-z, 0-9 and "-", and
+// Region is a short code such as "gru". It consists of 1 to 32 characters (a-z, 0-9 and "-"), and
 // begins with a letter. An order for a region is filled only there.
 type Region string
 

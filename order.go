@@ -43,7 +43,7 @@ func (o *Options) MayRepeat() bool { return o.Named && !o.First }
 // Defaults and limits of an order's options.
 const (
 	DefaultWithin     = 10 * time.Second
-	DefaultPullWithin = time.Minute // for a task whose image may have to be pulled
+	DefaultPullWithin = time.Minute // default for a task whose image may have to be pulled
 	MaxWithin         = 5 * time.Minute
 	MaxRace           = 8
 	MaxLeaseTTL       = 24 * 3600
@@ -156,7 +156,7 @@ func (o *Order) Deadline() time.Duration {
 		return time.Duration(o.Task.Timeout) + start
 	case KindMachine:
 		if o.Config.ImageKind() == RegistryImage {
-			return MaxWithin // most clients cannot request more, and pulling a large image takes a long time
+			return MaxWithin // most clients cannot request a longer deadline, and pulling a large image takes a long time
 		}
 		return start
 	case KindVolume, KindHold:
@@ -164,7 +164,7 @@ func (o *Order) Deadline() time.Duration {
 	return DefaultWithin
 }
 
-// Pinned returns the tag of the worker that has the volume that the order mounts, because no other
+// Pinned returns the tag of the worker that stores the volume that the order mounts. No other
 // worker can fill the order. If the order mounts no volume, Pinned returns 0.
 func (o *Order) Pinned() WorkerTag {
 	for _, m := range o.Config.Mounts {
@@ -174,7 +174,7 @@ func (o *Order) Pinned() WorkerTag {
 }
 
 // Quote is a worker's answer to a request for a quote. If Refusal is nil, the worker is willing,
-// and is ranked with the help of the other fields. A quote holds no capacity.
+// and the other fields are used to rank it. A quote holds no capacity.
 type Quote struct {
 	Worker       WorkerID  `json:"worker"`
 	Region       Region    `json:"region"`
@@ -185,11 +185,12 @@ type Quote struct {
 	AppMachines  int       `json:"app_machines,omitempty"`  // number of machines of the order's app on this worker, excluding destroyed ones
 	Load         float64   `json:"load,omitempty"`          // number of runnable tasks per core, averaged over one minute
 	Filled       *Machine  `json:"filled,omitempty"`        // the machine, if the worker has already filled the order
-	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the volume, if the worker has already filled an order for one
-	// FilledTask is the result of the task if the worker has already filled an order for one. It
-	// does not contain the answer; another claim waits until the task has ended and returns it.
+	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the volume, if the order is for one and the worker has already filled it
+	// FilledTask is the result of the task, if the order is for one and the worker has already
+	// filled it. It does not contain the answer; another claim waits until the task has ended and
+	// returns it.
 	FilledTask *TaskResult `json:"filled_task,omitempty"`
-	FilledHold *Hold       `json:"filled_hold,omitempty"` // the hold, if the worker has already filled an order for capacity
+	FilledHold *Hold       `json:"filled_hold,omitempty"` // the hold, if the order is for capacity and the worker has already filled it
 	Held       bool        `json:"held,omitempty"`        // the worker's hold covers all resources that the order takes
 }
 
@@ -199,7 +200,7 @@ type RefusalReason string
 // Reasons for refusals.
 const (
 	RefusedResource    RefusalReason = "resource"    // too little of the resource is free
-	RefusedLabel       RefusalReason = "label"       // a label has another value
+	RefusedLabel       RefusalReason = "label"       // the worker's label has another value
 	RefusedUnknown     RefusalReason = "unknown"     // the worker has no such label, countable resource or GPU kind
 	RefusedImage       RefusalReason = "image"       // the worker has no driver for the image, or may not run it
 	RefusedNoImage     RefusalReason = "no_image"    // the registry has no such image or denies access, so no other worker could pull it
@@ -208,7 +209,7 @@ const (
 	RefusedName        RefusalReason = "name"        // the app already has a machine with this name
 	RefusedCanceled    RefusalReason = "canceled"    // the order was canceled
 	RefusedVolume      RefusalReason = "volume"      // the volume that the machine mounts is missing, in use, or not ready
-	RefusedZone        RefusalReason = "zone"        // the new volume must not be on the same worker as a volume that the worker already has
+	RefusedZone        RefusalReason = "zone"        // the worker already has a volume that must not be on the same worker as the new one
 	RefusedUnavailable RefusalReason = "unavailable" // the worker is draining, or its disk is full
 	RefusedCordoned    RefusalReason = "cordoned"    // an operator has cordoned the worker
 	RefusedReservation RefusalReason = "reservation" // the worker no longer holds capacity for the order's reservation
@@ -241,7 +242,7 @@ type Refusal struct {
 	Also []Shortage `json:"also,omitempty"`
 }
 
-// Shortage describes a resource that a worker does not have enough of for an order.
+// Shortage describes a resource that a worker lacks for an order.
 type Shortage struct {
 	Resource string `json:"resource"`
 	Wanted   int64  `json:"wanted"` // in the resource's unit
@@ -273,16 +274,16 @@ type Claim struct {
 
 // Fill is the result of a successful claim. It contains the object that fills the order.
 type Fill struct {
-	Machine Machine       `json:"machine,omitzero"` // zero if the order is for something other than a machine
+	Machine Machine       `json:"machine,omitzero"` // zero if the order is not for a machine
 	Volume  *Volume       `json:"volume,omitempty"` // nil if the order is not for a volume
 	Task    *TaskResult   `json:"task,omitempty"`   // result of the task, once it has ended; nil if the order is not for a task
 	Hold    *Hold         `json:"hold,omitempty"`   // nil if the order is not for capacity
 	Claimed time.Duration `json:"claimed"`          // time until the machine was recorded durably
-	Started time.Duration `json:"started"`          // time from then until the machine was started
+	Started time.Duration `json:"started"`          // time from that record until the machine was started
 	Again   bool          `json:"again,omitempty"`  // an earlier claim had already filled the order
 }
 
-// Sale contains the properties that all kinds of fills have.
+// Sale contains the properties that are common to all kinds of fills.
 type Sale struct {
 	Order  OrderID
 	Worker WorkerID
@@ -394,12 +395,12 @@ type Decision struct {
 }
 
 // Round describes one round of quotes. In a round, the broker asks all workers in one choice of
-// regions, or a sample of them, or, after the whole sample has refused, the rest. If every worker
-// has recently quoted a similar order, the broker asks none of them. It ranks the recent quotes
-// instead, adjusted for the claims made since then.
+// regions, or only a sample of them. If the whole sample refuses, another round asks the rest. If
+// every worker has recently quoted a similar order, the broker asks none of them. It ranks the
+// recent quotes instead, adjusted for the claims made since then.
 type Round struct {
 	Regions    Choice        `json:"regions"`
-	Candidates int           `json:"candidates"`         // number of workers known in those regions
+	Candidates int           `json:"candidates"`         // number of workers known in the choice's regions
 	Asked      int           `json:"asked"`              // number of workers asked
 	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote used, if no worker was asked; otherwise 0
 	Ranked     []Ranking     `json:"ranked,omitempty"`   // ranking, best first; at most MaxRecorded entries

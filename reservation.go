@@ -116,9 +116,9 @@ func (r ReservationID) parse() (ReservationKey, []WorkerTag, error) {
 	return key, tags, nil
 }
 
-// HoldOrder requests that a worker hold as much capacity as a machine with the order's config
-// would take. The config needs no image. If it has one, only workers that can run the image are
-// asked, and the disk space for its root file system is held as well.
+// HoldOrder requests that a worker hold as much capacity as a machine with the order's config would
+// take. The config needs no image. If an image is set, only workers that can run it are asked, and
+// the disk space for the root file system is held as well.
 type HoldOrder struct {
 	Reservation ReservationKey `json:"reservation"`
 	Index       int            `json:"index"` // index of this order in the request

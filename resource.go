@@ -13,7 +13,7 @@ type MiB int64
 // MilliCPU is an amount of processor time, in thousandths of a core.
 type MilliCPU int64
 
-// Resource is the name of a resource. A worker's ledger has one line for each resource.
+// Resource is the name of a resource. A worker's ledger contains one line for each resource.
 type Resource string
 
 // Resources that every worker has. Other resources are "gpu.<kind>", and countables that the

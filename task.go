@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TaskConfig configures a machine that stays warm for a task. Its program answers payloads at a
-// port, so a call does not have to wait for a start.
+// TaskConfig configures a machine that stays warm for a task. Its program receives payloads at a
+// port, so a call does not have to wait until a program has started.
 type TaskConfig struct {
 	Name        string       `json:"name"`                  // name by which calls in the app refer to the task; required
 	Concurrency int          `json:"concurrency,omitempty"` // maximum number of concurrent payloads; default 1, at most MaxTaskConcurrency
@@ -29,12 +29,12 @@ const (
 
 // Defaults and limits of tasks.
 const (
-	MaxPayload         = 1 << 20 // bytes
-	MaxAnswer          = 1 << 20 // bytes
+	MaxPayload         = 1 << 20 // in bytes
+	MaxAnswer          = 1 << 20 // in bytes
 	MaxTaskConcurrency = 10000
 	MaxTaskTimeout     = 5 * time.Minute
 	DefaultTaskTimeout = 30 * time.Second
-	DefaultTaskPort    = 8080 // for a machine with an address of its own
+	DefaultTaskPort    = 8080 // default port of a machine with its own address
 )
 
 // Places returns the number of payloads that the machine accepts at the same time.
@@ -131,7 +131,7 @@ type TaskResult struct {
 	Answer    []byte        `json:"answer,omitempty"`    // at most MaxAnswer bytes
 	Error     string        `json:"error,omitempty"`     // reason as text, unless the task was answered
 	StartedAt time.Time     `json:"started_at"`          // when the worker recorded the task, by the worker's clock
-	Took      time.Duration `json:"took,omitempty"`      // time from then until the task ended
+	Took      time.Duration `json:"took,omitempty"`      // time from StartedAt until the task ended
 	Sum       []byte        `json:"sum,omitempty"`       // checksum of the work; see [Order.TaskSum]; nil if the order cannot be repeated
 }
 

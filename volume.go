@@ -20,8 +20,8 @@ type SnapshotID string
 const (
 	volumePrefix   = "vol_"
 	snapshotPrefix = "vs_"
-	tagDigits      = 5  // in base 36; 36^5 is greater than 2^24
-	chanceDigits   = 11 // in base 36
+	tagDigits      = 5  // number of base-36 digits that encode a tag; 36^5 is greater than 2^24
+	chanceDigits   = 11 // number of random base-36 digits
 )
 
 // NewVolumeID returns a new ID for a volume of the worker with the given tag.
@@ -38,10 +38,10 @@ func routed(tag WorkerTag) string {
 
 func padded(s string, width int) string { return strings.Repeat("0", width-len(s)) + s }
 
-// Tag returns the tag of the worker that has the volume, or 0 if the ID is malformed.
+// Tag returns the tag of the volume's worker, or 0 if the ID is malformed.
 func (v VolumeID) Tag() WorkerTag { return tagOf(string(v), volumePrefix) }
 
-// Tag returns the tag of the worker that has the snapshot, or 0 if the ID is malformed.
+// Tag returns the tag of the snapshot's worker, or 0 if the ID is malformed.
 func (s SnapshotID) Tag() WorkerTag { return tagOf(string(s), snapshotPrefix) }
 
 // Validate returns CodeInvalid unless v has the form of a volume ID.
@@ -74,7 +74,7 @@ func validateRouted(what, id, prefix string) error {
 // VolumeState is a volume's state.
 type VolumeState string
 
-// States of a volume, with the names of the Machines API.
+// States of a volume, named as in the Machines API.
 const (
 	VolumeCreating   VolumeState = "creating"   // recorded; its file system is being created
 	VolumeRestoring  VolumeState = "restoring"  // it is being filled from a snapshot
@@ -146,7 +146,7 @@ type Snapshot struct {
 	Volume        VolumeID      `json:"volume"`
 	State         SnapshotState `json:"state"`
 	Bytes         int64         `json:"bytes"`            // size on the worker's disk
-	SizeGB        int64         `json:"size_gb"`          // size of the volume at that moment
+	SizeGB        int64         `json:"size_gb"`          // size of the volume when the snapshot was taken
 	Digest        string        `json:"digest,omitempty"` // digest of the snapshot's manifest, "sha256:…"
 	RetentionDays int           `json:"retention_days"`
 	Scheduled     bool          `json:"scheduled,omitempty"` // created by the daily schedule of the volume
@@ -174,12 +174,12 @@ type VolumeOrder struct {
 	Name           string     `json:"name"`    // not unique; a machine's Mount.Name contains this name
 	SizeGB         int64      `json:"size_gb"` // in binary gigabytes; 1 to MaxVolumeGB
 	Encrypted      bool       `json:"encrypted,omitempty"`
-	FSType         string     `json:"fstype,omitempty"`          // ext4, which is also the default
+	FSType         string     `json:"fstype,omitempty"`          // only ext4, which is also the default
 	UniqueZone     bool       `json:"unique_zone,omitempty"`     // do not use a worker that has another volume of the app with this name
 	UniqueZoneApp  bool       `json:"unique_zone_app,omitempty"` // do not use a worker that has another volume of the app
 	Snapshot       SnapshotID `json:"snapshot,omitempty"`        // snapshot to restore
 	Source         VolumeID   `json:"source,omitempty"`          // volume to fork; excludes Snapshot
-	RetentionDays  int        `json:"retention_days,omitempty"`  // retention period of the volume's snapshots; default 5, at most 60
+	RetentionDays  int        `json:"retention_days,omitempty"`  // retention period of the volume's snapshots, in days; default 5, at most 60
 	ScheduledSnaps bool       `json:"scheduled_snaps,omitempty"` // take a snapshot every day
 	Grant          string     `json:"grant,omitempty"`           // allows the worker to read Snapshot or Source from another worker; only in claims
 	Compute        *Guest     `json:"compute,omitempty"`         // the worker must also have free capacity for a machine of this size; the capacity is not held
@@ -247,8 +247,8 @@ func (v VolumeOrder) Validate() error {
 	return nil
 }
 
-// ValidVolumeName reports whether s can be the name of a volume. It must have 1 to 30 of the
-// characters a-z, 0-9 and _.
+// ValidVolumeName reports whether s can be the name of a volume. A name consists of 1 to 30
+// characters (a-z, 0-9 and _).
 func ValidVolumeName(s string) bool {
 	return len(s) >= 1 && len(s) <= 30 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
