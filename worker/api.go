@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// Handler returns the worker's API, which serves package fabric's verbs. Until the
-// worker has recovered from its last run, every call fails with CodeUnavailable.
+// Handler returns the worker's API, which serves package fabric's verbs. Until the worker
+// has recovered its state, every call fails with CodeUnavailable.
 func (w *Worker) Handler() http.Handler {
 	mux := http.NewServeMux()
 	handleOrders(mux, w)
@@ -167,9 +167,9 @@ func handleRuns(mux *http.ServeMux, w *Worker) {
 	}))
 }
 
-// queriedApp returns the app to which a query is limited. It returns nil if the query
-// gives no name or no id: the query then covers all apps, or every app that has or had
-// the name.
+// queriedApp returns the app to which a query is limited. It returns nil if the name or
+// the id is missing. Such a query covers all apps, or all apps that have ever had the
+// name.
 func queriedApp(name bourse.AppName, id string) *bourse.App {
 	if name == "" || id == "" {
 		return nil
@@ -177,8 +177,7 @@ func queriedApp(name bourse.AppName, id string) *bourse.App {
 	return &bourse.App{Name: name, ID: id}
 }
 
-// handleExports serves volumes and snapshots to other workers that a broker has granted
-// access.
+// handleExports serves volumes and snapshots to other workers that hold a grant.
 func handleExports(mux *http.ServeMux, w *Worker) {
 	fabric.VolumeExport.Handle(mux, func(rw http.ResponseWriter, r *http.Request, e fabric.Export) {
 		body := &exportBody{rw: rw}
@@ -212,8 +211,8 @@ func (b *exportBody) Write(p []byte) (int, error) {
 	return b.rw.Write(p)
 }
 
-// listRuns returns the runs in progress and, if ended is set, those that ended
-// recently.
+// listRuns returns the runs in progress. If ended is set, it also returns recently
+// finished runs.
 func (w *Worker) listRuns(ended bool) ([]fabric.Run, error) {
 	runs := []fabric.Run{}
 	err := w.store.View(func(tx *store.Tx) error {
@@ -237,8 +236,8 @@ func showRun(r fsm.Record) fabric.Run {
 	}
 }
 
-// onRun returns a handler that calls do, an operation of the engine on one run, and
-// replies with that run.
+// onRun returns a handler that calls do, an engine operation on one run, and replies with
+// the run's record.
 func (w *Worker) onRun(do func(context.Context, string) error) func(context.Context, string) (fabric.Run, error) {
 	return func(ctx context.Context, id string) (fabric.Run, error) {
 		if err := do(ctx, id); err != nil {

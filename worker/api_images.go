@@ -66,12 +66,12 @@ func (w *Worker) mayPull(image string) error {
 	return config.Normalize()
 }
 
-// progress limits how often reports are sent, and sends none after end. Its methods are
-// safe for concurrent use.
+// progress limits how often reports are sent, and sends none after end is called. Its
+// methods are safe for concurrent use.
 type progress struct {
 	mu    sync.Mutex
 	at    time.Time // guarded by mu; when the latest report was sent
-	ended bool      // guarded by mu; set by end, and after a report could not be sent
+	ended bool      // guarded by mu; set by end, and when a report could not be sent
 }
 
 func (p *progress) send(now time.Time, send func() error) {

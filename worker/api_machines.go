@@ -95,7 +95,8 @@ func (w *Worker) handleTunnel(rw http.ResponseWriter, r *http.Request, to fabric
 	fabric.ServeTunnel(rw, r, watch.Conn(conn, func() { w.uses.Touch(to.Machine) }))
 }
 
-// runningOn returns a machine and its driver. It fails if the machine is not started.
+// runningOn returns a machine and its driver. It returns an error if the machine is not
+// started.
 func (w *Worker) runningOn(ctx context.Context, id bourse.MachineID) (bourse.Machine, driver.Driver, error) {
 	m, err := w.machines.Running(ctx, id)
 	if err != nil {
@@ -157,9 +158,9 @@ func passSizes(ctx context.Context, from <-chan fabric.Size, to chan<- driver.Si
 	}
 }
 
-// dial connects to a TCP port of a machine. For a machine on the host's network, it
-// allows only the machine's $PORT and its services' ports, so that tunnels do not give
-// access to the rest of the host.
+// dial connects to a TCP port of a machine. If the machine uses the host's network, only
+// its $PORT and its services' ports are allowed, so that tunnels do not give access to
+// the rest of the host.
 func (w *Worker) dial(ctx context.Context, id bourse.MachineID, port uint16) (net.Conn, error) {
 	if port == 0 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid port 0: use 1 to 65535")
@@ -171,7 +172,7 @@ func (w *Worker) dial(ctx context.Context, id bourse.MachineID, port uint16) (ne
 	return w.dialTo(ctx, &m, int(port))
 }
 
-// dialTo is like dial, for a machine that is known to run.
+// dialTo is like dial, for a machine that is already known to be running.
 func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error) {
 	if m.Config.ImageKind() == bourse.PollerImage { // a poller's machine has no ports on this host
 		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "a poller runs machine %s: its ports cannot be reached", m.ID)

@@ -17,7 +17,7 @@ type Capacity struct {
 	CPUs       float64             // number of cores; at most bourse.MaxCPUs
 	Memory     bourse.MiB          //
 	Disk       bourse.MiB          //
-	Images     bourse.MiB          // part of Disk that is reserved for images, by default a fifth; unused if the worker cannot run images
+	Images     bourse.MiB          // part of Disk reserved for images; default: a fifth; unused if the worker cannot run images
 	GPUs       map[string]int64    // number of GPUs by kind
 	Devices    map[string][]string // qualified CDI names of GPUs by kind; each belongs to one machine at a time
 	Countables map[string]int64    // further countable resources by name, such as "slots"
@@ -25,8 +25,8 @@ type Capacity struct {
 	Overcommit map[string]float64  // factors of at least 1, by resource: "shared" vCPUs per core, "memory", "disk" or a countable
 }
 
-// imagesPart is the divisor of the default disk space for images: they get a fifth of
-// the disk.
+// imagesPart determines the default disk space for images, which is 1/imagesPart of the
+// disk.
 const imagesPart = 5
 
 // ImageBudget returns the disk space for images. The ledger contains only the rest of
@@ -44,9 +44,9 @@ const DefaultShared = 16
 
 const overcommitShared = "shared"
 
-// DetectCapacity returns the host's capacity. It leaves a tenth of the memory to the
-// host. The disk is the free space of the file system that contains dir. An amount that
-// the host does not report is 0, and the operator must configure it.
+// DetectCapacity returns the host's capacity. It reserves a tenth of the memory for the
+// host itself. The disk capacity is the free space of the file system that contains dir.
+// If the host does not report an amount, it is 0, and the operator must configure it.
 func DetectCapacity(dir string) Capacity {
 	return Capacity{
 		CPUs:   float64(runtime.NumCPU()),
@@ -115,8 +115,8 @@ func (c *Capacity) shared() float64 {
 	return DefaultShared
 }
 
-// ledger returns the worker's ledger: its capacity times overcommit, without the space
-// for images.
+// ledger returns the worker's ledger: its capacity times the overcommit factors,
+// excluding the disk space for images.
 func (c *Config) ledger() admit.Ledger {
 	totals := c.Capacity.amounts()
 	for i, a := range totals {

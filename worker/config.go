@@ -27,10 +27,10 @@ type Config struct {
 	Capacity Capacity
 	Ports    admit.PortRange // range of ports for $PORT; default 20000 to 29999
 	Driver   driver.Driver   // runs image "host"; required
-	NoHost   bool            // refuse orders for image "host"
+	NoHost   bool            // refuse all orders for image "host"
 	Version  string
 	View     publish.View                         // may be nil
-	Standby  watch.StandbyView                    // the view of other workers' machines; if nil, standbys never start automatically
+	Standby  watch.StandbyView                    // view of other workers' machines; if nil, standbys never start automatically
 	Fault    func(store.FaultStage, uint64) error // injects faults for tests; see store.Config
 	Forget   bool                                 // remove machines and volumes that are on the host but have no record, instead of refusing to start
 	Failed   func(error)                          // called when the store has failed, to stop the daemon; see store.Config
@@ -48,7 +48,7 @@ type Parts struct {
 	Network   Network
 	Volumes   Volumes
 	Pull      Puller               // runs image "pull"
-	Secrets   machines.SecretsView // provides apps' secrets; nil if machines get none
+	Secrets   machines.SecretsView // provides apps' secrets; if nil, machines get none
 	Peers     volumes.Peers        // reads other workers' volumes and snapshots
 }
 
@@ -56,28 +56,28 @@ type Parts struct {
 type Policy struct {
 	NetworkMode NetworkMode
 	NoNetwork   error         // why machines with images cannot have private networks, or nil
-	SharedQuota bool          // limit each shared vCPU to 5 ms per 80 ms, with bursts, instead of letting shared vCPUs compete for cores
+	SharedQuota bool          // cap each shared vCPU at 5 ms per 80 ms, with bursts; otherwise, shared vCPUs compete for cores
 	PIDs        int           // limit of processes of a machine with an image; default DefaultPIDs, negative for no limit
 	Rootfs      bourse.MiB    // default size of an image's root file system; 0 for no limit, in which case the ledger does not count it
 	Patience    time.Duration // how long a worker may be unreachable before standbys replace its machines; default watch.Patience
 	IdleAfter   time.Duration // idle time after which machines with autostop stop; default watch.IdleAfter
 	Awake       bool          // whether programs of the image "host" get a socket to keep their machines awake
-	Kept        bourse.MiB    // disk reserved for each machine's log and record, even while it is stopped; 0 if not counted
+	Kept        bourse.MiB    // disk reserved for each machine's log and record, even while the machine is stopped; 0 for none
 }
 
 // DefaultPIDs is the default limit of processes and threads in a machine with an image.
-// It is generous for a program and harmless to a host.
+// It is more than a normal program needs, but low enough to protect the host.
 const DefaultPIDs = 4096
 
-// NetworkMode defines which machines have private networks. The others use the host's
-// network.
+// NetworkMode defines which machines have private networks. All other machines use the
+// host's network.
 type NetworkMode string
 
 // The network modes. NetworkHost applies if Parts.Network is not set.
 const (
-	NetworkHost       NetworkMode = "host"       // no machines
-	NetworkContainers NetworkMode = "containers" // machines with an image; the default
-	NetworkAll        NetworkMode = "all"        // also host processes
+	NetworkHost       NetworkMode = "host"       // no machine has a private network
+	NetworkContainers NetworkMode = "containers" // machines with an image have one; the default
+	NetworkAll        NetworkMode = "all"        // host processes have one, too
 )
 
 // withDefaults returns c with defaults filled in. It returns CodeInvalid if the

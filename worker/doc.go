@@ -1,6 +1,6 @@
-// Package worker implements the daemon of one host, which alone decides about the host's
-// machines and capacity. It answers orders with quotes, fills claims, runs machines
-// through drivers, and keeps its records in its store.
+// Package worker implements the daemon of one host, which alone decides how the host's
+// machines and capacity are used. It answers orders with quotes, fills claims, runs
+// machines through drivers, and keeps its records in its store.
 //
 // Guarantees:
 //
@@ -11,26 +11,28 @@
 //   - After a crash, tasks that the drivers run are adopted if they have a record and
 //     removed if they have none. No machine is restarted because of a crash, and no exit
 //     is lost (invariant 6).
-//   - Repeating a claim with the same order id has no effect, and a cancellation that
-//     arrives first wins. The worker finds cancellations that could not be delivered in
-//     the view (invariant 7).
-//   - A task is recorded before its payload is sent, and runs once. Repeating its
-//     order returns the result. A warm task that the daemon's death interrupts is lost,
-//     but its resources are released (invariants 4, 5 and 7).
-//   - The worker publishes changed records to the view soon after each change, and all
-//     records after the view has lost them. No caller waits for the view, and only
-//     canceled orders in the view cause changes of machines (invariant 8).
-//   - A machine with an image has its image, network, mounts and devices on the host
-//     from before its program starts until it has ended, and the image until the machine
-//     is destroyed. A stopped machine keeps its record, its volumes and its address.
+//   - Repeating a claim with the same order id has no effect, and a cancellation wins
+//     even if it arrives before the claim. Cancellations that could not be delivered
+//     reach the worker through the view (invariant 7).
+//   - A task is recorded before its payload is sent, and runs once. Repeating its order
+//     returns the result. If the daemon dies during a warm task, the task is lost, but
+//     its resources are released (invariants 4, 5 and 7).
+//   - The worker publishes changed records to the view soon after each change. If the
+//     view loses them, the worker publishes all records again. No caller waits for the
+//     view, and of the rows in the view, only canceled orders affect machines (invariant
+//     8).
+//   - The network, mounts and devices of a machine with an image exist from before its
+//     program starts until after the program has exited. The image stays on the host
+//     until the machine is destroyed. A stopped machine keeps its record, its volumes and
+//     its address.
 //   - A reservation's holds count in the ledger like machines, until they are released or
 //     expire by the worker's clock. A machine that names the reservation takes over its
 //     holds in the transaction that records the machine (invariant 4). A release wins
 //     even if it arrives before the order that it releases (invariant 7).
 //   - A volume outlives its machine and belongs to at most one machine, as decided in the
 //     transaction that records the machine. The ledger contains the disk space for a
-//     volume and its snapshots before it is used. A copy from another worker continues
-//     until it is complete or stuck.
+//     volume and its snapshots before it is used. A copy from another worker resumes
+//     after interruptions until it is complete or stuck.
 //
 // # Concurrency
 //
@@ -44,7 +46,8 @@
 //
 // # Parts
 //
-// The parts share package state: the store, the engine and notifications of changes. They
-// decide about orders through package admit, and otherwise do not import one another.
-// This package opens them in order and passes to each part the others that it needs.
+// The parts share package state: the store, the engine and notifications of changes. The
+// parts use package admit for decisions about orders, and otherwise do not import one
+// another. This package opens the parts in order, and passes each part the other parts
+// that it needs.
 package worker

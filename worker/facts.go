@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Facts returns the facts that the worker publishes, and the number of its machines in
-// each state.
+// Facts returns the facts that the worker publishes, plus the number of its machines in
+// each state and the amounts that reservations hold.
 func (w *Worker) Facts() (bourse.Facts, error) {
 	var facts bourse.Facts
 	err := w.store.View(func(tx *store.Tx) error {
@@ -109,9 +109,9 @@ func hostLoad() float64 {
 	return load / float64(runtime.NumCPU())
 }
 
-// cordon makes the worker refuse new orders, or accept them again. Claims are decided
-// in the transactions that record them, so claims recorded before the cordon stand, and
-// later ones are refused even if the worker quoted them.
+// cordon makes the worker refuse new orders, or accept them again. Claims are decided in
+// the transactions that record them. Claims recorded before the cordon therefore remain
+// valid, and later claims are refused even if the worker has already quoted their orders.
 func (w *Worker) cordon(ctx context.Context, req fabric.CordonRequest) (bourse.Facts, error) {
 	err := w.store.Update(ctx, func(tx *store.Tx) error {
 		was, err := store.CordonOf(tx)

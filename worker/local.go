@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Local gives callers in the same process access to a worker, as Handler does over a
-// network. Until the worker has recovered from its last run, every call fails with
+// Local gives callers in the same process the access to a worker that Handler gives over
+// a network. Until the worker has recovered its state, every call fails with
 // CodeUnavailable.
 type Local struct{ w *Worker }
 
@@ -105,9 +105,8 @@ func (l Local) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Names provides the machines that DNS queries can name, from this worker's records.
-// Only the worker's own machines can reach each other, so the machines of other workers
-// are not included.
+// Names looks up machines for DNS answers, in this worker's records. Machines on other
+// workers are not included, because this worker's machines could not reach them.
 type Names struct{ *state.State }
 
 var _ network.Names = Names{}
@@ -115,8 +114,8 @@ var _ network.Names = Names{}
 // Apps implements network.Names.
 func (n Names) Apps() ([]bourse.App, error) { return n.State.Apps("") }
 
-// Machines implements network.Names. It does not wait until the records are durable. If
-// a crash loses a record that it has returned, that machine's start is lost, too.
+// Machines implements network.Names. It does not wait until the records are durable,
+// because a crash that loses the record of a start also loses the start.
 func (n Names) Machines(app *bourse.App) ([]bourse.Machine, error) {
 	var out []bourse.Machine
 	err := n.Store.View(func(tx *store.Tx) error {

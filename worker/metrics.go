@@ -24,9 +24,9 @@ const (
 // supports Describe.
 func (w *Worker) Metrics() prometheus.Collector { return &collector{w, describe()} }
 
-// descriptions contains the descriptions of a worker's metrics. The labels app and
-// machine have at most as many values as there are machines on the host, and all other
-// labels have a fixed set of values.
+// descriptions contains the Prometheus descriptions of a worker's metrics. The labels app
+// and machine have at most as many values as there are machines on the host, and all
+// other labels have a fixed set of values.
 type descriptions struct {
 	machines, exits, restarts, runs       *prometheus.Desc
 	capacity, used, load                  *prometheus.Desc
@@ -201,8 +201,8 @@ type machineUsage struct {
 	driver.Usage
 }
 
-// usageOfAll returns the usage of all running machines, except those that do not answer
-// in time or have just ended.
+// usageOfAll returns the usage of all running machines, except those that have just
+// stopped, or whose usage cannot be read in time.
 func (w *Worker) usageOfAll() []machineUsage {
 	ctx, cancel := context.WithTimeout(w.state.Life(), metricsTimeout)
 	defer cancel()

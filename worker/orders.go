@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// quote answers an order from the worker's own records, without reserving or writing
-// anything.
+// quote answers an order with a quote, based on the worker's own records. It does not
+// reserve or write anything.
 func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, error) {
 	if order.Warm() {
 		return w.tasks.Quote(ctx, order)
@@ -28,10 +28,10 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 // order is filled, or when ctx ends. In the latter case the operation continues, and
 // the order's id can be used to find or cancel it.
 //
-// Brokers treat CodeUnavailable and CodeRateLimited as a refusal. An order that was not
-// recorded is refused (see [admit.Host.Answer]), so an error with one of these codes
-// concerns a recorded order. claim returns it as CodeTimeout, since the outcome is
-// unknown.
+// Brokers treat CodeUnavailable and CodeRateLimited as refusals. If the order was not
+// recorded, claim returns a refusal instead of such an error (see [admit.Host.Answer]).
+// If the order was recorded, claim replaces these codes by CodeTimeout, because the
+// outcome is unknown.
 func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, refusal, err := w.claimKind(ctx, c)
 	if code := bourse.CodeOf(err); code == bourse.CodeUnavailable || code == bourse.CodeRateLimited {
@@ -96,7 +96,7 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 	// A crash before the next step leaves a canceled order with an existing machine or
 	// volume. Recovery finds and destroys it.
 	switch {
-	case err != nil: // after an error, the transaction may still be writing to filled
+	case err != nil: // after an error, the transaction may still be writing to filled, so do not read it
 		return bourse.Cancellation{}, err
 	case filled.Machine != "":
 		w.log.Info("order canceled: its machine is destroyed", "order", id, "machine", filled.Machine, "source", source)
@@ -108,8 +108,9 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 	return filled, nil
 }
 
-// releaseHolds ends a reservation's holds on this worker, and refuses its later holds, so
-// a release wins even if it arrives before the orders that it releases (invariant 7).
+// releaseHolds ends a reservation's holds on this worker, and causes its later holds to
+// be refused. A release therefore wins even if it arrives before the orders that it
+// releases (invariant 7).
 func (w *Worker) releaseHolds(ctx context.Context, key bourse.ReservationKey) error {
 	if err := key.Validate(); err != nil {
 		return err
@@ -139,23 +140,25 @@ func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decisi
 	return d, err
 }
 
-// How long a claim counts as being processed. A claim that takes longer is waiting for
-// an image or a program rather than for this worker, so others may begin.
+// How long a claim may occupy its turn. A claim that takes longer is usually waiting for
+// an image or a program rather than for this worker, so another claim may begin.
 const (
 	machineLease = 250 * time.Millisecond
 	taskLease    = 25 * time.Millisecond
 )
 
-// claimTurns limits the concurrent claims of all brokers together. The limit is twice
-// that of one broker, so that a single broker is never refused. The queue's timeout is
-// short, because a claim that does not get a turn soon should go to another worker.
+// claimTurns limits the concurrent claims of all brokers together. The limit is twice a
+// single broker's own limit, so that one broker alone never exceeds it. The queue's
+// timeout is short, because a claim that does not get a turn soon should be sent to
+// another worker.
 func claimTurns() throttle.TurnsConfig {
 	n := 64 * runtime.GOMAXPROCS(0)
 	return throttle.TurnsConfig{AtOnce: n, Queue: n, Patience: 100 * time.Millisecond}
 }
 
 // admit calls claim within the worker's limit on concurrent claims. If the limit is
-// exceeded, it does nothing and returns rate_limited, which is not a refusal.
+// exceeded, it does nothing and returns rate_limited, which is an error and not a
+// refusal.
 func (w *Worker) admit(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	lease := machineLease
 	if c.Order.Warm() {

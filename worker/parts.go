@@ -45,13 +45,13 @@ func (w *Worker) newTasks() *tasks.Tasks {
 	})
 }
 
-// startUsed starts a machine that a client wants to use.
+// startUsed starts a machine because a client wants to use it.
 func (w *Worker) startUsed(ctx context.Context, id bourse.MachineID) error {
 	_, err := w.machines.Start(ctx, id, fabric.MachineAction{})
 	return err
 }
 
-// startScheduled starts a machine at the time that its schedule gives.
+// startScheduled starts a machine that is due according to its schedule.
 func (w *Worker) startScheduled(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, scheduledPatience)
 	defer cancel()
@@ -66,8 +66,8 @@ func (w *Worker) startScheduled(ctx context.Context, id bourse.MachineID, check 
 // that are due after it.
 const scheduledPatience = 5 * time.Second
 
-// awakeEnv returns the environment variable that a host program needs to keep its machine
-// awake, and starts listening on the machine's socket.
+// awakeEnv starts listening on a machine's socket. It returns the environment variable
+// through which the machine's program finds the socket, which keeps the machine awake.
 func (w *Worker) awakeEnv(m *bourse.Machine) []string {
 	if w.awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage {
 		return nil
@@ -92,8 +92,8 @@ type Images interface {
 	// SetInUse sets the function that reports whether an image must not be removed. It
 	// must be called before the image store runs.
 	SetInUse(inUse func(digest string) bool)
-	// Changed returns a channel of capacity one that contains a token if List may have
-	// changed. It always returns the same channel.
+	// Changed returns a channel of capacity one that contains a token if the result of List
+	// may have changed. It always returns the same channel.
 	Changed() <-chan struct{}
 }
 
@@ -121,8 +121,8 @@ type Puller interface {
 	Room(limits driver.Limits) *bourse.Refusal
 }
 
-// newHost returns the description of the worker on which decisions about its orders are
-// based. learnLabels adds the labels later.
+// newHost returns the description of the worker that package admit needs for decisions.
+// learnLabels adds the labels later.
 func (w *Worker) newHost() *admit.Host {
 	cfg := &w.cfg
 	h := &admit.Host{
@@ -160,10 +160,10 @@ func (w *Worker) drivers() []string {
 	return names
 }
 
-// learnLabels collects the labels of the network and volumes, of the drivers, and of the
-// operator. If several of them set the same label, the last in this order wins. It must
-// be called again once a driver has recovered, because some of the driver's labels are
-// not available earlier.
+// learnLabels collects labels from the network and volumes, from the drivers, and from
+// the operator. If several of these set the same label, the last one in this order wins.
+// It must be called again once a driver has recovered, because some of the driver's
+// labels are not available earlier.
 func (w *Worker) learnLabels() {
 	shared := map[string]string{}
 	if w.cfg.Network != nil {

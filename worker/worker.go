@@ -29,7 +29,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// Worker is one host's daemon. Its methods are safe for concurrent use.
+// Worker is the daemon of one host. Its methods are safe for concurrent use.
 type Worker struct {
 	cfg       Config
 	log       *slog.Logger
@@ -57,8 +57,8 @@ type Worker struct {
 	standby   *watch.Standbys    // nil if Config.Standby is nil
 }
 
-// Open opens the worker's store and checks the worker's identity. The worker does
-// nothing until Run is called. Errors: already_exists if another daemon uses the
+// Open opens the worker's store and checks the worker's identity. The worker does not
+// start any work until Run is called. Errors: already_exists if another daemon uses the
 // directory, failed_precondition if the store has another version or belongs to another
 // worker, invalid if the configuration is invalid.
 func Open(cfg Config) (*Worker, error) {
@@ -110,8 +110,8 @@ func Open(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-// identify returns the worker's identity. At the first start, it chooses and records
-// it.
+// identify returns the worker's identity. At the worker's first start, it chooses and
+// records the identity.
 func (w *Worker) identify() (store.Identity, error) {
 	var id store.Identity
 	err := w.store.Update(context.Background(), func(tx *store.Tx) error {
@@ -132,7 +132,7 @@ func (w *Worker) identify() (store.Identity, error) {
 	return id, err
 }
 
-// Known returns the identity of the worker that uses a data directory. ok is false if
+// Known returns the identity that is stored in a worker's data directory. ok is false if
 // no worker has been started there yet. Errors are those of Open.
 func Known(dir string, log *slog.Logger) (id store.Identity, ok bool, err error) {
 	if _, err := os.Stat(filepath.Join(dir, store.FileName)); errors.Is(err, fs.ErrNotExist) {
@@ -169,8 +169,8 @@ func (w *Worker) sameIdentity(known store.Identity) error {
 // Identity returns the worker's id, tag and region.
 func (w *Worker) Identity() store.Identity { return w.self }
 
-// Names returns the records from which DNS queries for the worker's machines are
-// answered.
+// Names returns the records that are used to answer DNS queries for the worker's
+// machines.
 func (w *Worker) Names() Names { return Names{State: w.state} }
 
 // Recovered returns a channel that is closed once the worker has recovered and answers
@@ -224,8 +224,8 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // recover reconciles the host with the store after a start: first machines, then tasks,
-// then volumes. Unfinished runs are resumed afterwards. recover does not restart any
-// machine.
+// then volumes. The engine resumes unfinished runs afterwards. recover does not restart
+// any machine.
 func (w *Worker) recover(ctx context.Context) error {
 	begin := time.Now()
 	found, err := w.machines.Recover(ctx)
@@ -250,7 +250,7 @@ func (w *Worker) recover(ctx context.Context) error {
 
 const (
 	pruneEvery = time.Minute
-	// leaveTimeout limits how long DestroyAll waits until its changes are published.
+	// leaveTimeout limits how long DestroyAll waits for its changes to be published.
 	leaveTimeout = time.Second
 )
 
@@ -270,8 +270,9 @@ func (w *Worker) pruneStore(ctx context.Context) error {
 	}
 }
 
-// DestroyAll destroys all machines and volumes. It returns once they are gone, and no
-// longer in the view, or when ctx ends.
+// DestroyAll destroys all machines and volumes. It returns once they are destroyed, or
+// when ctx ends. After the destruction, it waits up to leaveTimeout until they are
+// removed from the view.
 func (w *Worker) DestroyAll(ctx context.Context) error {
 	all, err := w.machines.List(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
@@ -302,7 +303,7 @@ func (w *Worker) DestroyAll(ctx context.Context) error {
 }
 
 // Leave publishes that the worker accepts no more orders. It returns once the view
-// contains that, or with the error of ctx. Run must be running.
+// contains this, or ctx's error if ctx ends first. Run must be running.
 func (w *Worker) Leave(ctx context.Context) error {
 	if w.publisher == nil {
 		return nil

@@ -1,5 +1,6 @@
-// Package admit decides whether a worker fills an order: which resources the order
-// takes, what the worker chooses for it, and why it is refused.
+// Package admit decides whether a worker fills an order, which resources the order takes,
+// and which port and devices its machine gets. If the worker does not fill the order, the
+// decision contains the reason.
 //
 // [Host.Decide] decides about all orders except those for warm tasks, as a function of
 // the order, one state of the store, and the host's ports and pollers. A quote contains
@@ -11,8 +12,8 @@
 // functions: [Host.UnsupportedTask], [Past], [Host.Barred] and [Host.Fits].
 //
 // A decision writes nothing. Besides the store, it consults only parts of the host that
-// answer within microseconds. [Holds] is the exception: an order to hold capacity only
-// needs records, so this package also fills it.
+// answer within microseconds. Only [Holds] writes to the store: an order to hold capacity
+// requires nothing but records, so this package also fills it.
 package admit
 
 import (
@@ -26,8 +27,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Host contains the properties of a worker on which the decisions about its orders
-// depend. All fields except Labels and Tries are fixed once the worker is open.
+// Host describes a worker and its host. Decisions about orders depend on it. All fields
+// except Labels and Tries are fixed once the worker is open.
 type Host struct {
 	Worker bourse.WorkerID
 	Tag    bourse.WorkerTag
@@ -35,7 +36,7 @@ type Host struct {
 
 	Ledger  Ledger
 	Ports   PortRange           // ports that machines may get as $PORT
-	Devices map[string][]string // device names by kind of GPU; kinds whose devices have no names are missing
+	Devices map[string][]string // device names by GPU kind, for kinds whose devices have names
 	Drivers []string            // kinds of images that this worker can run
 	Labels  atomic.Pointer[Labels]
 	Tries   Tries
@@ -53,8 +54,7 @@ type Host struct {
 	Pollers      func(*bourse.Config) *bourse.Refusal // returns why no poller would claim a machine with this config now, or nil if one would; may be unset
 }
 
-// Images provides the information about images that the worker has without asking a
-// registry.
+// Images answers questions about images without asking a registry.
 type Images interface {
 	// Missing returns how many bytes the worker would have to pull before the organization
 	// could run the image. known is false if the worker has not resolved the image for
@@ -66,7 +66,7 @@ type Images interface {
 // machine may require.
 type Labels struct {
 	Of  map[bourse.ImageKind]map[string]string
-	All map[string]string // labels that the worker publishes; where the drivers' labels differ, those of the driver for host images
+	All map[string]string // labels that the worker publishes; if drivers disagree, the label from the driver for host images
 }
 
 // Labels that describe a host's features.
@@ -122,9 +122,9 @@ func showFill(q *bourse.Quote, f *bourse.Fill) {
 	}
 }
 
-// appMachines counts the machines that an order's machine should be spread apart from:
-// its app's machines and, if the order holds capacity, its reservation's other holds
-// for that app.
+// appMachines returns the number of machines that count for the order's spread score.
+// These are the app's machines and, if the order holds capacity, the reservation's
+// remaining holds for the app.
 func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) {
 	n := tx.CountMachines(order.App)
 	if order.Hold == nil {
@@ -150,8 +150,8 @@ func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order
 }
 
 // Fits returns why the amounts in takes cannot be taken, or nil if they can. They cannot
-// be taken if the ledger does not have enough of a resource, or if the store has so
-// little space left that it only records the ends of existing objects.
+// be taken if the ledger does not have enough of a resource, or if the store is so short
+// of space that it only records the ends of existing objects.
 func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	if err := h.Short(); err != nil {
 		return h.By(&bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)})
@@ -159,9 +159,9 @@ func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	return h.Ledger.Fits(committed, takes)
 }
 
-// Room returns why a machine cannot change from its current amounts (has) to the desired
-// ones (wants), or nil if it can. It checks only the resources of which the machine wants
-// more, so a machine may keep its resources even after the operator has lowered the
+// Room returns why a machine's amounts cannot change from has, the current ones, to
+// wants, the desired ones, or nil if they can. It checks only the resources whose amounts
+// increase, so a machine may keep its resources even after the operator has lowered the
 // worker's capacity.
 func (h *Host) Room(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, error) {
 	more := slices.DeleteFunc(slices.Clone(wants), func(a bourse.Amount) bool { return a.Amount <= has.Of(a.Resource) })
@@ -190,7 +190,8 @@ func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refus
 
 // Answer converts the error of a claim that recorded nothing into the claim's answer: the
 // order's existing fill, a refusal, or err itself if it means neither. It must not be
-// used for later errors, because a refused order is filled on another worker.
+// called once something has been recorded, because a refused order is filled on another
+// worker.
 func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
 	if d, ok := errors.AsType[Declined](err); ok {
 		return d.Fill, d.Refusal, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Decision is a worker's answer to one order, based on one state of its store. A claim
+// Decision is a worker's answer to one order, based on one snapshot of its store. A claim
 // carries out the decision in the transaction that made it.
 type Decision struct {
 	Fill    *bourse.Fill    // the order's existing fill on this worker; if set, the other fields are not
@@ -19,7 +19,7 @@ type Decision struct {
 	Takes     bourse.Amounts // resources that the order takes; for a machine, those that it takes while it runs
 	Committed bourse.Amounts // amounts committed to everything except this order; capacity that the order's reservation holds for it is not included
 	Held      bool           // whether the reservation holds all of Takes
-	Draws     []bourse.Hold  // the reservation's holds that the machine uses, with the amounts that remain in them
+	Draws     []bourse.Hold  // the reservation's holds that the machine uses, with the amounts that remain afterwards
 	Devices   []string       // names of the machine's devices
 	Port      int            // the machine's $PORT; 0 if it needs none
 }
@@ -61,9 +61,9 @@ func declined(d Decision, err error) error {
 	return err
 }
 
-// Decide decides about an order for a machine, a volume, a cold task or held capacity.
-// It first checks whether the order is already filled, since that may be the reason why
-// there is no room.
+// Decide decides about an order for a machine, a volume, a cold task or held capacity. It
+// first checks whether the order is already filled, because in that case the filled order
+// itself may be the reason why there is no room.
 func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
 	d, err := h.byRecords(tx, order, now)
 	if err == nil && d.Fill == nil && d.Refusal == nil && order.Kind() != bourse.KindVolume {
@@ -109,10 +109,10 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 }
 
 // Barred returns why the worker may not start anything for an order, regardless of
-// resources, or nil if it may. The reason may be that a later try of the order has asked
-// this worker, that the order's app was deleted, or past, the refusal that [Past] has
-// returned. A cordon does not matter here: machines of a cordoned worker still receive
-// calls and requests.
+// resources, or nil if it may. It refuses if a later try of the order has asked this
+// worker, if past, the refusal returned by [Past], is not nil, or if the order's app was
+// deleted. It ignores a cordon, because a cordoned worker's machines still receive calls
+// and requests.
 func (h *Host) Barred(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
 	return first([]check{
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
@@ -125,7 +125,8 @@ func (h *Host) Barred(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (
 // the condition, and nil otherwise.
 type check func() (*bourse.Refusal, error)
 
-// first returns the first refusal that a check returns.
+// first calls the checks in order until one returns a refusal or an error, and returns
+// it.
 func first(checks []check) (*bourse.Refusal, error) {
 	for _, ask := range checks {
 		if r, err := ask(); r != nil || err != nil {
@@ -157,8 +158,8 @@ func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Deci
 
 // Past checks an order's history on this worker. It returns the order's existing fill, or
 // a refusal if the order's id must not be used again. It returns nil for both if the
-// order may be filled. An order that was canceled, or whose machine, volume or hold is
-// gone, is not filled again, because a late repetition must not have an effect.
+// order may be filled. An order that was canceled, or whose machine, volume or hold no
+// longer exists, is not filled again, because a late repetition must have no effect.
 func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bourse.Refusal, error) {
 	no := func(detail string) (*bourse.Fill, *bourse.Refusal, error) {
 		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: detail}, nil
@@ -264,8 +265,8 @@ func nameTaken(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 	return &bourse.Refusal{Reason: bourse.RefusedName, Detail: fmt.Sprintf("app %s already has a machine named %s", order.App.Name, order.Name)}, nil
 }
 
-// mounts refuses an order if its machine cannot mount one of its volumes. A volume
-// belongs to at most one machine.
+// mounts refuses an order if the machine would be unable to mount one of its volumes. A
+// volume belongs to at most one machine.
 func (h *Host) mounts(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 	for _, mount := range order.Config.Mounts {
 		no := func(format string, args ...any) *bourse.Refusal {
@@ -306,9 +307,9 @@ func HolderOf(tx *store.Tx, v *bourse.Volume) (bourse.MachineID, error) {
 	return m.ID, nil
 }
 
-// FreeDevices chooses as many devices as a guest needs, among those that do not belong
-// to a living machine other than m. It returns no devices for a kind of GPU whose
-// devices have no names.
+// FreeDevices chooses the devices for a guest of machine m. A device is free unless
+// another living machine has it. If the guest's GPU kind has no device names, FreeDevices
+// returns no devices.
 func (h *Host) FreeDevices(tx *store.Tx, guest *bourse.Guest, m bourse.MachineID) ([]string, *bourse.Refusal, error) {
 	if guest == nil || guest.GPUs == 0 || len(h.Devices[guest.GPUKind]) == 0 {
 		return nil, nil, nil
@@ -326,7 +327,7 @@ func (h *Host) FreeDevices(tx *store.Tx, guest *bourse.Guest, m bourse.MachineID
 		}
 	}
 	free := slices.DeleteFunc(slices.Clone(h.Devices[guest.GPUKind]), func(name string) bool { return taken[name] })
-	if n := int64(len(free)); n < guest.GPUs { // the ledger has already checked the number, but the operator may have changed the names
+	if n := int64(len(free)); n < guest.GPUs { // the ledger has already checked the number of GPUs, but the operator may have changed the device names
 		resource := bourse.GPUResource(guest.GPUKind)
 		return nil, h.By(&bourse.Refusal{
 			Reason: bourse.RefusedResource, Resource: string(resource), Wanted: guest.GPUs, Free: n,

@@ -18,7 +18,7 @@ import (
 type Holds struct {
 	state  *state.State
 	host   *Host
-	sooner chan struct{} // signals Run that a hold may expire earlier than it expects
+	sooner chan struct{} // signals that a hold may expire before the time that Run is waiting for
 }
 
 // NewHolds returns the holds of a worker. [Holds.Run] deletes those that have expired.
@@ -40,7 +40,7 @@ func (hs *Holds) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 		hold, err = hs.record(tx, c)
 		return err
 	})
-	if err != nil { // after an error, the transaction may still be writing to hold
+	if err != nil { // after an error, the transaction may still be writing to hold, so do not read it
 		return hs.host.Answer(err)
 	}
 	hs.changed()
@@ -130,7 +130,7 @@ func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bo
 	d.Held = slices.Equal(drawn, d.Takes)
 	d.Committed = less(d.Committed, drawn)
 	takes := d.Takes
-	if order.SkipLaunch { // the machine does not start yet, so only its disk leaves the hold
+	if order.SkipLaunch { // the machine does not start yet, so it takes only its disk from the holds
 		takes = Resting(takes)
 	}
 	after := slices.Clone(holds)
@@ -144,8 +144,8 @@ func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bo
 	return nil, nil
 }
 
-// draw takes resources out of holds, one hold after the other, as far as their
-// remaining amounts allow. It returns the amounts that it has taken.
+// draw subtracts takes from the holds, one hold after the other, as far as their
+// remaining amounts allow. It returns the amounts that it has subtracted.
 func draw(holds []bourse.Hold, takes bourse.Amounts) bourse.Amounts {
 	need := slices.Clone(takes)
 	for h := range holds {
@@ -250,7 +250,7 @@ func errNoHold(key bourse.ReservationKey) error {
 	return bourse.Errorf(bourse.CodeNotFound, "nothing is held for reservation %s here", key)
 }
 
-// changed tells Run that a hold may expire earlier than it expects.
+// changed signals that a hold may expire before the time that Run is waiting for.
 func (hs *Holds) changed() {
 	select {
 	case hs.sooner <- struct{}{}:

@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ledger contains a worker's total resources, and computes whether more of them can be
-// taken. It is stateless: callers pass the committed amounts, which they read from the
+// Ledger contains a worker's total resources, and computes whether an order still fits.
+// It does not track usage: callers pass the committed amounts, which they read from the
 // store in the transaction that decides.
 type Ledger struct {
 	Totals bourse.Amounts // capacity times overcommit
@@ -31,8 +31,9 @@ func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 }
 
 // Running returns the resources of a machine with this config while it runs: its guest,
-// its root file system, its log and record, and the countables among its requirements.
-// A machine that a poller runs takes only disk for its log and record, and countables.
+// its root file system, its log and record, and the countables among its requirements. If
+// a poller runs the machine, the machine takes only countables, and disk for its log and
+// record.
 func (l *Ledger) Running(c *bourse.Config) bourse.Amounts {
 	takes := Countables(c.Requirements)
 	if c.ImageKind() != bourse.PollerImage {
@@ -66,7 +67,7 @@ func (l *Ledger) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 		if known {
 			free = l.Totals.Of(want.Resource) - committed.Of(want.Resource)
 		}
-		if known && want.Amount <= free { // comparing with the difference avoids a sum that could overflow; free is at most MaxAmount
+		if known && want.Amount <= free { // comparing with the difference, which is at most MaxAmount, cannot overflow as a sum could
 			continue
 		}
 		free = max(0, free)

@@ -37,11 +37,11 @@ func (p PortRange) Validate() error {
 const maxBinds = 64
 
 // Port chooses a machine's $PORT. The parameter has is the machine's current port, or 0
-// if it has none. Port prefers a port that the machine's services name, if that is in the
-// worker's range and free. Otherwise it returns the current port, even if another program
-// uses that port now, or any free port if the machine has none. It returns 0 if the
-// machine needs no port: its environment sets PORT, it has a private network, or it runs
-// on a poller's host.
+// if it has none. Port prefers a port that the machine's services name, if that port is
+// free and in the worker's range. Otherwise it returns the current port, even if another
+// program uses it now. If the machine has no current port, Port returns any free one. It
+// returns 0 if the machine needs no port: its environment sets PORT, it has a private
+// network, or it runs on a poller's host.
 func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int, *bourse.Refusal) {
 	if _, own := c.Env[EnvPort]; own || private || c.ImageKind() == bourse.PollerImage {
 		return 0, nil
@@ -68,9 +68,9 @@ func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int,
 	return port, nil
 }
 
-// find returns the first port, starting at the given offset, that no machine has taken
-// and that can be bound. It also returns how many ports it tried to bind. It returns port
-// 0 if it finds none with maxBinds tries.
+// find returns the first port, starting at offset from in the range, that no machine uses
+// and that can be bound. If it does not find a port in maxBinds attempts, it returns port
+// 0. It also returns how many ports it tried to bind.
 func (p PortRange) find(from int, taken func(int) bool, bind func(int) error) (port, tried int) {
 	n := p.Last - p.First + 1
 	for i := range n {
@@ -101,8 +101,8 @@ func declaredPort(c *bourse.Config, ports PortRange) int {
 	return 0
 }
 
-// Foreign reports whether another program uses the port of a machine that is not
-// running.
+// Foreign reports whether a program other than the machine uses port, the port of a
+// machine that is not running.
 func Foreign(port int) bool { return port != 0 && errors.Is(bind(port), syscall.EADDRINUSE) }
 
 // bind tries to bind a TCP port on all IPv4 addresses, and releases it. It fails with

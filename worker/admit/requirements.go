@@ -9,13 +9,14 @@ import (
 )
 
 const (
-	// UnknownImage is the size in bytes that is assumed for an image that the worker has
-	// never seen. It is about the size of a small program's image, so that workers that
-	// have the image rank above all others.
+	// UnknownImage is the assumed size, in bytes, of an image that the worker has never
+	// seen. It is about the size of a small program's image, so that workers that have the
+	// image rank above all others.
 	UnknownImage = 128 << 20
-	// ResourceImages is the resource that refusals name if images have too little disk.
+	// ResourceImages is the resource that refusals name if there is too little disk space
+	// for images.
 	ResourceImages = "images"
-	// ResourcePollers is the resource that refusals name if no poller fits.
+	// ResourcePollers is the resource that refusals name if no poller can run the machine.
 	ResourcePollers = "pollers"
 )
 
@@ -39,7 +40,7 @@ func (h *Host) UnsupportedTask(order *bourse.Order) *bourse.Refusal {
 	return h.By(r)
 }
 
-// supports refuses an order that the worker could not fill even if it were empty.
+// supports refuses an order that the worker could not fill even if nothing else ran here.
 func (h *Host) supports(order *bourse.Order) *bourse.Refusal {
 	c := &order.Config
 	if r := h.region(order); r != nil {
@@ -71,7 +72,8 @@ func (h *Host) region(order *bourse.Order) *bourse.Refusal {
 	return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker is in %s", h.Region)}
 }
 
-// labels refuses an order that requires labels which the worker does not have.
+// labels refuses an order that requires a label that is missing from has, the available
+// labels.
 func (h *Host) labels(requirements bourse.Requirements, has map[string]string) *bourse.Refusal {
 	for name, wanted := range requirements {
 		label, known := has[name]
@@ -138,8 +140,8 @@ func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 	return nil
 }
 
-// offersRuntime reports whether a driver's labels contain a runtime, by its short name
-// or by its containerd name.
+// offersRuntime reports whether a driver's labels contain a runtime, under its short name
+// or its containerd name.
 func offersRuntime(labels map[string]string, name string) bool {
 	if _, short := labels[labelRuntime+name]; short {
 		return true

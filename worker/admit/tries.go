@@ -6,23 +6,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxTries is the number of orders that each of the two generations in a Tries
-// remembers.
+// maxTries is the maximum number of orders in each of the two generations of a Tries.
 const maxTries = 1 << 14
 
 // Tries remembers the latest try of each order that asked this worker. The worker refuses
-// a claim by an earlier try: that try's broker may be gone, and the broker of the later
-// try was told that the order is not filled here, so it may fill it on another worker.
-// Tries need not be persisted: a claim does not outlive its connection, so it does not
-// outlive this daemon either.
+// a claim by an earlier try, because the later try's broker has already learned that the
+// order is not filled here, and may fill it on another worker. Tries need not be
+// persisted: a claim does not outlive its connection, and therefore not this daemon.
 type Tries struct {
 	mu   sync.Mutex
 	last map[bourse.OrderID]string // guarded by mu
 	old  map[bourse.OrderID]string // guarded by mu; the previous generation
 }
 
-// Asked records the try that asks about an order. It must be called before the worker
-// reads what fills the order.
+// Asked records the try that is asking this worker for a quote. It must be called before
+// the worker checks whether the order is already filled.
 func (t *Tries) Asked(order *bourse.Order) {
 	if order.Try == "" {
 		return
@@ -35,8 +33,8 @@ func (t *Tries) Asked(order *bourse.Order) {
 	t.last[order.ID] = order.Try
 }
 
-// refuse refuses an order if another try has asked about it since. It must be called in
-// the transaction that fills the order.
+// refuse refuses a claim's order if another try of the order was the last to ask this
+// worker. It must be called in the transaction that fills the order.
 func (t *Tries) refuse(order *bourse.Order) *bourse.Refusal {
 	if order.Try == "" {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// supportsVolume refuses a volume that the worker could not create even if it were
-// empty.
+// supportsVolume refuses a volume that the worker could not create even if nothing else
+// ran here.
 func (h *Host) supportsVolume(spec bourse.VolumeOrder) *bourse.Refusal {
 	if h.VolumeLabels[LabelVolume] == "" {
 		return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: LabelVolume, Detail: "the worker has no volumes"}
@@ -39,7 +39,7 @@ func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decis
 	}
 }
 
-// source checks a new volume's source, if that source is on this worker.
+// source checks the source of a new volume if the source is on this worker.
 func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, now time.Time) (*bourse.Refusal, error) {
 	id, tag := SourceOf(spec)
 	no := func(format string, args ...any) (*bourse.Refusal, error) {
@@ -51,7 +51,7 @@ func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, n
 	case tag != h.Tag && !h.Peers:
 		return no("the worker cannot reach the one that has %s", id)
 	case tag != h.Tag:
-		return nil, nil // the source's worker checks it when this worker requests the content
+		return nil, nil // the source's worker checks the source when this worker requests its content
 	}
 	source, err := LocalSource(tx, app, spec, now)
 	switch {
@@ -99,8 +99,8 @@ func LocalSource(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, claime
 	return v.Spec, err
 }
 
-// zone refuses a second volume if the app's volumes must be in different zones. Each
-// worker is a zone.
+// zone refuses a second volume of an app if the app's volumes must be in different zones.
+// Each worker is a zone.
 func zone(tx *store.Tx, app bourse.App, spec *bourse.VolumeOrder) (*bourse.Refusal, error) {
 	if !spec.UniqueZone && !spec.UniqueZoneApp {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Network gives machines private networks. Its methods are idempotent.
+// Network manages machines' private networks. Its methods are idempotent.
 type Network interface {
 	// Attach creates a machine's network, or returns the existing one.
 	Attach(ctx context.Context, spec network.Spec) (network.Attachment, error)
@@ -25,7 +25,7 @@ type Network interface {
 	// Recover restores the rules of the networks in keep, and removes all other networks.
 	// It must be called once, before Attach and Detach.
 	Recover(ctx context.Context, keep []network.Spec) error
-	// Namespace returns the path of a machine's network namespace, which need not exist.
+	// Namespace returns the path of a machine's network namespace, whether or not it exists.
 	Namespace(machine bourse.MachineID) string
 }
 
@@ -43,8 +43,8 @@ type Attached struct {
 	Scratch string
 }
 
-// isPlain reports whether m is a plain program, which the host or a poller runs. Such a
-// machine has no attachments and starts in one step.
+// isPlain reports whether m's program runs directly on this host or on a poller's host.
+// Such a machine has no attachments and starts in one step.
 func isPlain(m *bourse.Machine) bool {
 	return m.Config.ImageKind() != bourse.RegistryImage && !m.PrivateIP.IsValid() && len(m.Config.Mounts) == 0
 }
@@ -74,8 +74,8 @@ func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, err
 	return out, nil
 }
 
-// tearDown undoes setUp, except for the parts that a stopped machine keeps: the changes
-// to its root file system, and its address, which is derived from its id.
+// tearDown undoes setUp. A stopped machine still keeps the changes to its root file
+// system, and its address, which is derived from its id.
 func (ms *Machines) tearDown(ctx context.Context, m *bourse.Machine) error {
 	if isPlain(m) {
 		return nil
@@ -97,11 +97,10 @@ const (
 	tearDownTimeout = 10 * time.Second // timeout of each attempt
 )
 
-// tryTearDown calls tearDown for a machine whose exit is about to be recorded. So that
-// the record is not delayed for long, it gives up after a few attempts. Leftovers are
-// reused by the machine's next start, or removed by recovery or when the machine is
-// destroyed. tryTearDown only returns an error if ctx ends, and the exit must then not be
-// recorded.
+// tryTearDown calls tearDown for a machine whose exit is about to be recorded. It gives
+// up after a few attempts, so that the record is not delayed for long. The machine's next
+// start reuses what is left; otherwise recovery or the machine's destruction removes it.
+// tryTearDown only returns an error if ctx ends. The exit must then not be recorded.
 func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
 	for n := range tearDownTries {
 		try, cancel := context.WithTimeout(ctx, tearDownTimeout)
@@ -116,7 +115,7 @@ func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
 	return context.Cause(ctx)
 }
 
-// specOf returns the spec of a machine's network.
+// specOf returns the network spec of a machine.
 func specOf(m *bourse.Machine) network.Spec {
 	return network.Spec{Machine: m.ID, App: m.App, Network: m.Network}
 }
@@ -168,8 +167,8 @@ func namesOf(m *bourse.Machine, n *driver.Network) *driver.Network {
 	return n
 }
 
-// address sets m's private network and address, according to its app's record in this
-// transaction. m keeps them even if the app's network changes later.
+// address sets m's private network and address, according to the app's record that tx
+// reads. m keeps them even if the app's network changes later.
 func address(tx *store.Tx, m *bourse.Machine) error {
 	app, ok, err := tx.App(m.App)
 	if err != nil {
@@ -207,7 +206,7 @@ func (ms *Machines) recoverNetworks(ctx context.Context) error {
 	return ms.network.Recover(ctx, keep)
 }
 
-// mayRun reports whether m runs, or will run without a further request.
+// mayRun reports whether m is running, or will run without a further request.
 func mayRun(m *bourse.Machine) bool {
 	switch m.State {
 	case bourse.StateStarting, bourse.StateStarted, bourse.StateSuspending, bourse.StateSuspended, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing:
@@ -259,8 +258,8 @@ func cutOff(pid int, namespace string) bool {
 	return err == nil && !os.SameFile(own, other)
 }
 
-// reportedCutOff reports whether the problem was already recorded in m's events since m
-// last started.
+// reportedCutOff reports whether m's events since its last start already contain the
+// problem.
 func reportedCutOff(m *bourse.Machine) bool {
 	i := slices.IndexFunc(m.LastEvents, func(e bourse.Event) bool { // newest first
 		return e.Type == bourse.EventCutOff || e.Type == bourse.EventStart

@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Claim fills an order for a machine, or returns the refusal. It returns once the
-// machine has started or has been prepared. If the machine fails to start, Claim
-// returns a refusal. If ctx ends first, the operation continues, and the order's id can
-// be used to find or cancel it.
+// Claim fills an order for a machine, or returns the refusal. It returns once the machine
+// has started or, if the order does not launch it, is prepared. If the machine fails to
+// start, Claim returns a refusal. If ctx ends first, the start continues in the
+// background, and the order's id can be used to find or cancel it.
 func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	order := &c.Order
@@ -46,18 +46,18 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 		return nil, nil, err
 	case code == bourse.CodeCanceled:
 		return nil, ms.host.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
-	case code == bourse.CodeTimeout: // the daemon is stopping; the operation continues after its restart
+	case code == bourse.CodeTimeout: // the daemon is stopping; the start continues after the daemon's restart
 		return nil, nil, err
 	default:
 		return nil, ms.Unfillable(ctx, order, id, err), nil
 	}
 }
 
-// Begin decides about a claim. If the order can be filled, one transaction records the
+// Begin decides whether to fill a claim's order. If so, one transaction records the
 // machine, its resources, its order (with recordOrder) and the run that will start it,
 // before anything happens on the host. The returned function waits for the run, like
-// [state.Started]. The error is an [admit.Declined] if the order is already filled or
-// is refused.
+// [state.Started]. The error is an [admit.Declined] if the order is already filled or is
+// refused.
 func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func(*store.Tx, *bourse.Machine) error) (bourse.Machine, func(context.Context) error, error) {
 	for {
 		m := ms.newMachine(c)
@@ -119,8 +119,8 @@ func (ms *Machines) recordOrder(c *bourse.Claim) func(*store.Tx, *bourse.Machine
 	}
 }
 
-// recordClaim decides about a claim and, if the order can be filled, records machine m
-// with the decision.
+// recordClaim decides whether to fill a claim's order and, if so, records machine m with
+// the decision's resources, devices and port.
 func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine, recordOrder func(*store.Tx, *bourse.Machine) error) error {
 	d, err := ms.host.Take(tx, &c.Order, time.Now())
 	if err != nil {
@@ -169,8 +169,8 @@ func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine,
 	return state.AppendEvent(tx, &m, "", launch)
 }
 
-// filledBefore waits until the machine of an order's first claim has settled, and then
-// answers a repeated claim.
+// filledBefore answers a repeated claim. It first waits until the machine that the
+// order's first claim recorded has started or failed to start.
 func (ms *Machines) filledBefore(ctx context.Context, order *bourse.Order, id bourse.MachineID) (*bourse.Fill, *bourse.Refusal, error) {
 	if _, err := ms.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool { return m.State.Settled() }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
@@ -188,8 +188,8 @@ func freeName(tx *store.Tx, app bourse.App) (string, error) {
 	}
 }
 
-// Unfillable returns the refusal for an order whose machine could not be started. The
-// reason follows from the error of the machine's run and from the machine's record.
+// Unfillable returns the refusal for an order whose machine could not be started. It
+// derives the reason from the error of the machine's run and from the machine's record.
 func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bourse.MachineID, err error) *bourse.Refusal {
 	m, unread := ms.state.Machine(ctx, id)
 	known := unread == nil
@@ -203,8 +203,8 @@ func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bour
 }
 
 // unfillable returns a refusal's reason and the resource that the refusal names. pulled
-// reports whether the machine's image is on the host. If it is not, the error came from
-// the image's registry.
+// is true if the machine's image is on the host; otherwise the error came from the
+// image's registry.
 func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bourse.RefusalReason, about string) {
 	kind := order.Config.ImageKind()
 	pulling := kind == bourse.RegistryImage && !pulled
@@ -235,9 +235,9 @@ func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bour
 	return bourse.RefusedDriver, ""
 }
 
-// answerWithin is the time reserved for answering a claim: if the claim's machine has not
-// started this long before the claim ends, the worker gives up, so that it can still
-// answer with the reason.
+// answerWithin is the time reserved for answering a claim. The worker gives up starting
+// the claim's machine this long before the claim ends, so that it can still answer with
+// the reason.
 const answerWithin = 300 * time.Millisecond
 
 // untilOf returns the time when the worker gives up starting an order's machine: the

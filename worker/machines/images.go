@@ -20,17 +20,18 @@ type ImageHost interface {
 	// Resolve asks an image's registry for its digest, on behalf of the organization, and
 	// returns the reference with that digest. Organization "" has no credentials.
 	Resolve(ctx context.Context, org, name string) (bourse.ImageRef, error)
-	// Pull returns once the image is on the host and can be started. Concurrent calls for
-	// one image share one pull. The organization must have resolved the reference before.
+	// Pull makes an image available on the host. It returns once machines can be started
+	// from the image. Concurrent calls for one image share one pull. The organization must
+	// have resolved the reference before.
 	Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error)
-	// Has reports whether the image of a resolved reference is on the host and can be
-	// started.
+	// Has reports whether machines can be started from the image of a resolved reference
+	// without a pull.
 	Has(ref bourse.ImageRef) bool
 	// Missing returns how many bytes the worker would have to pull before the organization
 	// could run the image. known is false if the worker has not resolved the image for
 	// that organization.
 	Missing(org, name string) (bytes int64, known bool)
-	// MarkUsed records that a machine was started from an image.
+	// MarkUsed records that a machine was started from the image with this digest.
 	MarkUsed(digest string)
 }
 
@@ -61,8 +62,8 @@ func newImages(s *state.State, host ImageHost) *images {
 	return i
 }
 
-// Coming returns the progress of the pull that a machine is waiting for. It returns
-// false if there is none.
+// Coming returns the progress of the pull that a machine is waiting for. It returns false
+// if the machine is not waiting for a pull.
 func (i *images) Coming(id bourse.MachineID) (bourse.Image, bool) {
 	image, ok := i.coming.Load(id)
 	if !ok {
@@ -72,14 +73,14 @@ func (i *images) Coming(id bourse.MachineID) (bourse.Image, bool) {
 }
 
 // Drop ends the protection of an image that was pulled for a machine. It is called once
-// the machine is recorded with the image, or never will be.
+// the machine's record contains the image, or once it is certain that it never will.
 func (i *images) Drop(id bourse.MachineID) { i.use.drop(id) }
 
-// use tracks the images that must not be removed: those of machines that are not
-// destroyed, and those that are about to be recorded with a machine.
+// use tracks the images that must not be removed. These are the images of all machines
+// that are not destroyed, and images that are about to be recorded with a machine.
 type use struct {
 	mu   sync.Mutex
-	held map[bourse.MachineID]string // guarded by mu; digests that are protected but not yet recorded
+	held map[bourse.MachineID]string // digests that are protected but not recorded yet; guarded by mu
 	used map[string]struct{}         // recorded digests; nil if the records must be read again
 }
 
@@ -111,8 +112,8 @@ func (u *use) drop(id bourse.MachineID) {
 	}
 }
 
-// has reports whether an image is in use. It reads the records under the lock, so that
-// no hold ends in between.
+// has reports whether an image is in use. It calls read under the lock, so that no
+// protection ends between the two checks.
 func (u *use) has(digest string, read func() (map[string]struct{}, error)) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -124,7 +125,7 @@ func (u *use) has(digest string, read func() (map[string]struct{}, error)) bool 
 	if u.used == nil {
 		used, err := read()
 		if err != nil {
-			return true // keeping too many images is better than removing one that a machine needs
+			return true // if the records cannot be read, keep the image, because a machine may need it
 		}
 		u.used = used
 	}
@@ -164,7 +165,7 @@ func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 		return nil
 	case i.ImageHost == nil:
 		return errNoImages
-	case m.Image == nil: // the run of an order always records an image or destroys the machine
+	case m.Image == nil: // cannot happen: the run of an order records an image or destroys the machine
 		return bourse.Errorf(bourse.CodeInternal, "machine %s has no image", m.ID)
 	case i.Has(*m.Image):
 		i.MarkUsed(m.Image.Digest)
@@ -216,8 +217,8 @@ func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRe
 	return ref, &bourse.PullEvent{Image: ref.String(), Bytes: image.Bytes, Took: took, Done: true}, nil
 }
 
-// OrgOf returns the organization of m's app, whose credentials pull m's image. It is ""
-// if the app was deleted.
+// OrgOf returns the organization of m's app. m's image is pulled with that organization's
+// credentials. The organization is "" if the app was deleted.
 func (i *images) OrgOf(m *bourse.Machine) (org string, err error) {
 	err = i.state.Store.View(func(tx *store.Tx) error {
 		app, ok, err := tx.App(m.App)
@@ -244,7 +245,7 @@ func pullEvent(m *bourse.Machine, pull *bourse.PullEvent) bourse.Event {
 	return bourse.Event{Type: bourse.EventPull, State: m.State, Source: bourse.SourceWorker, Pull: pull}
 }
 
-// unresolved marks an error that occurred while the registry resolved an image's name.
+// unresolved marks an error that occurred while an image's name was being resolved.
 type unresolved struct{ error }
 
 // Unwrap returns the registry's error.
@@ -256,9 +257,9 @@ func pullBegun(m *bourse.Machine) bool {
 }
 
 // pullStep pulls the image of an order's machine, and records the digest that its name
-// resolved to. This version of the machine keeps that digest. The step ends at the
-// order's deadline, or once the machine is no longer wanted. If the image does not
-// exist or its registry cannot be reached, this worker does not fill the order.
+// resolved to. This version of the machine keeps that digest. The step ends early at the
+// order's deadline, or when the machine is no longer wanted. If the image does not exist
+// or its registry cannot be reached, this worker does not fill the order.
 func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
@@ -285,8 +286,8 @@ func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is no longer wanted", m.ID))
 	case errors.Is(err, errTooLate):
 	case errors.As(err, new(unresolved)) && r.Attempt > 0 && !pullBegun(&m):
-		// Two attempts did not reach the image's registry, and no earlier pull did. Another
-		// worker may reach it.
+		// Two attempts to reach the image's registry failed, and no earlier pull began. Another
+		// worker may be able to reach the registry.
 	case code == bourse.CodeUnavailable, code == bourse.CodeTimeout, code == bourse.CodeCanceled, code == bourse.CodeInternal:
 		return fsm.RetryAfter(pullPause(r.Attempt, r.Request.Until), err)
 	}
@@ -298,8 +299,9 @@ var (
 	errTooLate  = errors.New("the order's deadline has passed")
 )
 
-// ofTime returns the error of a pull whose context has ended for the given cause. After
-// the order's deadline, the error includes the failure of the previous attempt.
+// ofTime returns the error of a pull whose context has ended because of cause. If the
+// cause is the order's deadline, the error includes failure, the error of the previous
+// attempt.
 func ofTime(cause error, m *bourse.Machine, failure string) error {
 	if !errors.Is(cause, errTooLate) {
 		return cause
@@ -316,9 +318,9 @@ const (
 	pullPauseMost  = 5 * time.Second
 )
 
-// pullPause returns the delay before the next attempt to pull. It doubles with each
-// attempt and never extends beyond until, the order's deadline, when the claim must be
-// answered.
+// pullPause returns the delay before the next attempt to pull. The delay doubles with
+// each attempt. It never extends past the order's deadline (until), by which the claim
+// must be answered.
 func pullPause(attempt int, until time.Time) time.Duration {
 	pause := min(pullPauseMost, pullPauseFirst<<min(attempt, 10))
 	if !until.IsZero() {
@@ -327,8 +329,8 @@ func pullPause(attempt int, until time.Time) time.Duration {
 	return pause
 }
 
-// while returns a context that ends at the time until, or earlier if wanted returns false
-// for the machine. The caller must call stop.
+// while returns a context that ends at the deadline until, or as soon as wanted returns
+// false for the machine. The caller must call stop.
 func (ms *Machines) while(ctx context.Context, id bourse.MachineID, until time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := context.CancelFunc(func() {})
@@ -361,7 +363,7 @@ func recordImage(tx *store.Tx, id bourse.MachineID, ref bourse.ImageRef, pull *b
 }
 
 // Pulling returns the progress of the pull that an order's machine is waiting for. It
-// returns CodeNotFound if there is none.
+// returns CodeNotFound if the machine is not waiting for a pull.
 func (ms *Machines) Pulling(_ context.Context, id bourse.OrderID) (bourse.Image, error) {
 	var rec store.OrderRecord
 	err := ms.state.Store.View(func(tx *store.Tx) (err error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// launch starts the task of a machine that is recorded as starting. The driver starts
-// each boot number only once, so if launch executes again after a crash, it finds the
-// started task and only completes the record.
+// launch starts the task of a machine that is recorded as starting. The driver starts at
+// most one task per boot number. If launch executes again after a crash, it therefore
+// finds the started task and only completes the record.
 func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
 	m, err := ms.starting(r.Request.Machine)
 	if err != nil {
@@ -95,7 +95,7 @@ func recordBoot(m *bourse.Machine, port int) {
 type giveUp func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
 
 // starting returns the machine that a run is about to start. It returns
-// CodeFailedPrecondition if the machine is no longer starting.
+// CodeFailedPrecondition if the machine's state is no longer starting.
 func (ms *Machines) starting(id bourse.MachineID) (bourse.Machine, error) {
 	var m bourse.Machine
 	err := ms.state.Store.View(func(tx *store.Tx) error {
@@ -109,8 +109,8 @@ func (ms *Machines) starting(id bourse.MachineID) (bourse.Machine, error) {
 	return m, err
 }
 
-// attach creates what a machine needs on the host before its program starts: its
-// recorded image, its network and its mounts.
+// attach prepares the host for a machine's program: it ensures that the recorded image
+// exists, and creates the machine's network and mounts.
 func (ms *Machines) attach(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
 	ms.images.Drop(r.Request.Machine) // the image is recorded by now, or the machine is gone
 	m, err := ms.starting(r.Request.Machine)
@@ -130,10 +130,11 @@ func (ms *Machines) attach(ctx context.Context, r *machineRun, failed giveUp) fs
 	return fsm.Done()
 }
 
-// notLaunched decides what follows a failed attempt to start m. It gives up at once if
-// another attempt would fail, too, and otherwise after launchAttempts attempts. But if
-// something is temporarily unavailable and m needs attachments or secrets, the step is
-// retried until the order's deadline, or as long as the machine is wanted.
+// notLaunched decides what happens after a failed attempt to start m. It gives up at once
+// if another attempt would fail, too, and otherwise after launchAttempts attempts.
+// However, if the error is temporary and m needs attachments or secrets, the step is
+// retried until the order's deadline. Without an order, it is retried as long as the
+// machine is wanted.
 func (ms *Machines) notLaunched(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed giveUp) fsm.Outcome {
 	late := r.Attempt+1 >= launchAttempts
 	switch bourse.CodeOf(cause) {
@@ -167,10 +168,10 @@ func (ms *Machines) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome
 	return ms.launch(ctx, r, ms.unfilled)
 }
 
-// unfilled destroys an order's machine that cannot be started. The order is not filled
-// here, and the claim is answered with the reason. If the machine's leftovers cannot be
-// removed from the host now, a separate run destroys the machine, and the machine keeps
-// its resources until then.
+// unfilled destroys an order's machine that cannot be started. The claim's answer is then
+// a refusal with the reason. If the machine's leftovers cannot be removed from the host
+// now, a separate run destroys the machine, and the machine keeps its resources until
+// then.
 func (ms *Machines) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
 	nothing := isPlain(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have just claimed the machine
 	if nothing || ms.leaveNothing(ctx, m) == nil {
@@ -187,7 +188,7 @@ func (ms *Machines) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machi
 	return fsm.Abort(cause)
 }
 
-// leaveNothing removes everything that a machine has on the host.
+// leaveNothing removes a machine's task and attachments from the host.
 func (ms *Machines) leaveNothing(ctx context.Context, m *bourse.Machine) error {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err == nil {
@@ -200,9 +201,9 @@ func (ms *Machines) leaveNothing(ctx context.Context, m *bourse.Machine) error {
 }
 
 // recordUnfilled records that a machine cannot be started and therefore does not fill its
-// order. The machine's new state is last: destroying or destroyed. It returns errMoved if
-// the machine's state has changed in the meantime, because it then no longer belongs to
-// this run.
+// order. last is the machine's new state, destroying or destroyed. recordUnfilled returns
+// errMoved if the machine's state has changed in the meantime, because this run is then
+// no longer responsible for the machine.
 func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
 	if rec, ok, err := tx.Order(m.Order); err != nil {
 		return err
@@ -242,8 +243,8 @@ func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error,
 	return nil
 }
 
-// unlaunched returns the events for the state of a machine that could not be launched,
-// and clears the resources that a machine in this state does not keep.
+// unlaunched returns the events for a machine that could not be launched. It also
+// releases the resources that the machine does not keep in its current state.
 func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 	now := time.Now().UTC()
 	m.Boot.PID = 0
@@ -263,8 +264,9 @@ func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
 	}
 }
 
-// prepareStep marks an order's machine as stopped if the order does not launch it. A
-// host process needs no preparation, and an image was pulled by an earlier step.
+// prepareStep marks an order's machine as stopped, because the order does not launch it.
+// Nothing else remains to be done: a host process needs no preparation, and an earlier
+// step has pulled the image.
 func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	ms.images.Drop(r.Request.Machine)
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
@@ -279,9 +281,9 @@ func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	}))
 }
 
-// handOver waits until a poller claims the task of m, which must be starting. It waits
-// until the order's deadline, or for bourse.DefaultWithin if the start has no order, and
-// only as long as the machine is wanted.
+// handOver waits until a poller claims the task of m, which must be starting. It gives up
+// at the order's deadline, after bourse.DefaultWithin if the start has no order, or when
+// the machine is no longer wanted.
 func (ms *Machines) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
 	// A poller that claimed the task before this daemon started may still have it.
 	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {

@@ -1,6 +1,6 @@
-// Package machines runs a worker's machines: it claims them, carries out clients' calls,
-// and manages their lifecycle on the host, from the recorded intent to start them until
-// everything that belongs to them is removed.
+// Package machines runs a worker's machines. It fills orders for machines, carries out
+// clients' calls, and manages each machine's lifecycle on the host, from the recorded
+// intent to start the machine until all of its traces are removed.
 //
 //   - A claim takes resources from the ledger in the transaction that records the
 //     machine (invariant 4), and is idempotent by the order's id (invariant 7).
@@ -9,9 +9,10 @@
 //   - After a crash, the tasks that the drivers run are adopted if they have a record,
 //     and removed if they have none. No machine is restarted because of a crash, and no
 //     exit is lost (invariant 6).
-//   - A machine with an image has its image, network, mounts and devices on the host
-//     from before its program starts until it has ended, and the image until the machine
-//     is destroyed. A stopped machine keeps its record, its volumes and its address.
+//   - The network, mounts and devices of a machine with an image exist from before its
+//     program starts until after the program has exited. The image stays on the host
+//     until the machine is destroyed. A stopped machine keeps its record, its volumes and
+//     its address.
 //
 // The engine serializes the operations on one machine. One goroutine per started machine
 // waits for its program's exit (watch.go).
@@ -39,7 +40,7 @@ type Config struct {
 	Secrets *SecretReader
 	Policy  Policy
 	Awake   func(*bourse.Machine) []string // returns the environment variables that a program needs to keep its machine awake
-	Forget  bool                           // remove machines that are on the host but have no record, instead of refusing to start
+	Forget  bool                           // remove machines that exist on the host but have no record, instead of refusing to start
 }
 
 // Volumes attaches volumes to machines.
@@ -64,7 +65,7 @@ type Tasks interface {
 	// Ended returns a function that records the end of a machine's task. It is called in
 	// the transaction that records the program's exit.
 	Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error)
-	// Gone records that a task has ended because its machine was destroyed.
+	// Gone records the end of a task whose machine was destroyed.
 	Gone(tx *store.Tx, m *bourse.Machine) error
 }
 
@@ -109,7 +110,7 @@ func (ms *Machines) ImageInUse(digest string) bool { return ms.images.InUse(dige
 
 var (
 	errNoPollers = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without pollers")
-	// errLate is returned until RecoverLate has succeeded.
+	// errLate is returned for the container driver until RecoverLate has succeeded.
 	errLate = bourse.Errorf(bourse.CodeUnavailable, "the worker waits for its driver of images")
 )
 

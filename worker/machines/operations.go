@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// machineRequest is the request of all runs on machines. Each operation uses some of
-// the fields.
+// machineRequest contains the parameters of a run on a machine. Each operation uses some
+// of the fields.
 type machineRequest struct {
 	Machine bourse.MachineID  `json:"machine"`
 	Boot    int               `json:"boot,omitempty"`
@@ -39,11 +39,11 @@ type definitions struct {
 	suspend *machineDef
 	resume  *machineDef
 	destroy *machineDef
-	ready   *machineDef // pulls an update's image and begins the update; uses a separate queue
+	ready   *machineDef // pulls an update's image and begins the update; uses a separate queue, so that the machine can still be changed
 	revive  *machineDef // waits for a restart policy's backoff, in a separate queue
 }
 
-// launches holds the operations that start machines of one kind.
+// launches contains the operations that prepare and start machines of one kind.
 type launches struct {
 	create  *machineDef // starts an order's machine, or removes all traces of it
 	prepare *machineDef // prepares an order's machine without starting it
@@ -64,15 +64,15 @@ func (d *definitions) of(m *bourse.Machine) *launches {
 }
 
 const (
-	launchAttempts = 5 // maximum number of attempts to launch a machine or to freeze its program; for exceptions, see notLaunched
+	launchAttempts = 5 // maximum number of attempts to launch a machine or freeze its program; notLaunched makes exceptions
 	stopLimit      = bourse.MaxStopTimeout + time.Minute
 )
 
 func define(name string) *machineDef { return fsm.Define[machineRequest, machineResult](name) }
 
 func (ms *Machines) define() {
-	// No data is lost while one of the host's daemons is down, so these steps keep
-	// retrying.
+	// If a daemon on the host is down, these steps keep retrying, because no data is lost in
+	// the meantime.
 	patient := fsm.StepOptions{Timeout: stopLimit, Attempts: 200}
 	freezing := fsm.StepOptions{Timeout: time.Minute, Attempts: 200}
 	waiting := fsm.StepOptions{Attempts: -1, MaxBackoff: 10 * time.Second} // notLaunched decides when to give up
@@ -150,7 +150,8 @@ func (ms *Machines) define() {
 	}
 }
 
-// alive reports whether m's latest boot may have a task whose exit is not recorded.
+// alive reports whether a task of m's latest boot may exist, because no exit of that boot
+// is recorded.
 func alive(m *bourse.Machine) bool { return m.Boot.Number > 0 && m.Boot.Exit == nil }
 
 // begin starts a run on a machine. write records the operation's intent in the same

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on how much is read.
+// Limits on how much is read from /proc.
 const (
 	most        = 1000 // processes of a machine
 	mostFiles   = 4096 // open files per process
@@ -25,7 +25,7 @@ const (
 // tick is the duration of a kernel clock tick, in milliseconds.
 const tick = 10
 
-// Table reads a host's processes from /proc.
+// Table reads a host's process table from /proc.
 type Table struct {
 	Root string // mount point, usually /proc
 }
@@ -37,9 +37,9 @@ type process struct {
 	pages               int64
 }
 
-// Of returns a machine's processes, starting with its main process and then sorted by
-// id. Errors: failed_precondition if the host has no /proc, not_found if the main
-// process has ended.
+// Of returns a machine's processes, the main process first and the others sorted by id.
+// Errors: failed_precondition if the host has no /proc, not_found if the main process has
+// ended.
 func (t Table) Of(main int) ([]bourse.Process, error) {
 	entries, err := os.ReadDir(t.Root)
 	if err != nil {
@@ -69,7 +69,7 @@ func (t Table) Of(main int) ([]bourse.Process, error) {
 	return out, nil
 }
 
-// members returns the ids of a machine's processes, starting with its main process.
+// members returns the ids of a machine's processes, the main process first.
 func (t Table) members(all map[int]process, main int) []int {
 	group := t.group(main)
 	own := group != "" && group != t.group(all[main].parent)
@@ -110,8 +110,8 @@ func (t Table) file(pid int, name string) string {
 	return filepath.Join(t.Root, strconv.Itoa(pid), name)
 }
 
-// stat reads a process's stat file. The process's name is in brackets and may itself
-// contain brackets, so it ends at the last closing bracket.
+// stat reads a process's stat file. The process's name is in parentheses and may itself
+// contain parentheses, so it ends at the last closing parenthesis.
 func (t Table) stat(pid int) (p process, ok bool) {
 	text, err := os.ReadFile(t.file(pid, "stat"))
 	if err != nil {
@@ -140,7 +140,7 @@ func parseStat(text []byte) (p process, ok bool) {
 	return p, ok
 }
 
-// group returns a process's cgroups.
+// group returns the contents of a process's cgroup file, which identify its cgroups.
 func (t Table) group(pid int) string {
 	text, err := os.ReadFile(t.file(pid, "cgroup"))
 	if err != nil {
@@ -149,7 +149,7 @@ func (t Table) group(pid int) string {
 	return string(text)
 }
 
-// inner returns a process's id in its innermost namespace.
+// inner returns a process's id in its innermost PID namespace.
 func (t Table) inner(pid int) int64 {
 	text, err := os.ReadFile(t.file(pid, "status"))
 	if err == nil {
@@ -166,7 +166,7 @@ func (t Table) inner(pid int) int64 {
 }
 
 // command returns a process's command line, with spaces between the arguments. If the
-// process has none, it returns the process's name in brackets.
+// command line is empty, it returns the process's name in square brackets.
 func (t Table) command(pid int) string {
 	text, err := os.ReadFile(t.file(pid, "cmdline"))
 	text = bytes.TrimRight(text[:min(len(text), mostCommand)], "\x00")
@@ -190,7 +190,7 @@ func (t Table) uptime() int64 {
 	return int64(seconds * 1000 / tick)
 }
 
-// sockets returns the sockets in listening that a process has open.
+// sockets returns the sockets in the map listening that a process has open.
 func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bourse.ListenSocket {
 	out := []bourse.ListenSocket{}
 	dir, err := os.Open(t.file(pid, "fd"))
@@ -214,7 +214,8 @@ func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bour
 // mostTable limits how many bytes of a socket table are read.
 const mostTable = 4 << 20
 
-// States in /proc/net of listening TCP sockets and of bound, unconnected UDP sockets.
+// State values in the tables below /proc/net of listening TCP sockets and of bound,
+// unconnected UDP sockets.
 const (
 	stateListen = "0A"
 	stateBound  = "07"

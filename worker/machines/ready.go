@@ -25,7 +25,7 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 		}
 		ref, err := ms.images.Resolve(ctx, org, m.Next.Config.Image)
 		if err != nil && transient(err) && m.Image != nil && m.Next.Config.Image == m.Config.Image {
-			ref, err = *m.Image, nil // the registry does not answer, so the machine keeps its current image
+			ref, err = *m.Image, nil // the registry does not answer, so use the machine's current image
 		}
 		if err != nil {
 			return fsm.Outcome{}, err
@@ -43,8 +43,8 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 	})
 }
 
-// readyPull pulls the image of the machine's next version. Once a machine's record
-// names an image, that image is not evicted.
+// readyPull pulls the image of the machine's next version. The image is not evicted,
+// because the machine's record already names it.
 func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
 		ref := *m.Next.Image
@@ -146,8 +146,8 @@ func (ms *Machines) readying(ctx context.Context, r *machineRun, do func(context
 	return ms.notReady(r, err)
 }
 
-// transient reports whether resolving or pulling an image may succeed if it is tried
-// again.
+// transient reports whether resolving or pulling an image may succeed at the next
+// attempt, given the error of this one.
 func transient(err error) bool {
 	switch bourse.CodeOf(err) { //nolint:exhaustive // the others are final
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeInternal:

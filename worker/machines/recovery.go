@@ -14,11 +14,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Recover reconciles the host with the store after the daemon has started. A driver's
-// tasks are watched again if they have a record, and removed if they do not. Recorded
-// tasks that no longer exist are recorded as lost. Networks are restored first, so that
-// their rules are not missing for longer than necessary. The engine resumes unfinished
-// runs afterwards. Recover does not restart any machine.
+// Recover reconciles the host with the store after the daemon has started. It watches the
+// drivers' tasks that have a record, removes those that have none, and records tasks that
+// no longer exist as lost. Networks are restored first, so that their rules are not
+// missing for longer than necessary. The engine resumes unfinished runs afterwards.
+// Recover does not restart any machine.
 func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err := ms.checkFound(ctx); err != nil {
 		return Recovered{}, err
@@ -43,9 +43,8 @@ func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	return Recovered{found.machines, len(found.watched), len(found.strays)}, nil
 }
 
-// Recovered contains counts of the machines that run host programs: all that are
-// recorded, those whose tasks were adopted, and those that were removed because they
-// had no record.
+// Recovered counts machines that run host programs: recorded machines, machines whose
+// tasks were adopted, and machines that were removed because they had no record.
 type Recovered struct {
 	Machines, Adopted, Strays int
 }
@@ -70,8 +69,8 @@ const (
 )
 
 // RecoverLate recovers the container driver if it was unavailable when the worker
-// started. It retries until it succeeds, and then calls done. In the meantime,
-// everything that does not need the driver works.
+// started. It retries until it succeeds, and then calls done. In the meantime, operations
+// that do not need the driver work.
 func (ms *Machines) RecoverLate(ctx context.Context, done func()) error {
 	if !errors.Is(ms.Containers(), errLate) {
 		return nil
@@ -137,7 +136,7 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings,
 // findings lists the differences between the store and a driver.
 type findings struct {
 	machines  int
-	strays    []bourse.MachineID // machines that the driver has but the store does not
+	strays    []bourse.MachineID // machines that have tasks but no record
 	forgotten []driver.TaskID    // ended tasks whose exit is already recorded
 	watched   []driver.TaskID    // tasks that are running or lost, or whose exit is not yet recorded
 	canceled  []canceledFill     // machines whose order was canceled but which are not destroyed yet
@@ -207,8 +206,8 @@ func (e *errUnknownMachines) Error() string {
 	return fmt.Sprintf("the host has things that the store does not know: %s%s", strings.Join(names, ", "), more)
 }
 
-// Unknown returns the error with which the daemon exits if the host has objects without
-// a record in the store.
+// Unknown returns the error that makes the daemon exit if there are objects on the host
+// without a record in the store.
 func Unknown(what []string) error {
 	e := &errUnknownMachines{what}
 	return bourse.Errorf(bourse.CodeFailedPrecondition,
@@ -220,11 +219,11 @@ func isUnknown(err error) bool {
 	return ok
 }
 
-// checkFound checks, before anything on the host is changed, that the store has a record
-// of each task on it. The record of a machine, and of each of its boots, is durable
-// before the task starts, so an intact store has a record of every task. If the data
-// directory is not mounted, or was replaced by an older copy, removing unknown tasks
-// would kill all machines on the host.
+// checkFound checks that the store has a record of each task on the host. It is called
+// before anything on the host is changed. The record of a machine, and of each of its
+// boots, is durable before the task starts, so an intact store has a record of every
+// task. A task without a record usually means that the data directory is not mounted or
+// was replaced by an older copy. Removing such tasks could kill all machines on the host.
 func (ms *Machines) checkFound(ctx context.Context) error {
 	var all []driver.TaskID
 	for _, kind := range []bourse.ImageKind{bourse.HostImage, bourse.RegistryImage} {

@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// beginNext begins an update whose image is available. If the machine is not running,
-// it gets the next version now. If it is running, its current version will be stopped
-// first, unless its program would not notice the update.
+// beginNext begins an update whose image is available. If the machine is not running, or
+// its program would not notice the update, the next version becomes the current one at
+// once. Otherwise the current version must be stopped first.
 func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, error) {
 	switch {
 	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
@@ -40,7 +40,7 @@ func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, 
 	return []bourse.Event{{Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceUser}}, nil
 }
 
-// sleeps reports whether m is stopped until its schedule's next time, and its next
+// sleeps reports whether m is stopped until its schedule starts it again, and its next
 // version has a schedule, too.
 func sleeps(m *bourse.Machine, next *bourse.NextVersion) bool {
 	return m.State == bourse.StateStopped && m.Config.Schedule != "" && next.Config.Schedule != ""
@@ -118,7 +118,7 @@ func (ms *Machines) recordSwap(tx *store.Tx, id bourse.MachineID) error {
 			return false, nil, nil
 		}
 		events, err := ms.swap(tx, m)
-		if bourse.CodeOf(err) == bourse.CodeInsufficient { // too few devices are left, because the operator has renamed them
+		if bourse.CodeOf(err) == bourse.CodeInsufficient { // too few devices are available, because the operator has renamed them
 			m.State = bourse.StateFailed
 			return true, append(events, unlaunched(m, err)...), nil
 		}
@@ -148,8 +148,8 @@ func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.swapStep(ctx, r)
 }
 
-// unnoticed reports whether m's program could not tell the next version from the
-// current one. A new version number alone does not justify a restart.
+// unnoticed reports whether m's program would observe no difference between the next
+// version and the current one. A new version number alone does not justify a restart.
 func unnoticed(m *bourse.Machine) bool {
 	if m.Next.Renew {
 		return false
@@ -200,7 +200,7 @@ func (ms *Machines) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.I
 	return err
 }
 
-// waits reports whether m's update to the given version exists and has not begun yet.
+// waits reports whether m has an update to the given version that has not begun yet.
 func waits(m *bourse.Machine, version bourse.InstanceID) bool {
 	if m.Next == nil || m.Next.Instance != version {
 		return false

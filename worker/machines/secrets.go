@@ -9,15 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// withSecrets reports whether a machine gets its app's secrets. A poller's host does
-// not belong to the cluster and gets none.
+// withSecrets reports whether a machine gets its app's secrets. Machines that pollers run
+// get none, because a poller's host is not part of the cluster.
 func withSecrets(m *bourse.Machine) bool {
 	return !m.SkipSecrets && m.Config.ImageKind() != bourse.PollerImage
 }
 
-// keepKeys records the keys that a broker has sent for a machine, if any. They are
-// needed later, when a restart policy or a schedule starts the machine without a
-// broker.
+// keepKeys records the keys for a machine's secrets, if a broker has sent any. They are
+// needed later, when a restart policy or a schedule starts the machine without a broker.
 func keepKeys(tx *store.Tx, id bourse.MachineID, keys bourse.AppKeys) error {
 	if len(keys) == 0 {
 		return nil
@@ -52,10 +51,11 @@ func (ms *Machines) secretsOf(ctx context.Context, m *bourse.Machine) (map[strin
 	return values, version, nil
 }
 
-// openSecrets opens the secrets of m's app, in the given version or a later one. If keys is empty,
-// it uses the recorded keys. If those are not sufficient, because the cluster's key of secrets was
-// replaced after the machine's last start, it asks a broker for the keys, and records them. Errors
-// are those of [SecretReader.Of].
+// openSecrets decrypts the secrets of m's app, in the given version or a later one. If
+// keys is empty, it uses the recorded keys. These may no longer suffice, because the
+// cluster's key for secrets was replaced after the machine's last start. In that case,
+// openSecrets asks a broker for the keys and records them. Errors are those of
+// [SecretReader.Of].
 func (ms *Machines) openSecrets(ctx context.Context, m *bourse.Machine, version uint64, keys bourse.AppKeys) (map[string]string, uint64, error) {
 	app, err := ms.appOf(m)
 	if err != nil {
@@ -95,9 +95,10 @@ func (ms *Machines) appOf(m *bourse.Machine) (string, error) {
 	return app.ID, err
 }
 
-// awaitSecrets checks that m's secrets can be opened. It is called before m is started
-// or restarted, so that a running machine is not stopped in vain. It uses keys, or the
-// recorded keys if keys is empty. Errors are those of [SecretReader.Of].
+// awaitSecrets checks that m's secrets can be decrypted. It is called before m is started
+// or restarted, so that a running machine is not stopped if it could not be started
+// again. It uses keys, or the recorded keys if keys is empty. Errors are those of
+// [SecretReader.Of].
 func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version uint64, keys bourse.AppKeys) error {
 	if !withSecrets(m) {
 		return nil
@@ -110,7 +111,7 @@ func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version
 type SecretsView interface {
 	Secrets(ctx context.Context, app string) ([]seal.Secret, error)
 	// AwaitSecrets waits until the given version of an app's secrets has arrived, or until
-	// ctx ends. It returns all versions that have arrived.
+	// ctx ends. It returns the versions that have arrived.
 	AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error)
 	// AwaitSynced waits until the view has been compared with another server's view at least
 	// once since it was opened, or until ctx ends.
@@ -125,8 +126,7 @@ const howToGiveKeys = "start or update it through a broker that has secrets.key:
 // yet.
 const SecretsPatience = 5 * time.Second
 
-// SecretReader opens apps' secrets, using the keys that came with a machine's order,
-// update or start.
+// SecretReader decrypts apps' secrets with the keys that a broker has sent for a machine.
 type SecretReader struct {
 	View SecretsView // nil if the worker has no view, and therefore no secrets
 }
@@ -148,15 +148,15 @@ func (s *SecretReader) await(ctx context.Context, app string, version uint64) (s
 	return marks, err
 }
 
-// Of returns an app's secrets by name, and their version. It waits for a bounded time
-// until the secrets have at least the given version. Errors: unavailable if the secrets
-// have not arrived, failed_precondition if the keys do not open them.
+// Of returns an app's secrets by name, and their version. It waits a limited time for the
+// given version or a later one. Errors: unavailable if the secrets have not arrived,
+// failed_precondition if they cannot be decrypted with the keys.
 func (s *SecretReader) Of(ctx context.Context, app string, version uint64, keys bourse.AppKeys) (map[string]string, uint64, error) {
 	marks, err := s.await(ctx, app, version)
 	if err != nil || len(marks) == 0 {
 		return nil, 0, err
 	}
-	list, err := s.View.Secrets(ctx, app) // read after the marks, so the secrets are at least as new as the marks
+	list, err := s.View.Secrets(ctx, app) // read after AwaitSecrets, so that the secrets are at least as new as the marks that it returned
 	if err != nil || len(list) == 0 {
 		return nil, marks.Version(), err
 	}

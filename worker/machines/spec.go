@@ -16,9 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Policy contains the operator's settings for the limits of programs.
+// Policy contains the limits that the operator has configured for programs.
 type Policy struct {
-	SharedQuota bool // limit a shared vCPU to a quota, with bursts, instead of letting shared vCPUs compete for cores
+	SharedQuota bool // cap each shared vCPU at a quota, with bursts; otherwise, shared vCPUs compete for cores
 	PIDs        int  // maximum number of processes of a machine with an image; 0 or less for no limit
 }
 
@@ -28,7 +28,7 @@ func TaskOf(m *bourse.Machine) driver.TaskID {
 }
 
 // CheckSecrets returns CodeInvalid if a config uses secrets that do not exist, or whose
-// values cannot be used as it requires.
+// values do not have the required format.
 func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 	for _, f := range c.Files {
 		if f.SecretName == "" {
@@ -105,7 +105,7 @@ func (p Policy) Limits(m *bourse.Machine) driver.Limits {
 	guest := m.Config.Guest
 	whole := bourse.MilliCPU(guest.CPUs * 1000)
 	l := driver.Limits{Memory: guest.MemoryMB, CPUWeight: whole, CPUQuota: whole}
-	if m.Config.ImageKind() == bourse.PollerImage { // the remaining limits cannot be set on a poller's host
+	if m.Config.ImageKind() == bourse.PollerImage { // on a poller's host, other limits cannot be set
 		return PollerLimits(&m.Config)
 	}
 	if guest.CPUKind == bourse.CPUShared {
@@ -127,9 +127,9 @@ func (p Policy) Limits(m *bourse.Machine) driver.Limits {
 const MetadataGroup = "fly_process_group"
 
 // environment returns a program's environment. It contains facts about the machine, the
-// config's variables, and secrets; if names collide, the last in this order wins. All of
-// them override the image's environment. Only host programs inherit variables of the
-// host.
+// config's variables, and secrets. If several of these define the same variable, the last
+// one in this order wins. They all override the image's environment. Only host programs
+// inherit variables of the host.
 func environment(m *bourse.Machine, runs *workload.Program, secrets map[string]string) []string {
 	env := map[string]string{
 		"FLY_APP_NAME":        string(m.App),

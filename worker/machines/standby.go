@@ -10,9 +10,9 @@ import (
 )
 
 // Promote starts a stopped standby because its primary machine is lost, and returns once
-// the standby has started. It does nothing if the standby is running, already replaces a
-// machine, or has ended while it replaced one. Leases do not prevent a promotion. Errors
-// are those of Start.
+// the standby has started. It does nothing if the standby is running, or if it was
+// promoted before and has not been demoted or rearmed since. Leases do not prevent a
+// promotion. Errors are those of Start.
 func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.start(ctx, id, starting{
 		may: func(m *bourse.Machine) error {
@@ -30,8 +30,8 @@ func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, w
 }
 
 // Demote stops a standby because primary, which it replaces, no longer needs it. It
-// returns once that is recorded, and is idempotent. It returns CodeConflict while a
-// caller holds the machine's lease.
+// returns once the standby is recorded as stopping, and is idempotent. It returns
+// CodeConflict while a caller holds the machine's lease.
 func (ms *Machines) Demote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.begin(ctx, ms.defs.stop, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		return endStandby(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {
@@ -46,8 +46,8 @@ func (ms *Machines) Demote(ctx context.Context, id, primary bourse.MachineID, wh
 	return ignoreAlready(err)
 }
 
-// Rearm records that primary is no longer lost, so that its standby, which has stopped
-// in the meantime, may replace it again later.
+// Rearm records that a stopped standby no longer replaces primary, which is no longer
+// lost. The standby may then be promoted again.
 func (ms *Machines) Rearm(ctx context.Context, id, primary bourse.MachineID) error {
 	return ignoreAlready(ms.state.Commit(ctx, id, func(tx *store.Tx) error {
 		return endStandby(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {
@@ -71,12 +71,12 @@ func endStandby(tx *store.Tx, id, primary bourse.MachineID, change func(*bourse.
 	return err
 }
 
-// StopIf stops a machine, or suspends it if freeze is set, provided that check returns
-// no error in the transaction that records the change. The reason that check returns is
-// recorded, too. StopIf returns once the machine is recorded as stopping, or is
-// suspended. Errors: those of check; conflict while a caller holds the lease;
-// failed_precondition if the machine can never be suspended; unavailable if it cannot
-// be suspended now.
+// StopIf stops a machine, or suspends it if freeze is set. It does so only if check
+// returns no error in the transaction that records the change. The transaction also
+// records the reason that check returns. StopIf returns once the machine is recorded as
+// stopping, or is suspended. Errors: those of check; conflict while a caller holds the
+// lease; failed_precondition if the machine can never be suspended; unavailable if it
+// cannot be suspended now.
 func (ms *Machines) StopIf(ctx context.Context, id bourse.MachineID, freeze bool, check func(*store.Tx, *bourse.Machine) (why string, err error)) error {
 	def, call, to, event := ms.defs.stop, bourse.CallStop, bourse.StateStopping, bourse.EventStop
 	if freeze {

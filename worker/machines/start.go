@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// errAlready reports that the machine already has the requested state.
+// errAlready reports that the machine is already in the requested state.
 var errAlready = errors.New("already there")
 
 // Start starts a stopped machine, or resumes a suspended one, and returns once it has
@@ -27,9 +27,9 @@ func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.M
 	})
 }
 
-// StartIf starts a machine for the worker itself. In the transaction that records the
-// start, check must return no error, and write may change the machine and return
-// additional events.
+// StartIf starts a machine on the worker's own initiative. The transaction that records
+// the start calls check, which can prevent the start by returning an error, and then
+// write, which may change the machine and return additional events.
 func (ms *Machines) StartIf(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) (fabric.ActReply, error) {
 	return ms.start(ctx, id, starting{write: write, may: func(m *bourse.Machine) error { return cmp.Or(check(m), may(m, bourse.CallStart, "")) }})
 }
@@ -39,7 +39,7 @@ type starting struct {
 	may     func(m *bourse.Machine) error                   // returns an error if the start is not allowed; see the function may
 	write   func(m *bourse.Machine) (events []bourse.Event) // changes the machine when its boot is recorded, and returns more events; may be nil
 	secrets uint64                                          // minimum version of the app's secrets
-	keys    bourse.AppKeys                                  // keys for the app's secrets; if empty, those in the machine's record are used
+	keys    bourse.AppKeys                                  // keys for the app's secrets; if empty, the recorded keys are used
 }
 
 func (ms *Machines) start(ctx context.Context, id bourse.MachineID, s starting) (fabric.ActReply, error) {
@@ -102,15 +102,15 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 		return fabric.ActReply{}, err
 	}
 	now, err := ms.appliedMachine(ctx, id, run)
-	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // the program or its image is the cause
+	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // the program or its image caused the error
 		err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s failed to start: %w", id, err)
 	}
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// appliedMachine returns a machine once the effects of a run on it are visible. They
-// may not be durable yet, but after a crash the run would find the task and record the
-// same state.
+// appliedMachine returns a machine once the effects of a run on it are visible. The
+// effects may not be durable yet. After a crash, however, the resumed run would find the
+// task and record the same state.
 func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run *fsm.Handle[machineResult]) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
 		return bourse.Machine{}, err
@@ -118,9 +118,9 @@ func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run
 	return ms.state.Machine(ctx, id)
 }
 
-// may checks whether a call is allowed. It returns errAlready if there is nothing to
-// do; conflict while another caller holds the lease; not_found if the machine is gone;
-// failed_precondition if its state does not allow the call.
+// may checks whether the machine's state and lease allow a call. It returns errAlready if
+// there is nothing to do; conflict while another caller holds the lease; not_found if the
+// machine is gone; failed_precondition if its state does not allow the call.
 func may(m *bourse.Machine, call bourse.Call, nonce string) error {
 	if err := checkLease(m, nonce); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (ms *Machines) retake(tx *store.Tx, m *bourse.Machine, takes bourse.Amounts
 }
 
 // recordLaunch chooses a machine's devices and port, and records its next boot. It also
-// clears the list of restarts, because this boot was requested. It returns
+// clears the list of automatic restarts, because this boot was requested. It returns
 // CodeInsufficient if there are too few devices, and CodeUnavailable if no port is free.
 func (ms *Machines) recordLaunch(tx *store.Tx, m *bourse.Machine) error {
 	devices, r, err := ms.host.FreeDevices(tx, m.Config.Guest, m.ID)
@@ -214,8 +214,8 @@ func hostFull(r *bourse.Refusal) error {
 		"insufficient %s available to fulfill request on the current host (%s)", r.Resource, strings.TrimPrefix(r.Detail, "insufficient "))
 }
 
-// startAttach and startLaunch are the steps that start a machine again. If they cannot
-// succeed, the machine becomes failed.
+// startAttach and startLaunch are the steps that start a machine again. If they fail for
+// good, the machine's state becomes failed.
 func (ms *Machines) startAttach(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.attach(ctx, r, ms.unstarted)
 }
@@ -224,8 +224,8 @@ func (ms *Machines) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome 
 	return ms.launch(ctx, r, ms.unstarted)
 }
 
-// unstarted records that a machine cannot be started, after it has removed the
-// attempt's leftovers.
+// unstarted removes the leftovers of a failed attempt to start a machine, and records
+// that the machine has failed.
 func (ms *Machines) unstarted(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
 	if !isPlain(m) {
 		if err := ms.leaveStopped(ctx, m); err != nil {
@@ -255,7 +255,8 @@ func (ms *Machines) leaveStopped(ctx context.Context, m *bourse.Machine) error {
 }
 
 // Restart stops a machine and starts it again, and returns once it has started. The
-// machine keeps its resources in between. A stopped machine is started.
+// machine keeps its resources during the restart. If the machine is stopped, Restart only
+// starts it.
 func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	if act.Force {
 		act.Signal = "SIGKILL"

@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Stop requests that a machine stops, and returns once that is recorded. Stopping a
-// stopped machine is not an error. A machine that is waiting for a restart by its
-// policy is stopped at once.
+// Stop begins to stop a machine, and returns once the stop is recorded. Stopping a
+// stopped machine is not an error. A machine that is waiting for its restart policy's
+// backoff is stopped at once.
 func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old, now bourse.Machine
 	_, err := ms.begin(ctx, ms.defs.stop, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
@@ -26,7 +26,7 @@ func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Ma
 				return false, nil, err
 			}
 			if m.Next != nil {
-				m.Next.Launch = false // the machine's next version must not start either
+				m.Next.Launch = false // the update must not start the machine's next version either
 			}
 			m.Boot.Requested = true
 			if m.State == bourse.StateReplacing {
@@ -40,7 +40,7 @@ func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.Ma
 	if errors.Is(err, errAlready) {
 		now, err = old, nil
 	}
-	if err != nil { // after an error, the transaction may still be writing to old and now
+	if err != nil { // after an error, the transaction may still be writing to old and now, so do not read them
 		return fabric.ActReply{}, err
 	}
 	return fabric.ActReply{Previous: old.State, Machine: now}, nil
@@ -101,7 +101,7 @@ func (ms *Machines) end(ctx context.Context, m *bourse.Machine, signal bourse.Si
 		signal, timeout = "SIGKILL", 0
 	}
 	err = d.Stop(ctx, TaskOf(m), signal, timeout)
-	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // CodeNotFound if it was not launched yet
+	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // CodeNotFound means that the task was not launched yet
 		return err
 	}
 	ms.watch(d, TaskOf(m), unstarted)
@@ -109,8 +109,8 @@ func (ms *Machines) end(ctx context.Context, m *bourse.Machine, signal bourse.Si
 	return err
 }
 
-// recordStopped records that a machine without a task has stopped. Such a machine was
-// waiting for a restart by its policy.
+// recordStopped records that a machine has stopped. The machine has no task, because it
+// was waiting for its restart policy's backoff.
 func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.State != bourse.StateStopping {
@@ -123,8 +123,8 @@ func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 	return err
 }
 
-// Destroy destroys a machine and everything that it left on the host, and returns once
-// it is gone. It refuses to destroy a running machine unless act.Force is set.
+// Destroy destroys a machine, and returns once all its traces on the host are removed. It
+// refuses to destroy a running machine unless act.Force is set.
 func (ms *Machines) Destroy(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old bourse.Machine
 	run, err := ms.beginDestroy(ctx, id, bourse.SourceUser, act.By, func(m *bourse.Machine) error {
@@ -149,9 +149,9 @@ func mayDestroy(m *bourse.Machine, act fabric.MachineAction) error {
 	return err
 }
 
-// beginDestroy records that a machine will be destroyed. If it is already being
-// destroyed, the new run waits for the one in progress. It returns not_found if the
-// machine is gone.
+// beginDestroy records that a machine will be destroyed, and begins the run. If the
+// machine is already being destroyed, the new run waits for the earlier one. It returns
+// not_found if the machine is gone.
 func (ms *Machines) beginDestroy(ctx context.Context, id bourse.MachineID, source bourse.Source, by string, may func(*bourse.Machine) error) (*fsm.Handle[machineResult], error) {
 	return ms.begin(ctx, ms.defs.destroy, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {

@@ -15,9 +15,10 @@ import (
 )
 
 // Suspend freezes a machine's program, and returns once it is frozen. The machine keeps
-// its resources, so it can always resume. Errors: failed_precondition if its state does
-// not allow it or the host cannot freeze programs; conflict while another caller holds
-// its lease; unavailable if its program cannot be frozen now.
+// its resources, so it can be resumed even if the host is full. Errors:
+// failed_precondition if its state does not allow it or the host cannot freeze programs;
+// conflict while another caller holds its lease; unavailable if its program cannot be
+// frozen now.
 func (ms *Machines) Suspend(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old bourse.Machine
 	run, err := ms.begin(ctx, ms.defs.suspend, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
@@ -102,7 +103,7 @@ func (ms *Machines) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if d, known := ms.drivers.of(m.Config.ImageKind()); known == nil {
 		ms.watch(d, TaskOf(&m), lost)
 	}
-	if err != nil { // the goroutine that watches the task then records that the program is lost
+	if err != nil { // the goroutine that watches the task then records the program as lost
 		err = bourse.Errorf(bourse.CodeUnavailable, "machine %s has lost its suspended program: start it again", m.ID)
 		return fsm.Abort(err, settleAs(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateSuspended, bourse.EventSuspend))
 	}
@@ -127,9 +128,9 @@ func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && status.Exit != nil
 }
 
-// settleAs returns a write that moves a machine from one state to another within the
-// same boot. It changes nothing if the state, the boot or the exit has changed in the
-// meantime.
+// settleAs returns a write that changes a machine's state from one to another. The write
+// has no effect if the machine's state or boot has changed in the meantime, or if its
+// program has exited.
 func settleAs(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
 	return state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {

@@ -16,11 +16,11 @@ import (
 // updateWithin is the time limit for pulling an update's image.
 const updateWithin = 10 * time.Minute
 
-// Update creates a new version of a machine. It returns once the version has started,
-// or once it exists if it is not to be started. The current version runs until the new
-// image is on the host, and is kept if the pull fails. Then it is stopped, the new
-// config is recorded, and the machine is launched. If the program would not notice the
-// changes, they are made while it runs.
+// Update creates a new version of a machine. It returns once the version has started, or
+// once it exists if it is not to be started. The current version runs until the new image
+// is on the host, and is kept if the pull fails. Then it is stopped, the new config is
+// recorded, and the machine is launched. If the program would not notice the changes,
+// they are applied without a restart.
 //
 // Errors: conflict while another caller holds the lease, another update is in progress,
 // or req.Current is not the current version; invalid for a change that needs a new
@@ -94,7 +94,7 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// updated waits until an update's version has started, or cannot start.
+// updated waits until an update's version has started or has failed to start.
 func (ms *Machines) updated(ctx context.Context, run *fsm.Handle[machineResult], id bourse.MachineID, version bourse.InstanceID) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
 		switch m, unread := ms.state.Machine(ctx, id); {
@@ -180,8 +180,9 @@ func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 	}
 }
 
-// takeNext records m's next version and takes the resources that it needs beyond m's.
-// The two versions never run at the same time, so they share resources.
+// takeNext records m's next version, and takes the resources that it needs in addition to
+// those of the current one. The two versions never run at the same time, so they share
+// resources.
 func (ms *Machines) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
 	if !mayRun(m) && (!next.Launch || sleeps(m, &next)) {
 		next.Launch, next.Takes = false, admit.Resting(next.Takes) // if the machine is started in the meantime, the start takes the rest

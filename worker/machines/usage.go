@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// usageGap is the time between two samples if there is no suitable earlier one.
+// usageGap is the time between two samples if no suitable earlier sample exists.
 const usageGap = 250 * time.Millisecond
 
 // Usage returns the resources that a machine uses, and its limits.
@@ -60,13 +60,13 @@ func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage
 }
 
 const (
-	fresh  = time.Second      // samples that are more recent are too close for a comparison
-	maxAge = 30 * time.Second // older samples say little about the present
+	fresh  = time.Second      // minimum age of a sample for a comparison
+	maxAge = 30 * time.Second // maximum age, because older samples say little about the current usage
 )
 
-// cpuSamples contains samples of the CPU time that tasks have used, from which their
-// current CPU usage is computed. Samples are taken only when usage is requested, and
-// compared with earlier ones.
+// cpuSamples computes tasks' current CPU usage from samples of the CPU time that they
+// have used. A sample is taken whenever usage is requested, and compared with an earlier
+// one.
 type cpuSamples struct {
 	mu     sync.Mutex
 	tasks  map[driver.TaskID][2]cpuSample // guarded by mu; two samples per task, the older one first

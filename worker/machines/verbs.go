@@ -152,13 +152,14 @@ func (ms *Machines) calledTx(
 		})
 		return err
 	})
-	if err != nil { // after an error, the transaction may still be writing to m
+	if err != nil { // after an error, the transaction may still be writing to m, so do not read it
 		return bourse.Machine{}, err
 	}
 	return m, nil
 }
 
-// takeLease gives the caller a lease that is free, or extends the caller's own lease.
+// takeLease gives the caller a new lease on the machine, or extends the caller's own
+// lease. The machine must not be leased to another caller.
 func takeLease(m *bourse.Machine, nonce, owner, description string, ttl time.Duration) {
 	expires := time.Now().Add(ttl)
 	late := m.Lease != nil && m.Lease.Nonce == nonce // the caller's lease has expired, but nobody else has taken it
@@ -234,7 +235,7 @@ func (ms *Machines) SetMetadata(ctx context.Context, id bourse.MachineID, req fa
 		}
 		setMetadata(&m.Config, &req)
 		err := m.Config.Normalize()
-		if err == nil && m.Next != nil { // the next version's config was sent before this change, so it needs the change, too
+		if err == nil && m.Next != nil { // the next version's config was sent before this change, so change it, too
 			setMetadata(&m.Next.Config, &req)
 			err = m.Next.Config.Normalize()
 		}

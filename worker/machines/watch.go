@@ -33,7 +33,7 @@ type watching struct {
 	failures quiet.Line
 }
 
-// add adds id to the set and reports whether it was missing.
+// add adds id to the set. It returns false if the set already contains id.
 func (s *watching) add(id driver.TaskID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,15 +53,15 @@ func (s *watching) remove(id driver.TaskID) {
 	delete(s.tasks, id)
 }
 
-// Errors that are recorded for tasks that their driver does not know.
+// Errors recorded for tasks that the driver does not know.
 const (
 	lost      = "the driver lost it"
 	unstarted = "ended before it was started"
 )
 
-// watch starts a goroutine that waits for a task's exit and calls ended. A task that is
-// already watched is not watched twice. If the driver does not know the task, unknown is
-// recorded as the exit's error.
+// watch starts a goroutine that waits for a task's exit and calls ended. It does nothing
+// if the task is already watched. If the driver does not know the task, the goroutine
+// records unknown as the exit's error.
 func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	if !ms.watched.add(id) {
 		return
@@ -148,7 +148,7 @@ func (ms *Machines) recordEnd(ctx context.Context, id driver.TaskID, exit bourse
 	return nil
 }
 
-// follow begins the run that follows the exit of a boot, if any, in the transaction that
+// follow begins the run that follows a task's exit, if any, in the transaction that
 // records the exit.
 func (ms *Machines) follow(ctx context.Context, m *bourse.Machine, id driver.TaskID, next aftermath, write func(*store.Tx) error) error {
 	req := machineRequest{Machine: id.Machine, Boot: id.Boot}
@@ -178,7 +178,7 @@ const (
 	remove  aftermath = "remove"  // the machine is destroyed because its config has auto_destroy
 )
 
-// afterExit decides what happens after the program of one of m's boots has exited. It
+// afterExit decides what happens after the program of m's given boot has exited. It
 // changes m's state, resources and exit accordingly, and returns the event. The result
 // depends only on the arguments.
 func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse.Event) {
@@ -224,9 +224,9 @@ func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
 	return again
 }
 
-// recordExit records a task's exit. It returns errMoved if the exit must now be
-// followed by something other than the prepared aftermath, and errNotStarted if the
-// task's start is not recorded yet.
+// recordExit records a task's exit. It returns errMoved if the exit now requires an
+// aftermath other than the prepared one, and errNotStarted if the task's start is not
+// recorded yet.
 func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, prepared aftermath) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if notStarted(m, boot) {

@@ -10,8 +10,9 @@ import (
 
 const appsBatch = 256 // number of records in one transaction or update
 
-// shareApps merges the worker's and the view's records of apps, so that both contain
-// all of them. The worker stores apps so that they survive even if all views are lost.
+// shareApps merges the app records of the worker's store and of the view, so that both
+// contain all apps. The worker stores apps so that they survive even if all views are
+// lost.
 func (l *Listener) shareApps(ctx context.Context) error {
 	listed, err := l.view.Apps(ctx)
 	if err != nil {
@@ -40,9 +41,9 @@ func (l *Listener) shareApps(ctx context.Context) error {
 	return nil
 }
 
-// reconcile compares the worker's records of apps (kept) with the view's (listed). It
-// returns the listed records that the worker must store, and its own records that it must
-// publish. It ignores records with invalid names.
+// reconcile compares kept, the worker's records of apps, with listed, the view's records.
+// It returns the listed records that the worker must store, and the kept records that it
+// must publish. It ignores records with invalid names.
 func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 	have := make(map[bourse.AppName]*bourse.App, len(kept))
 	for i := range kept {
@@ -57,7 +58,7 @@ func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 				keep = append(keep, theirs)
 			}
 		case sameApp(*ours, theirs):
-			if len(ours.Proof) == 0 { // the record came with a claim and had no proof
+			if len(ours.Proof) == 0 { // the record arrived with a claim and had no proof
 				keep = append(keep, theirs)
 			}
 		case sameApp(*ours, ours.Merge(theirs)):

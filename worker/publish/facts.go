@@ -12,9 +12,9 @@ import (
 
 const (
 	factsEvery = time.Second // minimum interval between two checks, unless the worker is leaving
-	// The free amounts in the view may be off by 1/factsPart for up to exactAfter, which
-	// is precise enough for a hint. The exact amounts are published later, for people who
-	// read them.
+	// The free amounts in the view may be off by 1/factsPart for up to exactAfter, which is
+	// precise enough for a hint. After that time, the exact amounts are published, for
+	// people who read them.
 	factsPart  = 16
 	exactAfter = 5 * time.Second
 	factsLoad  = 0.25 // the load in the view may be off by this much
@@ -34,7 +34,8 @@ func (s *shownFacts) note(u *Update) {
 	}
 }
 
-// addFacts adds the worker's facts to u if they are worth publishing, or if always is set.
+// addFacts adds the worker's facts to u if they must be published now, or if always is
+// set.
 func (p *Publisher) addFacts(u *Update, always bool) error {
 	now, leaving := time.Now(), p.leaving.Load()
 	always = always || leaving != p.shown.leaving
@@ -58,7 +59,7 @@ func (p *Publisher) addFacts(u *Update, always bool) error {
 	return nil
 }
 
-// Notable reports whether facts have changed so much that they must be published.
+// Notable reports whether the facts have changed enough to be published at once.
 func Notable(old, now *bourse.Facts) bool {
 	return math.Abs(old.Load-now.Load) >= factsLoad ||
 		old.Tag != now.Tag || old.Region != now.Region || old.Version != now.Version || (old.Cordon == nil) != (now.Cordon == nil) ||

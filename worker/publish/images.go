@@ -15,12 +15,12 @@ const (
 	imagesAge     = 10 * time.Minute // how much the time of an image's last use in the view may be off
 )
 
-// shownImages contains the images that were published. The store does not record
-// images, so the published images are compared with those on the host.
+// shownImages tracks which images were published. The store does not record images, so
+// changes are found by comparing the published images with those on the host.
 type shownImages struct {
 	due       bool                    // whether the host's images may have changed
 	after     time.Time               // the earliest time at which images may be listed again
-	published map[string]bourse.Image // published images by digest; an empty value if it is not known how an image was published
+	published map[string]bourse.Image // published images by digest; an empty value means that the published details are unknown
 }
 
 // imagesChanged returns the channel that reports changes of images. It is nil if the
@@ -33,7 +33,7 @@ func (p *Publisher) imagesChanged() <-chan struct{} {
 }
 
 // publishImages publishes images that were added or changed, and removes those that are
-// gone. If the images cannot be listed, it returns nil, so that everything else is
+// gone. If the images cannot be listed, it returns nil, so that the other records are
 // still published.
 func (p *Publisher) publishImages(ctx context.Context) error {
 	now := time.Now()

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	listenEvery = 250 * time.Millisecond // minimum interval between two looks at the view
-	// However large the view is and however often it changes, the listener uses at most
-	// 1/listenPart of a CPU, unless a single look takes longer than
+	listenEvery = 250 * time.Millisecond // minimum interval between two reads of the view
+	// Reading the view uses at most 1/listenPart of a CPU, however large the view is and
+	// however often it changes, unless a single read takes longer than
 	// listenMost/listenPart.
 	listenPart    = 20
 	listenMost    = 10 * time.Second
@@ -95,10 +95,10 @@ func (l *Listener) look(ctx context.Context) time.Duration {
 	return backoff(l.failures)
 }
 
-// awaitPublisher waits until the publisher has published everything. It does so at the
-// start, and whenever the view was lost. The reason is that the first update may begin
-// a new epoch, which removes the worker's old rows from every view. If that update
-// contained only apps, the machines would disappear from all lists for a moment.
+// awaitPublisher waits until the publisher has published everything. This is necessary at
+// the start, and whenever the view was lost, because the first update may then begin a
+// new epoch, which removes the worker's old rows from every view. If that update
+// contained only apps, the machines would briefly disappear from all lists.
 func (l *Listener) awaitPublisher(ctx context.Context) error {
 	select {
 	case <-l.lost:

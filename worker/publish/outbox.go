@@ -7,12 +7,12 @@ import (
 )
 
 // maxNoted is the maximum number of machines, and of volumes, that an outbox remembers.
-// If more of them change, everything is published again, which costs about the same.
+// If more of them change, all records are published again, which costs about the same.
 const maxNoted = 4096
 
-// outbox contains the ids of records that have changed since they were published.
-// Several changes of one machine are therefore published once, and while the view
-// fails, memory is used only for ids. Adding to an outbox never blocks.
+// outbox contains the ids of records that have changed since they were published. Several
+// changes of one machine are therefore published once. While publishing fails, memory is
+// needed only for the ids. Adding to an outbox never blocks.
 type outbox struct {
 	wake chan struct{} // contains a token if the outbox may contain changes
 
@@ -20,7 +20,8 @@ type outbox struct {
 	held changes
 }
 
-// changes is the content of an outbox.
+// changes contains the ids of changed records, and the callers that wait until these are
+// published.
 type changes struct {
 	ids     map[bourse.MachineID]struct{}
 	volumes map[bourse.VolumeID]struct{}
@@ -51,7 +52,7 @@ func (o *outbox) addVolume(id bourse.VolumeID, unsure bool) {
 // addAll notes that everything may have changed.
 func (o *outbox) addAll() { o.update((*changes).addAll) }
 
-// await returns a channel that is closed once everything that is now in the outbox has
+// await returns a channel that is closed once all changes that are now in the outbox have
 // been published.
 func (o *outbox) await() <-chan struct{} {
 	done := make(chan struct{})
@@ -59,7 +60,7 @@ func (o *outbox) await() <-chan struct{} {
 	return done
 }
 
-// put returns changes to the outbox after they could not be published.
+// put puts changes back into the outbox after an attempt to publish them has failed.
 func (o *outbox) put(back changes) {
 	o.update(func(p *changes) {
 		p.unsure = p.unsure || back.unsure

@@ -1,6 +1,6 @@
-// Package publish publishes a worker's records to the view, and carries out the
-// requests that the worker finds there. Both run in the background: no operation waits
-// for the view, and wherever the two differ, the worker's store wins (invariant 8).
+// Package publish publishes a worker's records to the view, and carries out the requests
+// that the worker finds there. Both run in the background: no operation waits for the
+// view. Wherever the view and the worker's store differ, the store wins (invariant 8).
 package publish
 
 import (
@@ -29,7 +29,7 @@ const (
 	againFirst = 100 * time.Millisecond
 
 	// gather is how long the publisher waits for more changes before it publishes. Changes
-	// of a machine come in bursts; its start alone makes three within milliseconds.
+	// of a machine occur in bursts: a start alone causes three within milliseconds.
 	// Publishing them together halves the work.
 	gather = 50 * time.Millisecond
 )
@@ -47,12 +47,12 @@ type Images interface {
 type Config struct {
 	View   View                                  // the view to publish to; required
 	Images Images                                // nil if the worker has no images
-	Facts  func(*store.Tx) (bourse.Facts, error) // returns the worker's facts that are cheap to determine
+	Facts  func(*store.Tx) (bourse.Facts, error) // returns the worker's facts, except those that are expensive to compute
 }
 
-// Publisher publishes the worker's records to the view. It remembers the ids of changed
-// records, and reads the records when it publishes them. Only the goroutine that calls
-// Run may use the fields below leaving.
+// Publisher publishes the worker's records to the view. It remembers only the ids of
+// changed records, and reads the records when it publishes them. Only the goroutine that
+// calls Run may use the fields below leaving.
 type Publisher struct {
 	state   *state.State
 	view    View
@@ -84,7 +84,7 @@ func New(s *state.State, cfg Config) *Publisher {
 func (p *Publisher) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckEvery)
 	defer check.Stop()
-	facts := time.NewTicker(factsEvery) // facts may change although no machine does, or may have been held back
+	facts := time.NewTicker(factsEvery) // facts may change without a change of a machine, or may have been held back
 	defer facts.Stop()
 	lost := p.view.Lost()
 	p.box.addAll()
@@ -113,7 +113,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// deliver publishes the changes in the outbox, and puts them back if that fails.
+// deliver publishes the changes in the outbox. If that fails, it puts them back.
 func (p *Publisher) deliver(ctx context.Context) {
 	changes := p.box.take()
 	err := p.send(ctx, &changes)
@@ -245,7 +245,7 @@ func (p *Publisher) publish(ctx context.Context, u Update) error {
 }
 
 // Leave publishes that the worker accepts no more orders. It returns once the view
-// contains that, or with the error of ctx. Run must be running.
+// contains this, or ctx's error if ctx ends first. Run must be running.
 func (p *Publisher) Leave(ctx context.Context) error {
 	p.leaving.Store(true)
 	return p.Await(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Replica is the View of a worker that has its own copy of the cluster's view.
+// Replica implements View for a worker that has its own copy of the cluster's view.
 type Replica struct {
 	*view.View
 	self    bourse.WorkerID

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// republish makes the view match the store. It publishes everything in the store, and
-// removes everything else from the view. Changes that happen in the meantime are noted
-// in the outbox and published afterwards.
+// republish makes the view match the store. It publishes all records in the store, and
+// removes rows from the view that the store does not contain. Changes that happen in the
+// meantime are noted in the outbox and published afterwards.
 func (p *Publisher) republish(ctx context.Context) error {
 	living, err := p.living()
 	if err != nil {
@@ -31,8 +31,9 @@ func (p *Publisher) republish(ctx context.Context) error {
 	if err := p.publishMachines(ctx, u, living); err != nil {
 		return err
 	}
-	// The view is read after the store. A machine is created only once, so if the view
-	// contains a machine that the store did not contain, the machine is gone for good.
+	// The view is read after the store. A destroyed machine is never created again. If the
+	// view contains a machine that the store did not contain before, the machine is
+	// therefore gone for good.
 	gone := slices.DeleteFunc(listed, func(id bourse.MachineID) bool {
 		_, lives := slices.BinarySearch(living, id)
 		return lives

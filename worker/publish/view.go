@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// View receives the worker's records, and contains the cluster's requests to the
-// worker. It is only a hint (invariant 8): the worker does not need it, and wherever
-// the two differ, the worker's store wins.
+// View receives the worker's records, and contains the cluster's requests to the worker.
+// It is only a hint (invariant 8): the worker does not need it, and wherever it differs
+// from the worker's store, the store wins.
 //
 // One goroutine calls Publish and the methods of ViewRows. Another one calls Apps and
 // Cancelled, and Publish for apps. Every call must respect its context. Failed calls
@@ -43,7 +43,7 @@ type ViewRows interface {
 	Images(ctx context.Context) (digests []string, err error)
 }
 
-// Update contains changes that are published together. The View may keep the values.
+// Update contains changes that are published together. The View may retain the values.
 type Update struct {
 	Facts       *bourse.Facts // the worker's facts, with exact amounts but without Machines; nil if they have not changed
 	Leaving     bool          // whether the worker accepts no more orders; used only with Facts
@@ -58,7 +58,7 @@ type Update struct {
 
 func (u *Update) empty() bool { return u.Facts == nil && u.things() == 0 }
 
-// things returns the number of values in u, not counting the facts.
+// things returns the number of values in u, excluding the facts.
 func (u *Update) things() int {
 	return len(u.Machines) + len(u.Gone) + len(u.Volumes) + len(u.GoneVolumes) + len(u.Images) + len(u.GoneImages) + len(u.Apps)
 }
@@ -97,7 +97,7 @@ func cut[T any](list []T, n int) (first, rest []T, missing int) {
 	return list[:k:k], list[k:], n - k
 }
 
-// Patience is the time limit of one call of the view.
+// Patience is the time limit for a call to the view.
 const Patience = 10 * time.Second
 
 // offer publishes u. Values that the view does not accept are left out.

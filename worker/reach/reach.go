@@ -1,7 +1,7 @@
-// Package reach brings a worker's machines into the state that proxies and clients need. A
-// proxy requests a machine and receives its address once the machine runs and accepts
-// connections. The machine counts as in use until a few seconds later. A client's wait
-// returns once the machine has reached one of the given states.
+// Package reach makes a worker's machines ready for proxies and clients. When a proxy
+// wants to use a machine, it receives the machine's address once the machine accepts
+// connections. The machine counts as in use during the call and for a few seconds after
+// it. A client's wait returns once a machine has reached one of the requested states.
 package reach
 
 import (
@@ -26,9 +26,9 @@ const (
 	mostRequests = 1 << 20
 )
 
-// If a program was restarted at least crashLoop times, and its last run was shorter
-// than shortRun, it is expected to exit again. Requests for it fail at once instead of
-// waiting. Requests do wait for a program that crashes only occasionally.
+// If a program was restarted at least crashLoop times, and its last run was shorter than
+// shortRun, the program is expected to exit again, so requests for it fail at once.
+// Requests do wait for programs that crash only occasionally.
 const (
 	crashLoop = 3
 	shortRun  = 10 * time.Second
@@ -43,12 +43,12 @@ type Machines interface {
 	AwaitMachine(ctx context.Context, id bourse.MachineID, wanted func(*bourse.Machine) bool) (bourse.Machine, error)
 }
 
-// Uses records which machines are in use.
+// Uses tracks which machines are in use.
 type Uses interface {
-	// Use counts a machine as in use for the duration ttl. The parameter who names the
-	// user, which has the given number of requests in progress. If the worker has decided
-	// to stop the machine without knowing of this use, the machine's state already shows
-	// that when Use returns.
+	// Use counts a machine as in use for the duration ttl. The parameter who names the user,
+	// and requests is the number of requests that the user has in progress. If the worker
+	// decided to stop the machine before it learned of this use, the machine's recorded
+	// state reflects that decision by the time Use returns.
 	Use(id bourse.MachineID, who string, requests int, ttl time.Duration)
 	// Begin counts a machine as in use until done is called.
 	Begin(id bourse.MachineID) (done func())
@@ -66,7 +66,7 @@ type Config struct {
 	// nothing listens yet.
 	Dial func(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error)
 	Uses Uses   // nil if uses are not counted
-	Host string // the worker's host, see package samehost; if empty, proxies always use the tunnel
+	Host string // identifies the worker's host, see package samehost; if empty, proxies always use the tunnel
 }
 
 // Reach serves requests to use a worker's machines. Its methods are safe for concurrent
@@ -88,7 +88,7 @@ func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply
 	if err := validate(&req); err != nil {
 		return fabric.UseReply{}, err
 	}
-	m, err := r.living(ctx, req.Machine) // checked before Use, which would store an id that does not exist
+	m, err := r.living(ctx, req.Machine) // checked before Use, which would also record an id that does not exist
 	if err != nil {
 		return fabric.UseReply{}, err
 	}
@@ -239,16 +239,16 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 	}
 }
 
-// loops reports whether the program of a restarting machine repeatedly exits shortly
-// after each start.
+// loops reports whether a restarting machine is in a crash loop, as defined by crashLoop
+// and shortRun.
 func loops(m *bourse.Machine) bool {
 	ends := m.Boot.Restarts // the last element is the exit that led to this restart
 	n := len(ends)
 	return n >= crashLoop && ends[n-1].Sub(ends[n-2])-bourse.RestartBackoff(n-1) < shortRun
 }
 
-// start starts a machine. It returns nil if the machine could not be started because
-// its state has changed in the meantime.
+// start starts a machine. It also returns nil if the start failed because the machine's
+// state has changed in the meantime.
 func (r *Reach) start(ctx context.Context, m *bourse.Machine) error {
 	ctx, span := trace.Start(ctx, "start")
 	err := r.Start(ctx, m.ID)
@@ -265,7 +265,8 @@ func idle(m *bourse.Machine) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s, and the request does not start it", m.ID, m.State)
 }
 
-// exit describes how the machine's last program exited, as the end of a sentence.
+// exit describes how the machine's program last exited. The result is the end of a
+// sentence.
 func exit(m *bourse.Machine) string {
 	switch e := m.Boot.Exit; {
 	case e == nil:

@@ -14,9 +14,9 @@ import (
 
 // StateQuery describes the states that a caller waits for.
 type StateQuery struct {
-	States   []string          // any of them; "settled" means every state that a machine stays in
+	States   []string          // any of these states; "settled" means any state in which a machine may stay indefinitely
 	Instance bourse.InstanceID // version of the machine; "" for any
-	After    bourse.EventID    // if set, the state must have been reached after this event; if "", the current state also counts
+	After    bourse.EventID    // if set, only states that were reached after this event count; if "", the current state also counts
 }
 
 const waitSettled = "settled"
@@ -68,7 +68,7 @@ func AwaitState(ctx context.Context, s *state.State, id bourse.MachineID, want S
 
 var errWaitOver = errors.New("waited long enough")
 
-// judge returns the reply to a wait, whether the wait is over, and the wait's error.
+// judge reports whether a wait is over, and returns the wait's reply or error.
 func judge(m *bourse.Machine, want *StateQuery) (fabric.WaitReply, bool, error) {
 	reply := fabric.WaitReply{State: m.State, Instance: m.Instance}
 	if len(m.LastEvents) > 0 {

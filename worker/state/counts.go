@@ -13,20 +13,20 @@ var startBounds = [...]time.Duration{
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 10 * time.Second,
 }
 
-// Counts holds a worker's counters since its start, for metrics. Counting costs a few
-// atomic additions; sums are computed when they are read.
+// Counts holds a worker's counters for metrics, counted since the daemon's start.
+// Counting costs a few atomic additions; sums are computed when they are read.
 type Counts struct {
-	starts    [len(startBounds) + 1]atomic.Uint64 // number of starts per bound; the last counts those that exceed all bounds
-	startTime atomic.Int64                        // total duration in nanoseconds
+	starts    [len(startBounds) + 1]atomic.Uint64 // number of starts per bucket; the last bucket is for starts that exceed all bounds
+	startTime atomic.Int64                        // total duration of starts in nanoseconds
 	pulls     atomic.Uint64
 	pullBytes atomic.Int64
-	pullTime  atomic.Int64     // total duration in nanoseconds
-	tasks     [6]atomic.Uint64 // number of tasks per end, in the order of taskEnds
+	pullTime  atomic.Int64     // total duration of pulls in nanoseconds
+	tasks     [6]atomic.Uint64 // number of tasks per outcome, in the order of taskEnds
 	exits     [len(exitEnds)]atomic.Uint64
 	restarts  atomic.Uint64
 }
 
-// exitEnds lists the ways in which a machine's program can end, as in the metrics.
+// exitEnds lists the ways in which a machine's program can end, as named in the metrics.
 var exitEnds = [...]string{"stopped", "ok", "failed", "oom_killed", "lost"}
 
 // endOf classifies an exit. It returns the index of its class in exitEnds.
@@ -44,7 +44,7 @@ func endOf(exit *bourse.Exit, requested bool) int {
 	return 1
 }
 
-// taskEnds lists the ends of tasks that are counted.
+// taskEnds lists the task outcomes that are counted.
 var taskEnds = [...]bourse.TaskEnd{
 	bourse.TaskAnswered, bourse.TaskFailed, bourse.TaskBroken, bourse.TaskTimeout, bourse.TaskCanceled, bourse.TaskLost,
 }
@@ -84,7 +84,7 @@ func (c *Counts) Exits() (ends map[string]uint64, restarts uint64) {
 	return ends, c.restarts.Load()
 }
 
-// TaskEnded counts the end of a task.
+// TaskEnded counts a finished task under its outcome.
 func (c *Counts) TaskEnded(end bourse.TaskEnd) {
 	for i, e := range taskEnds {
 		if e == end {
@@ -93,8 +93,9 @@ func (c *Counts) TaskEnded(end bourse.TaskEnd) {
 	}
 }
 
-// Starts returns the number of starts, their total duration, and for each bound in
-// seconds the number of starts that took no longer.
+// Starts returns the number of starts and their total duration. within maps each
+// histogram bound, in seconds, to the number of starts that took no longer than the
+// bound.
 func (c *Counts) Starts() (count uint64, took time.Duration, within map[float64]uint64) {
 	within = make(map[float64]uint64, len(startBounds))
 	for i := range c.starts {
@@ -111,7 +112,7 @@ func (c *Counts) Pulls() (count uint64, bytes int64, took time.Duration) {
 	return c.pulls.Load(), c.pullBytes.Load(), time.Duration(c.pullTime.Load())
 }
 
-// Tasks returns the number of tasks per end.
+// Tasks returns the number of finished tasks per outcome.
 func (c *Counts) Tasks() map[bourse.TaskEnd]uint64 {
 	ends := make(map[bourse.TaskEnd]uint64, len(taskEnds))
 	for i, end := range taskEnds {

@@ -62,9 +62,9 @@ func ChangeMachine(tx *store.Tx, id bourse.MachineID, change func(m *bourse.Mach
 	return ChangeMachineAt(tx, id, time.Now().UTC(), change)
 }
 
-// nextVersion returns the version of a record that is about to change. It is the
-// current time, but always later than the last version even if the clock is set back,
-// because readers keep the later of two versions.
+// nextVersion returns the version of a record that is about to change. It is the current
+// time or, if the clock was set back, slightly later than the last version. Readers keep
+// the later of two versions, so versions must always increase.
 func nextVersion(last, now time.Time) time.Time {
 	if now.After(last) {
 		return now
@@ -72,7 +72,7 @@ func nextVersion(last, now time.Time) time.Time {
 	return last.Add(1)
 }
 
-// ChangeMachineAt is like ChangeMachine, with a given time of the change.
+// ChangeMachineAt is like ChangeMachine, but records now as the time of the change.
 func ChangeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change func(m *bourse.Machine) (keep bool, events []bourse.Event, err error)) (bourse.Machine, error) {
 	m, err := tx.Machine(id)
 	if err != nil {
@@ -100,8 +100,8 @@ func ChangeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change fu
 	return m, nil
 }
 
-// Commit executes fn as a durable transaction on a machine, and notifies everything
-// that waits for the machine's changes.
+// Commit executes fn as a durable transaction on a machine, and then notifies all
+// goroutines that wait for a change of the machine.
 func (s *State) Commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
 	err := s.Store.Update(ctx, fn)
 	switch {
@@ -110,7 +110,7 @@ func (s *State) Commit(ctx context.Context, id bourse.MachineID, fn func(*store.
 	case ctx.Err() != nil: // the transaction may still succeed
 		s.Machines.wake(id)
 		s.Machines.Changing(id)
-	default: // nothing has changed, but looking again does no harm
+	default: // nothing has changed, but an unnecessary notification does no harm
 		s.Machines.wake(id)
 	}
 	return err

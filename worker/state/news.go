@@ -2,8 +2,8 @@ package state
 
 import "sync"
 
-// News notifies its users that a record of a certain kind may have changed. They can
-// wait for a change of one record, or follow the changes of all records.
+// News announces changes of records of one kind. Users can wait for the next change of
+// one record, or follow the changes of all records.
 type News[ID comparable] struct {
 	followers []func(id ID, unsure bool) // fixed before the first change
 
@@ -14,8 +14,8 @@ type News[ID comparable] struct {
 func newNews[ID comparable]() *News[ID] { return &News[ID]{waits: map[ID]chan struct{}{}} }
 
 // Follow registers fn to be called at each change. fn is called on the goroutine that
-// made the change, and must not block. unsure is true if the change may not be in the
-// store yet. Followers must be registered before the worker runs.
+// made the change, and must not block. unsure is true if the change was submitted to the
+// store but may still fail. Followers must be registered before the worker runs.
 func (n *News[ID]) Follow(fn func(id ID, unsure bool)) { n.followers = append(n.followers, fn) }
 
 // Next returns a channel that is closed at the next change of a record. Call it before

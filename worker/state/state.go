@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// State contains the state that the parts of one worker share.
+// State is the state that all parts of one worker share.
 type State struct {
 	Self   store.Identity // the worker's identity
 	Store  *store.Store
@@ -95,10 +95,10 @@ func (s *State) observe(r fsm.Record) {
 	}
 }
 
-// Started waits for the run that a claim has begun. It returns nil as soon as later
-// transactions see that the run has succeeded. It returns a failure only once the
-// failure is durable. Until then, a crash would make the run try again, and it could
-// fill an order that was already refused.
+// Started waits for the run that a claim has begun. It returns nil as soon as the run's
+// success is visible to later transactions. It returns a failure only once the failure is
+// durable. Otherwise, a crash could cause the run to be retried, and to fill an order
+// that was already refused.
 func Started[Res any](ctx context.Context, run *fsm.Handle[Res]) error {
 	_, err := run.Applied(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func InTx(fn func(*store.Tx) error) fsm.Write {
 	return func(tx fsm.Tx) error { return fn(tx.(*store.Tx)) }
 }
 
-// Rest returns after d, or when ctx ends.
+// Rest waits for the duration d, or until ctx ends.
 func Rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -17,15 +17,15 @@ import (
 type calls struct {
 	mu     sync.Mutex
 	of     map[bourse.OrderID]*call // guarded by mu; calls by order
-	ending []*call                  // guarded by mu; calls that have ended, but whose ends are not durable yet
+	ending []*call                  // finished calls whose ends are not durable yet; guarded by mu
 	wake   chan struct{}            // signals that ending has grown
 }
 
-// call is a task in progress, with the number of callers that wait for it. When the
-// last caller leaves, the task is ended.
+// call is a task in progress, with the number of callers that wait for it. When the last
+// caller leaves, the task is canceled.
 type call struct {
 	order bourse.OrderID
-	begun store.OrderRecord // the record of a warm task; set before it is written
+	begun store.OrderRecord // a warm task's record; set before the record is written
 	cut   context.CancelCauseFunc
 	write func(*store.Tx) error // writes the task's end to the store
 	saved *store.Commit         // the commit that contains write's changes
@@ -54,7 +54,7 @@ func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Co
 		return c, nil
 	}
 	c := &call{order: id, done: make(chan struct{}), callers: 1}
-	// The call continues when its first caller leaves, as long as others wait for it.
+	// If the first caller leaves, the call continues as long as other callers wait for it.
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.cut = cut
 	if s.of == nil {
@@ -86,9 +86,9 @@ func (s *calls) withdraw(id bourse.OrderID) {
 // Withdraw ends the call for a canceled order, if one is in progress.
 func (t *Tasks) Withdraw(id bourse.OrderID) { t.calls.withdraw(id) }
 
-// Cancel records the end of a canceled order's cold task, in the transaction that
-// cancels the order. A warm task's call records its end itself. A task that has already
-// ended is not changed.
+// Cancel records the end of a canceled order's cold task, in the transaction that cancels
+// the order. For a warm task, its call records the end instead. The record of a finished
+// task is not changed.
 func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	if rec.Task.Cold == nil {
 		return nil
@@ -97,7 +97,7 @@ func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	return err
 }
 
-// forget removes a call that has no record, or whose end is durable.
+// forget removes a call that has no record, or whose end is already durable.
 func (s *calls) forget(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ const settlePatience = time.Second
 
 // Run makes the ends of tasks durable, until ctx ends. If the disk is full, it retries
 // until the write succeeds. In the meantime, the task keeps its resources, and
-// repetitions of its order get the answer from memory.
+// repetitions of its order receive the answer from memory.
 func (t *Tasks) Run(ctx context.Context) error {
 	var failures quiet.Line
 	for {

@@ -16,7 +16,7 @@ import (
 // daemon dies before the result is durable, the task is recorded as lost. It never runs
 // twice.
 //
-// When the last caller leaves, or the order is canceled, the call is ended.
+// The call is canceled when its last caller leaves, or when the order is canceled.
 func (t *Tasks) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	call, work := t.calls.enter(ctx, c.Order.ID)
 	stay := context.AfterFunc(ctx, func() { t.calls.leave(call) })
@@ -55,15 +55,15 @@ func join(ctx context.Context, call *call) (*bourse.Fill, *bourse.Refusal, error
 	return &fill, nil, nil
 }
 
-// runWarm executes a claim that needs a place on a warm machine. If it does not set
-// call.saved, nothing remains to be recorded.
+// runWarm executes a claim of a warm task. It sets call.saved if it has submitted a
+// record that must become durable.
 func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
 	v, m, err := t.placeFor(ctx, order)
 	switch {
 	case ctx.Err() != nil && m == nil: // the order was canceled before anything was recorded
 		return nil, t.host.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
-	case err != nil: // nothing was recorded by this call, and look finds the result of an earlier call even if the disk is full
+	case err != nil: // this call has recorded nothing; look finds an earlier call's result even if the disk is full
 		return t.host.Answer(err)
 	case v.refusal != nil:
 		return nil, v.refusal, nil
@@ -75,7 +75,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 		Order: order.ID, Name: order.Task.Name, Worker: t.host.Worker, Region: t.host.Region, Machine: m.id, StartedAt: began.UTC(),
 		Sum: order.TaskSum(),
 	}
-	begun := result // a copy, since the transaction may still use it after ctx has ended
+	begun := result // a copy, because the transaction may still use it after ctx has ended
 	call.begun = recordOf(order, begun)
 	err = t.state.Store.Update(ctx, func(tx *store.Tx) error { return t.recordBegin(tx, order, call.begun) })
 	_, declined := errors.AsType[admit.Declined](err)
@@ -108,9 +108,9 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	return &bourse.Fill{Task: &result, Claimed: claimed, Started: result.Took - claimed}, nil, nil
 }
 
-// placeFor takes a place on a warm machine for the order. If no place is free, it
-// checks whether the order was filled before. Otherwise, the transaction that records
-// the task checks that.
+// placeFor takes a place on a warm machine for the order. If no place is free, it checks
+// whether the order was filled before. If one is free, the transaction that records the
+// task makes this check.
 func (t *Tasks) placeFor(ctx context.Context, order *bourse.Order) (view, *warmMachine, error) {
 	for {
 		v, err := t.lookNew(order)
@@ -133,8 +133,8 @@ func (t *Tasks) placeFor(ctx context.Context, order *bourse.Order) (view, *warmM
 	}
 }
 
-// outrun returns the answer for an order that found no free place: its result if it was
-// filled here before, otherwise a refusal.
+// outrun returns the answer to an order if no place is free. This is the order's result
+// if it was filled here before, and a refusal otherwise.
 func (t *Tasks) outrun(order *bourse.Order, seen view) (view, error) {
 	v, err := t.before(order)
 	if err == nil && v.result == nil && v.refusal == nil {
@@ -145,7 +145,7 @@ func (t *Tasks) outrun(order *bourse.Order, seen view) (view, error) {
 
 // answerAgain answers a claim of an order that an earlier call has filled.
 func answerAgain(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, error) {
-	if result.End == "" { // this cannot happen: tasks of earlier daemons were ended by recovery, and later ones have a call
+	if result.End == "" { // cannot happen: recovery has ended the tasks of earlier daemons, and this daemon's tasks have a call
 		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is in progress without a call", result.Order)
 	}
 	return &bourse.Fill{Task: result, Again: true}, nil, nil
@@ -187,7 +187,8 @@ func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.Order
 	return admit.Declined{Decision: admit.Decision{Fill: fill, Refusal: refusal}}
 }
 
-// end submits the record of a task's end, without waiting for it to become durable.
+// end submits the record of a task's end to the store. It does not wait until the record
+// is durable.
 func (t *Tasks) end(call *call, result bourse.TaskResult) {
 	at := time.Now().UTC()
 	t.state.Counts.TaskEnded(result.End)

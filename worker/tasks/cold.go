@@ -14,12 +14,12 @@ import (
 
 // A cold task is a machine that exists for one payload. It is recorded, started and
 // watched like any other machine, and continues when the daemon dies. Its payload is
-// stored in the order's record until the task ends. Its answer is what the program
-// wrote to stdout, and is recorded in the transaction that records the exit.
+// stored in the order's record until the task ends. Its answer is the program's stdout,
+// which is recorded in the transaction that records the exit.
 
 // coldRecord returns the order record of a cold task whose machine is about to be
-// recorded. If the machine has an image, the timeout begins only when the machine has
-// started, since the image may have to be pulled first.
+// recorded. If the machine has an image, the task's timeout begins when the machine has
+// started, because the image may have to be pulled first.
 func (t *Tasks) coldRecord(order *bourse.Order, m *bourse.Machine) store.OrderRecord {
 	cold := &store.ColdTask{Payload: order.Task.Payload, Until: m.CreatedAt.Add(time.Duration(order.Task.Timeout))}
 	if order.Config.ImageKind() == bourse.RegistryImage {
@@ -77,8 +77,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 	return fill, refusal, err
 }
 
-// answerOf is like awaitCold, and returns a refusal if the machine could not be
-// started.
+// answerOf is like awaitCold, but returns a refusal if the machine could not be started.
 func (t *Tasks) answerOf(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, err := t.awaitCold(ctx, machine, id)
 	if errors.Is(err, errNeverBegun) {
@@ -107,8 +106,8 @@ func (t *Tasks) orderRecord(ctx context.Context, id bourse.OrderID) (store.Order
 	return rec, err
 }
 
-// awaitCold waits until a cold task ends. It ends the task if its time is over or ctx
-// ends. It returns errNeverBegun if the task has no record.
+// awaitCold waits until a cold task ends. It ends the task early if the task's timeout
+// expires or ctx ends. It returns errNeverBegun if the task has no record.
 func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, error) {
 	lasting := context.WithoutCancel(ctx)
 	for {
@@ -142,7 +141,7 @@ func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bour
 	}
 }
 
-// coldCut returns the result of a task that is ended early.
+// coldCut returns the result of a task that was ended early.
 func coldCut(rec *store.TaskRecord, end bourse.TaskEnd, why string) bourse.TaskResult {
 	r := rec.Result
 	r.End, r.ExitCode, r.Error, r.Took = end, -1, why, time.Since(r.StartedAt)
@@ -150,7 +149,7 @@ func coldCut(rec *store.TaskRecord, end bourse.TaskEnd, why string) bourse.TaskR
 }
 
 // endCold records a task's end, and then begins to destroy its machine. If the daemon
-// dies in between, recovery finds the ended task's machine and destroys it.
+// dies in between, recovery destroys the machine.
 func (t *Tasks) endCold(ctx context.Context, id bourse.OrderID, result bourse.TaskResult) error {
 	err := t.state.Store.Update(ctx, func(tx *store.Tx) error {
 		_, err := tx.TaskEnded(id, result, time.Now().UTC())

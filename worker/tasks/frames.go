@@ -15,16 +15,16 @@ type frameLink struct {
 	dial dialer
 
 	mu      sync.Mutex
-	conn    *warm.Conn    // connection for new calls; nil before the first call and after the connection broke
+	conn    *warm.Conn    // connection for new calls; nil before the first call and after the connection has broken
 	dialing chan struct{} // closed when a call has finished dialing; nil if no call is dialing
 	left    bool          // if set, connections are closed when their last call ends
 }
 
 func newFrameLink(dial dialer) *frameLink { return &frameLink{dial: dial} }
 
-// frameTries is the maximum number of connections that are tried for one call. A call
-// is tried again only if it was not sent, for example because the program was restarted
-// and its old connection is closed.
+// frameTries is the maximum number of connections that are tried for one call. A call is
+// retried only if it was not sent, for example because the program was restarted and its
+// old connection is closed.
 const frameTries = 3
 
 func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error {
@@ -55,9 +55,9 @@ func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline t
 	}
 }
 
-// connect returns the connection for new calls. Calls that need a connection at the
-// same time share one attempt to dial, which must finish before the deadline of the
-// call that began it.
+// connect returns the connection for new calls. Calls that need a connection at the same
+// time share one attempt to dial. The attempt must finish before the deadline of the call
+// that began it.
 func (l *frameLink) connect(ctx context.Context, deadline time.Time) (*warm.Conn, error) {
 	for {
 		l.mu.Lock()
@@ -112,8 +112,8 @@ func (l *frameLink) dialNow(ctx context.Context, deadline time.Time) (*warm.Conn
 	return nil, errNotSent{err}
 }
 
-// after is called after each call. If the connection has ended, it is no longer used
-// for new calls. If it is no longer needed, it is closed once its calls have ended.
+// after must be called after each call. A broken connection is not used for new calls. A
+// connection that is no longer needed is closed once its calls have ended.
 func (l *frameLink) after(conn *warm.Conn, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -49,7 +49,7 @@ func (l *httpLink) leave() { l.transport.CloseIdleConnections() }
 var userAgent = []string{"bourse"}
 
 // send sends one request. When ctx ends or the deadline passes, send closes the
-// connection, which tells the program that the request has ended.
+// connection, by which the program recognizes that the request was canceled.
 func (l *httpLink) send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error {
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errTime)
 	defer cancel()
@@ -59,7 +59,7 @@ func (l *httpLink) send(ctx context.Context, task *bourse.TaskOrder, deadline ti
 		Header: http.Header{
 			headerOrder: {string(out.Order)}, headerDeadline: {deadline.Format(time.RFC3339Nano)}, "User-Agent": userAgent,
 		},
-		ContentLength: int64(len(task.Payload)), GetBody: body, // allows the transport to try again if nothing was written
+		ContentLength: int64(len(task.Payload)), GetBody: body, // allows the transport to retry if nothing was written
 	}).WithContext(ctx)
 	req.Body, _ = body()
 	if task.Type != "" {

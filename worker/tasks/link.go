@@ -14,9 +14,9 @@ import (
 // link sends payloads to one machine's program, in the program's protocol.
 type link interface {
 	// send sends a payload to the program and fills in its answer. When ctx ends or the
-	// deadline passes, it ends the call and notifies the program. The error is errNotSent
-	// if no part of the payload was sent, errCut if the worker ended the call, and any
-	// other error if the program did not answer properly.
+	// deadline passes, it cancels the call and notifies the program. The error is errNotSent
+	// if no part of the payload was sent, and errCut if the worker canceled the call. Any
+	// other error means that the program did not answer properly.
 	send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error
 	// leave closes idle connections at once, and other connections when their calls end.
 	// It does not block.
@@ -29,7 +29,7 @@ type errNotSent struct{ error }
 
 func (e errNotSent) Unwrap() error { return e.error }
 
-// errCut means that the worker ended a call early. It wraps the reason.
+// errCut is the error of a call that the worker ended early. It wraps the reason.
 type errCut struct{ error }
 
 func (e errCut) Unwrap() error { return e.error }
@@ -94,9 +94,9 @@ func (t *Tasks) warmGone(m *warmMachine) bool {
 	return list[0] != m || m.places == 0
 }
 
-// send sends a payload to a machine's program, and fills in the result even if the call
-// fails. It notifies the program when ctx ends. The only error is errNotSent, and in
-// that case there is no result.
+// send sends a payload to a machine's program. It fills in the result even if the call
+// fails, unless the payload was not sent: it then returns errNotSent, its only error. It
+// notifies the program when ctx ends.
 func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder, out *bourse.TaskResult) error {
 	t.warm.mu.Lock()
 	limit, link := time.Duration(task.Timeout), m.link

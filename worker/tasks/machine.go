@@ -31,9 +31,9 @@ func (t *Tasks) Payload(m *bourse.Machine) (payload []byte, err error) {
 	return payload, err
 }
 
-// Ended returns a function that records the end of the task of machine m. It must be
-// called in the transaction that records the machine's exit. It does nothing if m does
-// not belong to a task.
+// Ended returns a function that records the end of m's task. It must be called in the
+// transaction that records the machine's exit. It does nothing if m does not belong to a
+// task.
 func (t *Tasks) Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error) {
 	nothing := func(*store.Tx) error { return nil }
 	if !m.Config.AutoDestroy {

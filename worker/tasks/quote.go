@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// view describes what the worker can offer to an order for a warm task, according to
-// the store and the warm machines.
+// view is the worker's answer to an order for a warm task, according to the store and the
+// warm machines.
 type view struct {
 	refusal   *bourse.Refusal
-	result    *bourse.TaskResult // set if the order is already filled here; in progress if it has no End
+	result    *bourse.TaskResult // the task, if the order is already filled here; if End is empty, it is still in progress
 	committed bourse.Amounts
 	warm      []*warmMachine
-	places    bourse.Account // the task's places on all its warm machines
+	places    bourse.Account // total and used places for the task on all of its warm machines
 }
 
 // Quote answers an order for a warm task. Orders for cold tasks are quoted by
@@ -50,9 +50,10 @@ func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, e
 	return q, nil
 }
 
-// look returns what the worker can offer to the order. If that is a refusal, it waits
-// until everything submitted to the store is durable, and looks again: a task that has
-// just ended releases resources, and a machine that has just started accepts tasks.
+// look returns the worker's answer to an order. If this is a refusal, look waits until
+// everything submitted to the store is durable, and tries again, because tasks that have
+// just ended may have released resources, and machines that have just started may accept
+// tasks.
 func (t *Tasks) look(ctx context.Context, order *bourse.Order) (view, error) {
 	v, err := t.read(order)
 	if err != nil || v.refusal == nil || v.refusal.Reason == bourse.RefusedRegion || v.refusal.Reason == bourse.RefusedLabel {
@@ -73,8 +74,8 @@ func (t *Tasks) read(order *bourse.Order) (view, error) {
 	return t.lookNew(order)
 }
 
-// before returns the order's result if the order was filled here before, or a refusal
-// that does not depend on the warm machines.
+// before returns the parts of a view that do not depend on the warm machines: the order's
+// result if the order was filled here before, or a refusal.
 func (t *Tasks) before(order *bourse.Order) (v view, err error) {
 	err = t.state.Store.View(func(tx *store.Tx) error {
 		fill, past, err := admit.Past(tx, order, time.Now())

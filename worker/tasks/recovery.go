@@ -14,9 +14,9 @@ const lostBatch = 256
 
 // Recover records as lost all calls that an earlier daemon did not finish, and releases
 // their resources. Programs may have done the work, so the calls are not repeated
-// (invariant 7). All places on warm machines are free again, because the calls'
-// connections were closed when the earlier daemon died, which programs treat like a
-// cancellation. Recover also continues to wait for cold tasks.
+// (invariant 7). All places on warm machines are free again: the calls' connections were
+// closed when the earlier daemon died, and programs treat that as a cancellation. Recover
+// also continues to wait for cold tasks.
 func (t *Tasks) Recover(ctx context.Context) error {
 	lost := 0
 	for {
@@ -69,8 +69,8 @@ func lostTasks(tx *store.Tx, limit int) ([]bourse.TaskResult, error) {
 	return out, nil
 }
 
-// Decision returns the decision about a task's order, as far as the task's record
-// contains it. Only the broker that made the decision has all of it.
+// Decision returns the parts of the decision about a task's order that the task's record
+// contains. Only the broker that made the decision stores it completely.
 func Decision(rec *store.OrderRecord) bourse.Decision {
 	r := &rec.Task.Result
 	d := bourse.Decision{

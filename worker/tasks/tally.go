@@ -11,7 +11,7 @@ import (
 // errors come from programs.
 const maxTallyError = 256
 
-// tally contains counts of warm machines' tasks since the daemon started.
+// tally counts the tasks of each warm machine since the daemon's start.
 type tally struct {
 	mu sync.Mutex
 	of map[bourse.MachineID]bourse.TaskTally // guarded by mu
@@ -42,8 +42,8 @@ func (y *tally) forget(id bourse.MachineID) {
 	delete(y.of, id)
 }
 
-// Tally returns the counts of a warm machine's tasks since the daemon started, or nil
-// if it had none.
+// Tally returns the counts of a warm machine's tasks since the daemon started, or nil if
+// the machine had no tasks.
 func (t *Tasks) Tally(id bourse.MachineID) *bourse.TaskTally {
 	t.tally.mu.Lock()
 	defer t.tally.mu.Unlock()

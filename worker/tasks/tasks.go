@@ -1,13 +1,13 @@
 // Package tasks fills orders for tasks: a claim carries a payload, and its reply contains
-// the program's answer. A call to a warm machine takes a place on the machine and the
+// the program's answer. A call to a warm machine takes a place on the machine, and the
 // order's resources. It is recorded before its payload is sent, and the payload is sent
-// once. A cold task is a machine that exists for one payload, and continues when the
+// only once. A cold task is a machine that exists for one payload, and continues when the
 // daemon dies.
 //
 //   - A task is recorded before its payload is sent, and runs once. Repeating its order
-//     returns the result. A warm task that the daemon's death interrupts is lost, but its
-//     resources are released (invariants 4, 5 and 7).
-//   - When the last caller of a task leaves, the task is ended.
+//     returns the result. If the daemon dies during a warm task, the task is lost, but
+//     its resources are released (invariants 4, 5 and 7).
+//   - When the last caller of a task leaves, the task is canceled.
 //
 // Tasks is safe for concurrent use. Run makes the ends of tasks durable. The locks of
 // calls and of warmMachines are never held while other code is called, and never both at

@@ -11,9 +11,9 @@ import (
 )
 
 // warmMachines caches the started machines that tasks have been sent to, with the
-// connections to their programs. When a machine's record changes, its entry is
-// discarded. Only the number of places in use cannot be read from the store. It need
-// not be stored: when the daemon dies, its connections are closed, which ends its
+// connections to their programs. When a machine's record changes, its entry is discarded.
+// The number of places in use is the only value that cannot be read from the store. It
+// need not be stored: when the daemon dies, its connections are closed, which ends all
 // calls.
 type warmMachines struct {
 	patience time.Duration // time after a machine's start within which its program must listen
@@ -27,15 +27,15 @@ type warmMachines struct {
 type warmMachine struct {
 	id       bourse.MachineID
 	boot     int
-	address  string // host and port of its program
+	address  string // host and port of the machine's program
 	port     uint16
-	private  bool // whether it has a private network
+	private  bool // whether the machine has a private network
 	protocol bourse.TaskProtocol
-	places   int           // maximum number of concurrent payloads; 0 if it accepts none
+	places   int           // maximum number of concurrent payloads; 0 if the machine accepts none
 	limit    time.Duration // time limit of each call; 0 if the machine sets none
-	since    time.Time     // time of its last start or change
+	since    time.Time     // time of the machine's last start or change
 	busy     int           // number of places in use
-	changes  int           // number of reported changes of its record, plus 1
+	changes  int           // number of reported changes of the machine's record, plus 1
 	read     int           // value of changes when the fields above were read
 	link     link
 }
@@ -46,7 +46,7 @@ const (
 	// connections after two seconds or more. The worker must close first, because a
 	// payload is lost if it is sent while the server closes the connection.
 	warmIdle = time.Second
-	// warmUp is warmMachines.patience except in tests.
+	// warmUp is the value of warmMachines.patience, except in tests.
 	warmUp = 10 * time.Second
 	// maxReplyHeader is the maximum size of a reply's header, in bytes.
 	maxReplyHeader = 64 << 10
@@ -86,8 +86,8 @@ func (s *warmMachines) close() {
 }
 
 // looking returns a machine's entry, creating it if necessary, and the number of its
-// latest change. If fresh is false, the caller must then read the record from the store
-// and call learn.
+// latest change. If fresh is false, the caller must then read the machine's record from
+// the store and call learn.
 func (s *warmMachines) looking(id bourse.MachineID) (m *warmMachine, change int, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +129,8 @@ func (s *warmMachines) learn(m *warmMachine, change int, rec *bourse.Machine, li
 	m.places, m.limit, m.since = task.Places(), time.Duration(task.Timeout), rec.UpdatedAt
 }
 
-// count returns the number of places on all machines in list, and how many of them are
-// in use.
+// count returns the total number of places on the machines in list, and the number of
+// places in use.
 func (s *warmMachines) count(list []*warmMachine) (places, busy int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *warmMachines) release(m *warmMachine) {
 	s.drop(m)
 }
 
-// warmAddress returns the address and port on which m's program listens.
+// warmAddress returns the address (host:port) and the port on which m's program listens.
 func warmAddress(m *bourse.Machine) (string, uint16) {
 	host := "127.0.0.1"
 	if m.PrivateIP.IsValid() {

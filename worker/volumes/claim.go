@@ -49,7 +49,7 @@ func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle
 		return bourse.Volume{}, nil, err
 	}
 	switch bourse.CodeOf(err) {
-	case bourse.CodeTimeout: // the daemon is stopping; the run continues after its restart
+	case bourse.CodeTimeout: // the daemon is stopping; the run continues after the daemon's restart
 		return bourse.Volume{}, nil, err
 	case bourse.CodeCanceled:
 		return bourse.Volume{}, vs.admit.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
@@ -60,7 +60,7 @@ func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle
 	}
 }
 
-// record decides about a claim. If the order can be filled, one transaction records the
+// record decides whether to fill a claim's order. If so, one transaction records the
 // volume, its resources, its order and the run that will create it, before anything
 // happens on the host.
 func (vs *Volumes) record(ctx context.Context, c *bourse.Claim) (bourse.Volume, *fsm.Handle[result], error) {
@@ -108,8 +108,8 @@ func (vs *Volumes) recordClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volume) e
 	return putRecord(tx, &v, "", "create")
 }
 
-// filledBefore waits until the order's first claim has created its volume or failed,
-// and then answers a repeated claim.
+// filledBefore answers a repeated claim. It first waits until the order's first claim has
+// created the volume or has failed.
 func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bourse.VolumeID) (*bourse.Fill, *bourse.Refusal, error) {
 	if _, err := vs.Await(ctx, id, func(v *bourse.Volume) bool { return v.State != bourse.VolumeCreating }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
@@ -117,8 +117,8 @@ func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bou
 	return vs.admit.Filled(vs.state.Store, order)
 }
 
-// makeStep creates an order's volume. If that fails, the order is not filled here: the
-// volume is recorded as destroyed, and the claim is answered with the reason.
+// makeStep creates an order's volume. If that fails, it records the volume as destroyed,
+// and the claim's answer is a refusal with the reason.
 func (vs *Volumes) makeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
@@ -152,8 +152,8 @@ func settle(tx *store.Tx, id bourse.VolumeID, what string) error {
 	return err
 }
 
-// unmake records that an order's volume could not be created, and that the order is not
-// filled.
+// unmake records that an order's volume could not be created, and that the order was
+// refused.
 func unmake(tx *store.Tx, v *bourse.Volume, cause error) error {
 	if rec, ok, err := tx.Order(v.Order); err != nil {
 		return err

@@ -26,8 +26,9 @@ func (vs *Volumes) Destroy(ctx context.Context, id bourse.VolumeID) (bourse.Volu
 	return vs.Record(ctx, id)
 }
 
-// beginDestroy records that a volume will be destroyed, and cancels the runs on it that
-// would block that. It returns not_found if the volume is gone.
+// beginDestroy records that a volume will be destroyed, begins the run, and cancels
+// earlier runs that would block it. It returns not_found if the volume is already
+// destroyed.
 func (vs *Volumes) beginDestroy(ctx context.Context, id bourse.VolumeID) (*fsm.Handle[result], error) {
 	run, err := vs.begin(ctx, vs.defs.destroy, request{Volume: id}, func(tx *store.Tx) error {
 		_, err := changeRecord(tx, id, "destroy", func(v *bourse.Volume) (bool, error) {
@@ -42,8 +43,8 @@ func (vs *Volumes) beginDestroy(ctx context.Context, id bourse.VolumeID) (*fsm.H
 	if err != nil {
 		return nil, err
 	}
-	// If the daemon dies before this, the runs find that the volume is being destroyed.
-	// Recovery cancels those that are stuck.
+	// If the daemon dies before the runs are canceled, they find that the volume is being
+	// destroyed and stop. Recovery cancels stuck runs.
 	return run, vs.endRuns(ctx, id)
 }
 
@@ -62,8 +63,8 @@ func mayDestroy(tx *store.Tx, v *bourse.Volume) error {
 	return err
 }
 
-// endRuns cancels the runs that would block the destruction of a volume: those that
-// create or fill it, and stuck runs.
+// endRuns cancels the runs that would block the destruction of a volume: stuck runs, and
+// runs that create or fill the volume.
 func (vs *Volumes) endRuns(ctx context.Context, id bourse.VolumeID) error {
 	defs := &vs.defs
 	for _, r := range vs.state.Engine.Runs() {
@@ -74,7 +75,7 @@ func (vs *Volumes) endRuns(ctx context.Context, id bourse.VolumeID) error {
 			continue
 		}
 		err := vs.state.Engine.Cancel(ctx, r.ID, "the volume is being destroyed")
-		if c := bourse.CodeOf(err); err != nil && c != bourse.CodeNotFound && c != bourse.CodeFailedPrecondition { // the run has already ended
+		if c := bourse.CodeOf(err); err != nil && c != bourse.CodeNotFound && c != bourse.CodeFailedPrecondition { // these codes mean that the run has already ended
 			return err
 		}
 	}

@@ -25,19 +25,19 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// exportRest is how long a snapshot's removal is delayed after the snapshot was last
-// read, in case its reader resumes.
+// exportRest is the minimum time between the last read of a snapshot and its removal. It
+// gives an interrupted reader time to resume.
 const exportRest = 10 * time.Minute
 
-// exports remembers which snapshots other workers have read recently. It is only used
-// to delay the removal of snapshots, and is lost when the process ends.
+// exports tracks which snapshots other workers have read recently, in order to delay the
+// removal of these snapshots. It is not persisted.
 type exports struct {
 	mu   sync.Mutex
 	read map[bourse.SnapshotID]time.Time // guarded by mu
 }
 
-// note records that a snapshot is being read. It returns false if the snapshot has
-// expired and was not read recently, and therefore must not be read.
+// note records that a snapshot is being read. It returns false if the snapshot must not
+// be read, because it has expired and was not read recently.
 func (e *exports) note(s *bourse.Snapshot, now time.Time) (may bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,8 +66,8 @@ func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 	return out
 }
 
-// exported checks the worker's records to see whether a volume or snapshot can be read.
-// For a snapshot, it also notes the read.
+// exported returns an error if, according to the worker's records, a volume or snapshot
+// cannot be read. If a snapshot can be read, exported also notes the read.
 func (vs *Volumes) exported(id string) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		return vs.state.Store.View(func(tx *store.Tx) error {
@@ -109,8 +109,8 @@ func (vs *Volumes) Export(ctx context.Context, id string, from volume.Position, 
 	return vs.host.Export(ctx, id, from, &noted{to: to, vs: vs, id: id, at: time.Now()})
 }
 
-// noted forwards the stream of a volume or snapshot. Every minute, it checks that the
-// volume or snapshot can still be read, and notes the read.
+// noted forwards the stream of a volume or snapshot. Once a minute, it calls exported,
+// which checks that the volume or snapshot can still be read and notes the read.
 type noted struct {
 	to io.Writer
 	vs *Volumes
@@ -129,8 +129,9 @@ func (n *noted) Write(p []byte) (int, error) {
 	return n.to.Write(p)
 }
 
-// spaceToExport returns an error if the ledger has no space for a copy of a volume in
-// use. It does not take the space, because the copy exists only while it is being read.
+// spaceToExport returns an error if the ledger does not have enough space for a copy of a
+// volume that is in use. It does not reserve the space, because the copy exists only
+// while it is being read.
 func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error {
 	if id.Validate() != nil {
 		return nil //nolint:nilerr // the id is a snapshot's
@@ -153,8 +154,8 @@ func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error 
 // including interruptions.
 const grantLife = 24 * time.Hour
 
-// grantKeyFile is the file that contains the key for grants. It outlives the daemon, so
-// that forks continue when either worker restarts. If the file is lost, forks in
+// grantKeyFile is the file that contains the key for grants. The key is stored so that
+// forks continue after either worker has restarted. If the file is lost, forks in
 // progress must be ordered again.
 const grantKeyFile = "grant.key"
 
@@ -226,7 +227,7 @@ func mayGrant(tx *store.Tx, id string, app *bourse.App) error {
 	return err
 }
 
-// grantMark returns a MAC of a grant's parts. None of them can contain a NUL.
+// grantMark returns the MAC of a grant's fields. None of the fields can contain a NUL.
 func grantMark(key []byte, id, to, until string) string {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte("export\x00" + id + "\x00" + to + "\x00" + until))

@@ -34,8 +34,8 @@ func (vs *Volumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64)
 	return v, err
 }
 
-// mayExtend records in v that it is being extended, or returns an error if it cannot
-// be.
+// mayExtend changes v's state to extending, or returns an error if the volume cannot be
+// extended.
 func (vs *Volumes) mayExtend(tx *store.Tx, v *bourse.Volume, sizeGB int64) error {
 	switch {
 	case v.State == bourse.VolumeDestroyed:
@@ -76,8 +76,8 @@ func (vs *Volumes) extendStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Done(write)
 }
 
-// recordExtended records whether a volume has grown. If so, it also updates the size in
-// the mount of the volume's machine.
+// recordExtended records whether a volume has grown. If it has, recordExtended also
+// updates the size in the machine's mount of the volume.
 func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) error {
 	v, err := changeRecord(tx, id, "extend", func(v *bourse.Volume) (bool, error) {
 		if v.State != bourse.VolumeExtending {
@@ -127,7 +127,7 @@ func (vs *Volumes) Change(ctx context.Context, id bourse.VolumeID, change fabric
 		})
 		return err
 	})
-	if err != nil { // after an error, the transaction may still be writing to v
+	if err != nil { // after an error, the transaction may still be writing to v, so do not read it
 		vs.state.Volumes.Changing(id)
 		return bourse.Volume{}, err
 	}
@@ -140,14 +140,14 @@ const (
 	growAgain = 5 * time.Minute // delay after a failed extension
 )
 
-// growsTo returns the size to which a volume should grow automatically according to its
-// machine's mount, and how full the volume is in percent. Size 0 means that it should
-// not grow.
+// growsTo returns the size to which a volume should grow automatically, according to its
+// machine's mount, and how full the volume is, in percent. The size is 0 if the volume
+// should not grow.
 func growsTo(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage) (sizeGB, percent int64) {
 	if mount.ExtendThresholdPercent <= 0 || mount.AddSizeGB <= 0 || v.State != bourse.VolumeCreated || usage.Blocks <= 0 {
 		return 0, 0
 	}
-	// Like df, this counts the space reserved for root as full.
+	// Like df, this treats the space that is reserved for root as full.
 	used := usage.Blocks - usage.BlocksFree
 	if total := used + usage.BlocksAvail; used > 0 && total > 0 {
 		percent = int64(float64(used) / float64(total) * 100)
@@ -170,13 +170,13 @@ type grower struct {
 	refused map[bourse.VolumeID]refusal
 }
 
-// refusal records a failed extension.
+// refusal is a failed automatic extension.
 type refusal struct {
 	sizeGB int64
 	at     time.Time
 }
 
-// attached contains a volume and its machine's mount of it.
+// attached is a volume together with its machine's mount of it.
 type attached struct {
 	volume bourse.Volume
 	mount  bourse.Mount
@@ -207,8 +207,7 @@ func (g *grower) run(ctx context.Context) {
 	}
 }
 
-// growing returns the volumes whose machines' mounts have a threshold for automatic
-// growth.
+// growing returns the volumes whose mounts have a threshold for automatic growth.
 func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	out := map[bourse.VolumeID]attached{}
 	err := g.vs.state.Store.View(func(tx *store.Tx) error {
@@ -237,8 +236,8 @@ func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	return out, err
 }
 
-// look extends a volume if it is full enough. If that fails, it adds an event to the
-// volume's machine, once per size, and tries again later.
+// look extends a volume if it is full enough. If the extension fails, look adds an event
+// to the volume's machine, but only once per target size, and tries again later.
 func (g *grower) look(ctx context.Context, a *attached, now time.Time) {
 	v := &a.volume
 	last, ok := g.refused[v.ID]
@@ -247,7 +246,7 @@ func (g *grower) look(ctx context.Context, a *attached, now time.Time) {
 	}
 	usage, err := g.vs.host.Usage(ctx, v.ID)
 	if err != nil {
-		return // this is not the place to report the error
+		return // skip the volume until the next check
 	}
 	size, percent := growsTo(&a.mount, v, usage)
 	if size == 0 {

@@ -15,9 +15,9 @@ import (
 )
 
 // fillStep fills a volume from a snapshot or another volume, on this or another worker.
-// While the source is unavailable, the step is repeated. After some time the run is
-// stuck; then an operator can retry it, or the volume can be destroyed. If the source
-// refuses, the volume fails.
+// While the source is unavailable, the step is repeated. When all attempts have failed,
+// the run is stuck: an operator can then retry it, or the volume can be destroyed. After
+// a final error, such as the source's refusal, the volume's state becomes failed.
 func (vs *Volumes) fillStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {
@@ -82,14 +82,14 @@ func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 }
 
 const (
-	// beginPatience limits how long a stream may take to begin. The source may first have
-	// to copy the volume, or to read the data that was already sent.
+	// beginPatience limits how long a stream may take to begin. The source may first have to
+	// copy the volume, or to read again the data that was already sent.
 	beginPatience = 30 * time.Minute
-	// readPatience limits how long the stream may then be silent.
+	// readPatience limits how long the source may then send nothing.
 	readPatience = 2 * time.Minute
 )
 
-// watchedStream is canceled if its source stops sending.
+// watchedStream is a stream that is canceled if its source stops sending.
 type watchedStream struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -104,7 +104,7 @@ func (s *watchedStream) Read(p []byte) (int, error) {
 	}
 	n, err := s.ReadCloser.Read(p)
 	s.begun = true
-	s.watch.Stop() // time that this worker takes to write does not count
+	s.watch.Stop() // the time that this worker takes to write does not count
 	return n, err
 }
 

@@ -8,11 +8,10 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// Host creates and copies volumes on the host. It does not use the worker's records.
-// Every method can be retried until it succeeds, even if a crash interrupted an earlier
-// call. The error unavailable is temporary. The errors not_found, invalid,
-// failed_precondition (the volume is damaged) and insufficient_capacity (the host's
-// disk is full) are final.
+// Host creates and copies volumes on the host. It does not use the worker's records. All
+// methods can be retried, even if a crash interrupted an earlier call. The error
+// unavailable is temporary. The errors not_found, invalid, failed_precondition (the
+// volume is damaged) and insufficient_capacity (the host's disk is full) are final.
 type Host interface {
 	Files
 	Copies
@@ -41,12 +40,13 @@ type Files interface {
 	Usage(ctx context.Context, id bourse.VolumeID) (bourse.VolumeUsage, error)
 }
 
-// Copies manages snapshots, and copies to and from other workers. Where an id is a
-// string, it is that of a volume or a snapshot.
+// Copies manages snapshots, and copies of volumes and snapshots to and from other
+// workers. An id of type string identifies a volume or a snapshot.
 type Copies interface {
 	Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (volume.Info, error)
 	RemoveSnapshot(ctx context.Context, snap bourse.SnapshotID) error
-	// Export writes the content, as it was at one moment, as a stream.
+	// Export writes the content as a stream. The content is consistent: all of it is from
+	// the same moment.
 	Export(ctx context.Context, id string, from volume.Position, to io.Writer) error
 	// Fill creates a volume with the content of a source. It resumes where an earlier call
 	// was interrupted.

@@ -67,7 +67,7 @@ func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount
 		if err != nil {
 			return nil, err
 		}
-		if v.Machine != m.ID || !v.State.Usable() { // two machines must never write to one volume
+		if v.Machine != m.ID || !v.State.Usable() { // two machines must never write to the same volume
 			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s and belongs to machine %q", v.ID, v.State, v.Machine)
 		}
 		path, err := vs.host.Mount(ctx, v.ID)

@@ -14,8 +14,8 @@ var (
 	errNoSnapshot = bourse.Errorf(bourse.CodeNotFound, "snapshot not found")
 )
 
-// Takes returns the disk that a volume and its snapshots take, according to the
-// volume's record. A growing volume takes its future size.
+// Takes returns the disk space that a volume and its snapshots take, according to the
+// volume's record. A growing volume already takes its future size.
 func Takes(v *bourse.Volume) bourse.Amounts {
 	var disk bourse.MiB
 	if v.State != bourse.VolumeFailed && v.State != bourse.VolumeDestroyed {
@@ -35,8 +35,8 @@ func Takes(v *bourse.Volume) bourse.Amounts {
 // snapshotDisk converts bytes to the ledger's unit and rounds up.
 func snapshotDisk(bytes int64) bourse.MiB { return bourse.MiB(max(0, bytes)+1<<20-1) >> 20 }
 
-// retake updates the disk that v takes, according to its record. If v would take more
-// than before, and more than is free, retake returns a refusal and does not change
+// retake updates v.Takes after other fields of v have changed. If v would take more than
+// before, and the difference is not free, retake returns a refusal and does not change
 // v.Takes (invariant 4).
 func (vs *Volumes) retake(tx *store.Tx, v *bourse.Volume) (*bourse.Refusal, error) {
 	takes := Takes(v)
@@ -98,7 +98,7 @@ func (vs *Volumes) Record(ctx context.Context, id bourse.VolumeID) (bourse.Volum
 	return vs.now(id)
 }
 
-// now returns a volume's current record in the store, without waiting for the disk.
+// now returns a volume's current record, which may not be durable yet.
 func (vs *Volumes) now(id bourse.VolumeID) (bourse.Volume, error) {
 	var v bourse.Volume
 	err := vs.state.Store.View(func(tx *store.Tx) error {

@@ -18,13 +18,13 @@ type Unknown struct{ Volumes []string }
 
 func (e *Unknown) Error() string { return "unknown volumes: " + strings.Join(e.Volumes, ", ") }
 
-// Recover reconciles the host's volumes with the store. It removes everything without a
-// record, and ensures that a run finishes each unfinished volume. It does not mount
-// volumes; that happens when machines start. If it returns an Unknown error, it has only
-// removed incomplete objects.
+// Recover reconciles the host's volumes with the store. It removes all objects without a
+// record, and ensures that each unfinished volume has a run that finishes it. It does not
+// mount volumes; that happens when machines start. If it returns an Unknown error, it has
+// only removed incomplete objects.
 func (vs *Volumes) Recover(ctx context.Context) error {
-	// The first pass removes only incomplete objects. If the worker then refuses to
-	// start, the snapshots and scratch space of unknown volumes still exist.
+	// The first pass removes only incomplete objects. If the worker then refuses to start
+	// because of unknown volumes, their snapshots and the scratch space still exist.
 	var unknown []string
 	err := vs.host.Recover(ctx, func(id string) bool {
 		if vs.unknown(id) {
@@ -84,7 +84,7 @@ func (vs *Volumes) keepsOnHost(id string) bool {
 	})
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		vs.state.Log.Error("read record failed", "id", id, "err", err)
-		return true // the object may have a record
+		return true // the record could not be read, but may exist
 	}
 	return keep
 }
@@ -100,7 +100,7 @@ func (vs *Volumes) unknown(id string) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound
 }
 
-// survey returns the volumes with unfinished work, and those of canceled orders.
+// survey returns the volumes with unfinished work, and the volumes of canceled orders.
 func (vs *Volumes) survey() (unfinished []bourse.Volume, canceled []bourse.VolumeID, err error) {
 	err = vs.state.Store.View(func(tx *store.Tx) error {
 		for v, err := range tx.Volumes() {
@@ -148,8 +148,8 @@ func resumeWith(v *bourse.Volume, defs *definitions) *volumeDef {
 	return nil
 }
 
-// resume ensures that there is a run that finishes a volume. Usually there already is
-// one, unless an operator has skipped its step.
+// resume ensures that a volume has a run that finishes it. The run usually exists
+// already, unless an operator has skipped its step.
 func (vs *Volumes) resume(ctx context.Context, v *bourse.Volume) error {
 	req := request{Volume: v.ID}
 	for _, s := range v.Snapshots {

@@ -18,9 +18,9 @@ const (
 	snapshotWaited = copyLimit + time.Minute
 )
 
-// snapshotDue reports whether a volume's next scheduled snapshot is due. It depends only
-// on the record, so after the daemon was down, one snapshot is taken instead of all that
-// were missed, and none is taken twice.
+// snapshotDue reports whether a volume's next scheduled snapshot is due. The result
+// depends only on the volume's record. After the daemon was down, only one snapshot is
+// therefore taken, instead of all missed ones, and none is taken twice.
 func snapshotDue(v *bourse.Volume, now time.Time) bool {
 	if !v.Spec.ScheduledSnaps || !v.State.Usable() {
 		return false
@@ -63,7 +63,7 @@ func dueFor(v *bourse.Volume, now time.Time) (expire []bourse.SnapshotID, snapsh
 // machines.
 type scheduler struct {
 	vs    *Volumes
-	later map[bourse.VolumeID]time.Time // if a volume's scheduled snapshot could not begin, the earliest time for the next attempt
+	later map[bourse.VolumeID]time.Time // volumes whose scheduled snapshot could not begin, and the earliest time for the next attempt
 }
 
 // Run takes scheduled snapshots, removes expired ones and extends full volumes, until
@@ -91,7 +91,7 @@ func (vs *Volumes) Run(ctx context.Context) error {
 	}
 }
 
-// do takes the snapshots that are due now, and removes expired ones.
+// do takes the scheduled snapshots that are due, and removes expired snapshots.
 func (k *scheduler) do(ctx context.Context, now time.Time) error {
 	expire := map[bourse.VolumeID][]bourse.SnapshotID{}
 	var due []bourse.VolumeID
@@ -119,7 +119,7 @@ func (k *scheduler) do(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	for id, old := range expire { // Start may join a run in progress; snapshots that this run does not remove are removed next time
+	for id, old := range expire { // Start may join a run in progress; expired snapshots that this run does not remove are removed next time
 		_, err := k.vs.defs.expire.Start(ctx, k.vs.state.Engine, state.OfVolume(id), request{Volume: id, Snapshots: old}, fsm.StartOptions{})
 		if err != nil && bourse.CodeOf(err) != bourse.CodeRateLimited {
 			return err

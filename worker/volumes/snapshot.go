@@ -34,7 +34,8 @@ func (vs *Volumes) Snapshot(ctx context.Context, id bourse.VolumeID) (bourse.Sna
 	return *s, nil
 }
 
-// beginSnapshot records a snapshot that is to be taken, and the space that it may need.
+// beginSnapshot records a new snapshot and the space that it may need, and begins the run
+// that takes it.
 func (vs *Volumes) beginSnapshot(ctx context.Context, id bourse.VolumeID, scheduled bool) (bourse.SnapshotID, *fsm.Handle[result], error) {
 	v, err := vs.Record(ctx, id)
 	if err != nil {
@@ -51,7 +52,8 @@ func (vs *Volumes) beginSnapshot(ctx context.Context, id bourse.VolumeID, schedu
 	return s.ID, run, err
 }
 
-// maySnapshot adds the snapshot s to v, or returns an error if it cannot be taken.
+// maySnapshot adds s to v's snapshots, or returns an error if no snapshot can be taken
+// now.
 func (vs *Volumes) maySnapshot(tx *store.Tx, v *bourse.Volume, s bourse.Snapshot) error {
 	if v.State == bourse.VolumeDestroyed {
 		return errNoVolume
@@ -74,7 +76,7 @@ func (vs *Volumes) maySnapshot(tx *store.Tx, v *bourse.Volume, s bourse.Snapshot
 }
 
 const (
-	snapshotSlack = 64 << 20 // extra bytes, mainly for the file system's journal, which its usage does not include
+	snapshotSlack = 64 << 20 // additional bytes, mainly for the file system's journal, which the reported usage does not include
 	snapshotPart  = 8        // allowance for data that is written while the snapshot is taken: 1/snapshotPart of the used bytes
 )
 
@@ -112,8 +114,8 @@ func (vs *Volumes) takeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 }
 
 // recordSnapshot records that a snapshot is complete. If info is nil, or the ledger has
-// no room for the snapshot's actual size, it records that the snapshot has failed. A
-// failed snapshot keeps its space until settleStep has removed it.
+// no room for the snapshot's actual size, it records that the snapshot has failed. The
+// space for a failed snapshot stays reserved until settleStep has removed the snapshot.
 func (vs *Volumes) recordSnapshot(tx *store.Tx, req request, info *volume.Info) error {
 	_, err := changeRecord(tx, req.Volume, "snapshot", func(v *bourse.Volume) (bool, error) {
 		s := snapshotOf(v, req.Snapshot)
@@ -136,8 +138,8 @@ func (vs *Volumes) recordSnapshot(tx *store.Tx, req request, info *volume.Info) 
 	return err
 }
 
-// settleStep removes a failed snapshot from the host. The volume's record still lists
-// it.
+// settleStep removes a failed snapshot from the host. The volume's record still lists the
+// snapshot.
 func (vs *Volumes) settleStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {

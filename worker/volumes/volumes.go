@@ -2,10 +2,10 @@
 // workers, and mounts for machines.
 //
 // Disk space for a volume and its snapshots is taken from the ledger before it is used
-// (invariant 4). Each operation is a run that is recorded before it begins, and the
-// runs on one volume execute one after the other (invariant 5). A volume belongs to at
-// most one machine, as decided in the transaction that records the machine. A copy from
-// another worker continues until it is complete or stuck.
+// (invariant 4). Each operation is a run that is recorded before it begins, and the runs
+// on one volume execute one after the other (invariant 5). A volume belongs to at most
+// one machine, as decided in the transaction that records the machine. A copy from
+// another worker resumes after interruptions until it is complete or stuck.
 package volumes
 
 import (
@@ -26,7 +26,7 @@ type Config struct {
 	Host   Host   // nil if the worker was started without volumes
 	Peers  Peers  // nil if no other worker can be reached
 	Dir    string // the worker's data directory
-	Forget bool   // remove volumes that are on the host but have no record, instead of refusing to start
+	Forget bool   // remove volumes that exist on the host but have no record, instead of refusing to start
 }
 
 // Volumes manages a worker's volumes. Its methods are safe for concurrent use.
@@ -53,15 +53,15 @@ func New(cfg Config) *Volumes {
 	return vs
 }
 
-// request is the request of all runs on volumes.
+// request contains the parameters of a run on a volume.
 type request struct {
 	Volume    bourse.VolumeID     `json:"volume"`
 	Snapshot  bourse.SnapshotID   `json:"snapshot,omitempty"`  // the snapshot to take
 	Snapshots []bourse.SnapshotID `json:"snapshots,omitempty"` // the snapshots to remove
 }
 
-// result passes values from one step to the next. A run's outcome is recorded in the
-// volume.
+// result passes values from one step to the next. A run's outcome is stored in the
+// volume's record.
 type result struct {
 	Failure *failure `json:"failure,omitempty"`
 }
@@ -79,7 +79,7 @@ type (
 	volumeDef = fsm.Def[request, result]
 )
 
-// definitions holds the operations on volumes.
+// definitions contains the operations on volumes.
 type definitions struct {
 	create   *volumeDef // creates an order's volume, or removes all traces of it
 	fill     *volumeDef // fills an order's volume from a snapshot or another volume
@@ -90,8 +90,8 @@ type definitions struct {
 }
 
 const (
-	makeAttempts = 5  // while a claim waits
-	fillAttempts = 40 // about 20 minutes while the source is unavailable
+	makeAttempts = 5  // low, because a claim is waiting
+	fillAttempts = 40 // take about 20 minutes if the source stays unavailable
 	// copyLimit is the time limit for copying a whole volume on one host.
 	copyLimit = time.Hour
 )
@@ -126,8 +126,8 @@ func (vs *Volumes) begin(ctx context.Context, def *volumeDef, req request, write
 	return run, err
 }
 
-// isFinal reports whether a host's error is final, which means that another attempt
-// would return it again.
+// isFinal reports whether an error of the host is final, which means that another attempt
+// would fail in the same way.
 func isFinal(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeInvalid, bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeInsufficient, bourse.CodeForbidden:

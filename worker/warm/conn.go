@@ -10,10 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// Call is a call with one payload for a program.
+// Call contains one payload for a program, and the parameters of the call.
 type Call struct {
 	Order    string    // order id, an ASCII word of at most 192 bytes; required
-	Deadline time.Time // time when the worker abandons the call; required
+	Deadline time.Time // time when the worker cancels the call; required
 	Type     string    // media type of the payload; optional
 	Payload  []byte    // at most bourse.MaxPayload bytes
 }
@@ -32,7 +32,7 @@ type NotSent = mux.NotSent
 var limits = mux.Limits{Word: 192, Payload: bourse.MaxPayload, Answer: bourse.MaxAnswer}
 
 // restTimeout limits the time between the first and the last byte of an answer, because
-// other answers wait for it.
+// other answers on the connection have to wait.
 const restTimeout = 10 * time.Second
 
 // Conn is a worker's end of a connection to a program. It is safe for concurrent use.
@@ -49,10 +49,10 @@ func NewConn(conn net.Conn, idle time.Duration) *Conn {
 
 var errNoDeadline = errors.New("the call has no deadline")
 
-// Call sends a payload and waits for its answer until the deadline, or until ctx ends.
-// In these cases the error is context.DeadlineExceeded or ctx's cause, and the program
-// is notified. The error is [NotSent] if nothing was sent or the call exceeds the
-// limits. Any other error means that the connection broke.
+// Call sends a payload and waits for its answer until the deadline, or until ctx ends. If
+// the deadline passes or ctx ends, the error is context.DeadlineExceeded or ctx's cause,
+// and the program is notified. The error is [NotSent] if the call exceeds the limits or
+// nothing was sent for another reason. Any other error means that the connection broke.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	if q.Deadline.IsZero() {
 		return Answer{}, NotSent{Err: errNoDeadline}

@@ -3,11 +3,11 @@
 // [Serve], and the worker makes calls with [Conn].
 //
 // A connection carries concurrent calls, which are answered in any order. See
-// internal/mux for the frames and their guarantees. Neither end can make the other one
-// hold more memory than bourse.MaxPayload, bourse.MaxAnswer and the other end's
-// concurrency allow.
+// internal/mux for the frames and their guarantees. The memory that one end can cause the
+// other end to use is limited by bourse.MaxPayload, bourse.MaxAnswer and the other end's
+// concurrency.
 //
-// A Conn has one goroutine, which ends with the connection, and sometimes a second one
-// that writes data which the program does not read immediately. When Serve returns, all
-// of its goroutines and handlers have ended.
+// A Conn has one goroutine, which ends with the connection. A second goroutine sometimes
+// writes data that the program does not read immediately. When Serve returns, all of its
+// goroutines and handlers have ended.
 package warm

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// Handler answers one payload. ctx ends when the worker abandons the call, at its
+// Handler answers one payload. ctx ends when the worker cancels the call, at the call's
 // deadline or earlier. The answer is then discarded. The handler owns the call and its
 // payload until it returns. A panic in a handler ends the program.
 type Handler func(ctx context.Context, call *Call) Answer
@@ -54,12 +54,12 @@ func answer(ctx context.Context, c *mux.Call, h Handler) mux.Answer {
 }
 
 // callContext is a handler's context. It adds the call's deadline, but needs no timer,
-// because the worker notifies the program when it abandons the call.
+// because the worker notifies the program when it cancels the call.
 type callContext struct {
 	context.Context //nolint:containedctx // it is a context
 	deadline        time.Time
 }
 
-// Deadline implements [context.Context]. It returns the time when the worker abandons
-// the call.
+// Deadline implements [context.Context]. It returns the time when the worker cancels the
+// call.
 func (c callContext) Deadline() (time.Time, bool) { return c.deadline, true }

@@ -20,9 +20,9 @@ const (
 	// checksGather is how long the watcher waits for more changes. A machine's start makes
 	// several changes within milliseconds.
 	checksGather = 20 * time.Millisecond
-	// Until a check has passed once, it is repeated earlier than its interval requires, so
-	// that the machine is soon known to be ready. The delay is an eighth of the time since
-	// the first attempt, but at least soonest.
+	// Until a check has passed once, its probes are more frequent than its interval, so that
+	// a machine's readiness is noticed early. The delay is an eighth of the time since the
+	// first attempt, but at least soonest.
 	soonest = 100 * time.Millisecond
 	sooner  = 8
 )
@@ -36,12 +36,12 @@ type Checks struct {
 	state    *state.State
 	dial     Dial
 	failures quiet.Line
-	running  map[bourse.MachineID]checkRun // only used by Run's goroutine
+	running  map[bourse.MachineID]checkRun // used only by Run's goroutine
 
 	probers atomic.Int64
 }
 
-// checkRun identifies the checks that run for one start of a machine.
+// checkRun identifies the running checks of one boot of a machine.
 type checkRun struct {
 	boot    int
 	version bourse.InstanceID
@@ -116,16 +116,17 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// portOf returns the port that a check of m connects to, or 0 if there is none. port is
-// the port in the check's config. If a service names it, portOf returns the port that
-// receives the service's requests, which on the host's network is the machine's $PORT.
+// portOf returns the port that a check of m connects to, or 0 if m has no such port. port
+// is the port in the check's config. If one of m's services also names this port, portOf
+// returns the port that receives the service's requests. On the host's network, that is
+// the machine's $PORT.
 func portOf(m *bourse.Machine, port int) int {
 	if port != 0 && !slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port }) {
 		return port
 	}
 	own, err := admit.PortOf(m, port)
 	if err != nil {
-		return 0 // the probe reports that there is no port
+		return 0 // the probe then reports that there is no port
 	}
 	return own
 }
@@ -134,7 +135,7 @@ func portOf(m *bourse.Machine, port int) int {
 func (c *Checks) Running() int { return int(c.probers.Load()) }
 
 // knownStatus returns the status of a check that was recorded since the machine's last
-// start, or "" if there is none.
+// start, or "" if none was.
 func knownStatus(m *bourse.Machine, name string) bourse.CheckState {
 	if m.Checks == nil || m.Checks.Boot != m.Boot.Number {
 		return ""
@@ -147,7 +148,7 @@ func knownStatus(m *bourse.Machine, name string) bourse.CheckState {
 	return ""
 }
 
-// prober runs one check of one start of a machine.
+// prober executes one check during one boot of a machine.
 type prober struct {
 	*Checks
 	machine bourse.MachineID
@@ -159,7 +160,7 @@ type prober struct {
 func (p *prober) run(ctx context.Context) {
 	adopted, passedOnce := p.last != "", false
 	begin, wait := time.Now(), time.Duration(0)
-	if adopted { // the daemon has restarted, so spread the checks of all machines, which begin now
+	if adopted { // the daemon has restarted, so delay the probe at random, to avoid probing all machines at once
 		wait = rand.N(p.check.Interval)
 	}
 	for {
@@ -209,7 +210,8 @@ func (p *prober) record(ctx context.Context, now bourse.CheckState, output strin
 	}
 }
 
-// withStatus returns a copy of r with one status changed.
+// withStatus returns a copy of r in which s replaces or adds the status of one check. If
+// r is from another boot, the copy contains only s.
 func withStatus(r *bourse.CheckResults, boot int, s bourse.CheckStatus) *bourse.CheckResults {
 	out := &bourse.CheckResults{Boot: boot}
 	if r != nil && r.Boot == boot {

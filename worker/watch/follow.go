@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// follower collects the ids of a worker's machines that have changed.
+// follower collects the ids of a worker's changed machines for a watcher.
 type follower struct {
 	wake chan struct{} // holds a token if changed is not empty, or after poke
 
@@ -77,14 +77,14 @@ func (f *follower) take() map[bourse.MachineID]struct{} {
 	return out
 }
 
-// busySet holds the machines on which a watcher is acting in the background.
+// busySet contains the machines that a watcher is acting on in the background.
 type busySet struct {
 	mu  sync.Mutex
 	ids map[bourse.MachineID]struct{} // guarded by mu
 }
 
-// begin adds a machine and reports whether it was missing, which means that no action
-// on it was in progress.
+// begin adds a machine. It returns false if the set already contains the machine, because
+// an action on it is in progress.
 func (b *busySet) begin(id bourse.MachineID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

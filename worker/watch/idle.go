@@ -25,7 +25,7 @@ const (
 // Stopper stops the worker's machines.
 type Stopper interface {
 	// StopIf stops a machine, or suspends it if freeze is set. It calls check in the
-	// transaction that records this. check returns the reason, or an error that
+	// transaction that records the change. check returns the reason, or an error that
 	// prevents the stop.
 	StopIf(ctx context.Context, id bourse.MachineID, freeze bool, check func(*store.Tx, *bourse.Machine) (why string, err error)) error
 }
@@ -36,7 +36,7 @@ type IdleConfig struct {
 	Tracker  *Tracker
 	Machines Stopper
 	View     StandbyView   // other workers' machines; if nil, only this worker's machines are considered
-	After    time.Duration // how long a machine must be unused; 0 means [IdleAfter]
+	After    time.Duration // how long a machine must be unused before it is stopped; 0 means [IdleAfter]
 	Awake    *Awake        // nil if programs cannot keep their machines awake
 }
 
@@ -92,8 +92,8 @@ func (w *Idle) Run(ctx context.Context) error {
 	}
 }
 
-// look decides about a machine, and returns when to decide again. The zero time means
-// after the machine's next change.
+// look decides whether to stop a machine, and returns when to decide again. The zero time
+// means after the machine's next change.
 func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) time.Time {
 	v, app, err := w.decide(ctx, id, now)
 	switch {
@@ -122,14 +122,14 @@ func (w *Idle) failed(ctx context.Context, id bourse.MachineID, err error) {
 	}
 }
 
-// around contains the machines of an app on other workers.
+// around contains an app's machines on other workers.
 type around struct {
 	machines []bourse.Machine
 	blind    bool // set if the machines are not known now
 }
 
-// decide decides about a machine. It reads the app's other machines only if the decision
-// depends on them.
+// decide decides whether to stop a machine. It reads the app's other machines only if the
+// decision depends on them.
 func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (v IdleVerdict, others around, err error) {
 	var app bourse.AppRef
 	ask := func(others around) error {
@@ -160,7 +160,8 @@ func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (
 	return v, others, ask(others)
 }
 
-// serve opens the socket of a running machine, and closes that of a stopped machine.
+// serve listens on the socket of a running machine, and removes the socket of a stopped
+// one.
 func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
 	switch {
 	case w.Awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage:
@@ -173,7 +174,7 @@ func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
 	}
 }
 
-// weigh decides about machine m, whose record was read in tx.
+// weigh decides whether to stop m, whose record was read in tx.
 func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Time) (IdleVerdict, error) {
 	list := workload.Services(&m.Config)
 	if workload.AutostopOf(list) == workload.AutostopOff || m.State != bourse.StateStarted {
@@ -202,7 +203,7 @@ func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Ti
 }
 
 // startedAt returns when a running machine was last started or resumed. It returns the
-// zero time if the machine's recent events do not show that.
+// zero time if the machine's recent events do not contain a start.
 func startedAt(tx *store.Tx, id bourse.MachineID) (time.Time, error) {
 	events, err := state.ReadEvents(tx, id, state.RecentEvents)
 	for i := range events {
@@ -213,7 +214,7 @@ func startedAt(tx *store.Tx, id bourse.MachineID) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// errUsed reports that a machine is in use again and must keep running.
+// errUsed reports that a machine must keep running, because it is in use again.
 var errUsed = errors.New("in use")
 
 // stop stops or suspends a machine in the background, unless the machine is in use
@@ -244,13 +245,13 @@ func (w *Idle) stop(id bourse.MachineID, act IdleAct, others around) {
 			return // the change of the machine's record wakes Run
 		case !errors.Is(err, errUsed) && bourse.CodeOf(err) != bourse.CodeConflict:
 			w.failed(ctx, id, err)
-			return // look has set the time of the next attempt
+			return // look has already scheduled the next attempt
 		}
 		w.note(id)
 	})
 }
 
-// running returns the machines of an app on workers that are members.
+// running returns an app's machines that are on current members of the cluster.
 func running(ctx context.Context, view StandbyView, app bourse.AppRef) ([]bourse.Machine, error) {
 	list, host, err := view.App(ctx, app)
 	return slices.DeleteFunc(list, func(m bourse.Machine) bool { return host(m.ID.Tag()) != HostHeard }), err

@@ -30,13 +30,13 @@ const (
 	socketPath   = 107 // maximum length of a socket's path, in bytes
 )
 
-// byItself names the hold that a program uses to keep its own machine awake.
+// byItself is the holder of the hold with which a program keeps its own machine awake.
 const byItself = "its program"
 
-// Awake serves the sockets through which programs keep their machines awake. Each
-// machine has its own socket. The socket's path cannot be guessed: it is derived from
-// the machine's id and a stored key. A restarted daemon therefore listens on the same
-// paths.
+// Awake serves the sockets through which programs keep their machines awake. Each machine
+// has its own socket. The socket's path is derived from the machine's id and a secret
+// key, so that others cannot guess it. The key is stored, so that a restarted daemon
+// listens on the same paths.
 type Awake struct {
 	dir     string
 	key     []byte
@@ -122,8 +122,8 @@ func (a *Awake) Close(id bourse.MachineID) {
 	}
 }
 
-// Run serves the sockets until ctx ends. It leaves the socket files in place for the
-// next daemon.
+// Run serves the sockets until ctx ends. It does not remove the socket files, because the
+// next daemon uses the same paths.
 func (a *Awake) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.mu.Lock()
@@ -180,7 +180,7 @@ type fewConns struct {
 }
 
 // Accept implements net.Listener. If there are too many connections, it waits until one
-// ends; the server limits how long each may last.
+// is closed. The server limits how long a connection may stay open.
 func (l *fewConns) Accept() (net.Conn, error) {
 	l.free <- struct{}{}
 	c, err := l.Listener.Accept()

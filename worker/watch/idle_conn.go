@@ -7,7 +7,7 @@ import (
 )
 
 // touchEvery is the minimum time between two calls of touch for one connection. It is
-// shorter than any idle time after which a machine is stopped.
+// shorter than the shortest idle time after which a machine is stopped.
 const touchEvery = 50 * time.Millisecond
 
 // Conn returns a connection that calls touch at once, and whenever bytes are transferred,

@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// IdleSight contains the facts on which DecideIdle bases its decision about a machine.
+// IdleSight contains the information on which DecideIdle bases its decision.
 type IdleSight struct {
 	Machine  *bourse.Machine
 	Services []workload.Service // the services in the machine's config
 	Started  time.Time          // time of the last start or resume; zero if it was long ago
 	Uses     Uses
-	Others   []bourse.Machine // the app's other machines on workers that are members, as they were last published
-	Blind    bool             // set if the app's other machines are not known now
+	Others   []bourse.Machine // the app's machines on all workers in the cluster; for other workers, as last published
+	Blind    bool             // set if the app's other machines are not known at the moment
 }
 
 // IdleAct is an action on a machine that nobody uses.
@@ -35,7 +35,7 @@ type IdleVerdict struct {
 	Why  string    // why the machine is stopped or kept running
 	Look time.Time // when to decide again; zero means after a change of the machine's record or the end of a use
 
-	Others bool // whether the decision depends on which other machines run
+	Others bool // whether the decision depends on which of the app's other machines are running
 }
 
 // primaryRegion is an environment variable that flyctl sets on the machines that it
@@ -45,11 +45,12 @@ const primaryRegion = "PRIMARY_REGION"
 // leastLook is the minimum time between decisions that depend on other machines.
 const leastLook = 5 * time.Second
 
-// DecideIdle decides whether to stop or suspend a machine that may have been unused for
-// longer than after. It is a pure function of its arguments.
+// DecideIdle decides whether to stop or suspend a machine, which it does if the machine
+// was unused for the duration after and its app does not need it. DecideIdle is a pure
+// function of its arguments.
 //
-// If some machines of an app must keep running, those with the lowest ids do. Two workers
-// with the same information therefore never both stop the last machine.
+// If an app must keep some machines running, these are the machines with the lowest ids.
+// Two workers with the same information therefore never both stop the last machine.
 func DecideIdle(s *IdleSight, now time.Time, after time.Duration) IdleVerdict {
 	m := s.Machine
 	stop := workload.AutostopOf(s.Services)
@@ -82,8 +83,9 @@ func DecideIdle(s *IdleSight, now time.Time, after time.Duration) IdleVerdict {
 	return v
 }
 
-// needed returns why the app needs the machine although nobody uses it, or "" if it
-// does not. The app needs the machine if too few machines with lower ids are running.
+// needed returns why the app needs the machine although nobody uses it, or "" if the app
+// does not need it. The app needs the machine if too few of its machines with lower ids
+// are running.
 func (s *IdleSight) needed() string {
 	region := s.Machine.Region
 	if primary := s.Machine.Config.Env[primaryRegion]; primary != "" && primary != string(region) {
@@ -104,8 +106,8 @@ func (s *IdleSight) needed() string {
 	return ""
 }
 
-// running returns how many running machines in the same region have lower ids and
-// provide the service.
+// running returns how many of the app's running machines in the same region have a lower
+// id, provide the service, and are not cordoned.
 func (s *IdleSight) running(want *workload.Service) (n int) {
 	for i := range s.Others {
 		m := &s.Others[i]

@@ -8,16 +8,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits of a tracker, which also bound its memory if a proxy sends wrong requests.
+// Limits of a tracker. They also bound its memory if a proxy sends faulty requests.
 const (
 	mostMachines = 1 << 16
-	mostHolders  = 64 // named holds per machine; further holders share one hold
+	mostHolders  = 64 // holders per machine; further holders share one hold
 )
 
 // MostTTL is the longest time for which a single use can keep a machine awake.
 const MostTTL = time.Hour
 
-// Tracker records which machines are in use, by whom, and until when. It exists only in
+// Tracker records which machines are in use, by whom, and until when. Its data is only in
 // memory. When the worker starts, all machines count as just used.
 //
 // A user counts its use first and then reads the machine's state, with Machine of
@@ -30,7 +30,7 @@ type Tracker struct {
 
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*uses // guarded by mu
-	full     hold                       // guarded by mu; shared by all machines beyond mostMachines
+	full     hold                       // shared by all machines beyond mostMachines; guarded by mu
 
 	ended func(bourse.MachineID) // called when a use ends early; may be nil
 }
@@ -38,8 +38,8 @@ type Tracker struct {
 // uses records who is using one machine, and when it was last used.
 type uses struct {
 	holds map[string]hold // holds by holder
-	used  time.Time       // time of the latest use that has no hold or whose hold has ended
-	busy  int             // number of uses that were begun with Begin and are still in progress
+	used  time.Time       // time of the latest use without a hold, or with a hold that has ended
+	busy  int             // number of uses in progress that were started with Begin
 }
 
 // hold prevents a machine from being stopped until a certain time.
@@ -49,8 +49,8 @@ type hold struct {
 	requests int       // number of requests in progress
 }
 
-// last returns the time when the holder last used the machine. While the holder has
-// requests in progress, this is now, or the end of the hold if the hold was not
+// last returns the time when the holder last used the machine. If the holder has requests
+// in progress, that is now, or the end of the hold if the hold has ended without being
 // renewed.
 func (h hold) last(now time.Time) time.Time {
 	if h.requests == 0 {
@@ -65,8 +65,8 @@ func NewTracker() *Tracker {
 }
 
 // Use counts a machine as in use for the duration ttl from now. The parameter who names
-// the holder. The call replaces that holder's earlier use of the machine. requests is the
-// number of requests that the holder has in progress.
+// the holder, whose earlier use of the machine is replaced. requests is the number of
+// requests that the holder has in progress.
 func (t *Tracker) Use(id bourse.MachineID, who string, requests int, ttl time.Duration) {
 	if t.use(id, who, requests, ttl) {
 		t.tell(id)
@@ -156,8 +156,7 @@ func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	})
 }
 
-// Others returns the number of requests that all holders other than the given one have in
-// progress.
+// Others returns the number of requests in progress of all holders except who.
 func (t *Tracker) Others(id bourse.MachineID, who string) (n int) {
 	now := t.now()
 	t.mu.Lock()
@@ -174,8 +173,8 @@ func (t *Tracker) Others(id bourse.MachineID, who string) (n int) {
 	return n
 }
 
-// Held returns when the machine's last hold ends, and its holder. If there is no hold,
-// the time is zero or in the past.
+// Held returns the time when the last of the machine's holds ends, and the holder. If the
+// machine is not held, the time is zero or in the past.
 func (t *Tracker) Held(id bourse.MachineID) (until time.Time, by string) {
 	seen := t.Uses(id)
 	return seen.Until, seen.By
@@ -186,7 +185,7 @@ type Uses struct {
 	Last  time.Time // time of the last use, or when the tracker was created if that is later
 	Until time.Time // end of the last hold; zero if there is none
 	By    string    // the holder whose hold ends last
-	Busy  bool      // whether a use that was begun with Begin is in progress
+	Busy  bool      // whether a use that was started with Begin is in progress
 }
 
 // Uses returns a summary of the machine's uses.
@@ -225,7 +224,7 @@ func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	}
 	if len(t.machines) >= mostMachines {
 		if now.Before(t.full.until) {
-			return nil // removing unused machines was tried recently
+			return nil // an attempt to remove unused machines was made recently
 		}
 		maps.DeleteFunc(t.machines, func(_ bourse.MachineID, u *uses) bool { return u.idleSince(now, MostTTL) })
 		if len(t.machines) >= mostMachines {
@@ -237,7 +236,7 @@ func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	return u
 }
 
-// prune removes the holds that have ended, and keeps the time of their last use.
+// prune removes the holds that have ended, but records when they were last used.
 func (u *uses) prune(now time.Time) {
 	maps.DeleteFunc(u.holds, func(_ string, h hold) bool {
 		if now.Before(h.until) {

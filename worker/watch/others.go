@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Others provides information about other workers: the machines that they last
-// published, from the view, and which workers are members of the cluster, from the
-// membership.
+// Others provides information about other workers. It reads the machines that they last
+// published from the view, and looks up in the membership which workers are members of
+// the cluster.
 type Others struct {
 	view       *view.View
 	replicator *replication.Replicator
@@ -47,7 +47,7 @@ func (o *Others) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, 
 	var machines []bourse.Machine
 	for i := range list {
 		if m := &list[i].Machine; m.AppID == app.ID || m.AppID == "" {
-			hosts[m.ID.Tag()] = HostLost // applies only if the worker is not a member; see below
+			hosts[m.ID.Tag()] = HostLost // overridden below if the worker is a member
 			machines = append(machines, *m)
 		}
 	}

@@ -27,7 +27,7 @@ type Schedules struct {
 	start    StartAt
 	failures quiet.Line
 	due      map[bourse.MachineID]time.Time // when each machine is due; used only by Run's goroutine, like waits
-	waits    map[bourse.MachineID]time.Time // due times that were put off once because the machine was still running
+	waits    map[bourse.MachineID]time.Time // due times that were delayed once because the machine was still running
 }
 
 // NewSchedules returns the schedules of a worker's machines. Run starts them.
@@ -55,10 +55,10 @@ func (c *Schedules) Run(ctx context.Context) error {
 			c.try(ctx, id, c.look)
 		}
 		now := time.Now()
-		next := now.Add(24 * time.Hour) // a change of a machine wakes Run earlier
+		next := now.Add(24 * time.Hour) // a change of a machine wakes Run before this time
 		for id, at := range c.due {
 			if !at.After(now) {
-				at = now.Add(scheduleRetry) // a successful start changes the machine's record, and look then sets the next time
+				at = now.Add(scheduleRetry) // if the start succeeds, the machine's record changes, and look sets the next time
 				c.due[id] = at
 				c.try(ctx, id, c.fire)
 			}
@@ -70,7 +70,7 @@ func (c *Schedules) Run(ctx context.Context) error {
 	}
 }
 
-// try calls do for a machine. If do fails, try makes the machine due again after
+// try calls do for a machine. If do returns an error, try schedules another attempt after
 // scheduleRetry.
 func (c *Schedules) try(ctx context.Context, id bourse.MachineID, do func(context.Context, bourse.MachineID) error) {
 	err := do(ctx, id)
@@ -83,10 +83,11 @@ func (c *Schedules) try(ctx context.Context, id bourse.MachineID, do func(contex
 	}
 }
 
-// errNotDue reports that a machine's record has changed since it was read.
+// errNotDue reports that a machine is no longer due, because its record has changed since
+// it was read.
 var errNotDue = errors.New("not due")
 
-// look determines from a machine's config when it is due, and records that.
+// look determines from a machine's config when the machine is due, and records the time.
 func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 	delete(c.due, id)
 	m, err := c.read(id)
@@ -119,7 +120,7 @@ func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// wanted returns a machine's schedule, or "" if it has none.
+// wanted returns the schedule of a machine, or "" if it has none or is being destroyed.
 func wanted(m *bourse.Machine) bourse.Schedule {
 	if m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed {
 		return ""
@@ -127,8 +128,8 @@ func wanted(m *bourse.Machine) bourse.Schedule {
 	return m.Config.Schedule
 }
 
-// fire starts a machine that is due. If the machine is already running, fire skips this
-// time.
+// fire starts a machine that is due. If the machine is still running at the second
+// attempt, fire skips this due time.
 func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
 	m, err := c.read(id)
 	if err != nil || m.Due == nil || m.Due.At.After(time.Now()) {
@@ -155,7 +156,7 @@ func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
 		err = c.state.Commit(ctx, id, func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 				if startable(m) {
-					return false, nil, errNotDue // the machine has just stopped, so look at it again
+					return false, nil, errNotDue // the machine has just stopped, so try again
 				}
 				if err := check(m); err != nil {
 					return false, nil, err

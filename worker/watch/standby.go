@@ -10,18 +10,18 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Patience is how long a worker must be lost, by default, before standbys replace its
-// machines. A restart after an upgrade takes only about a second, during which the
+// Patience is the default time for which a worker must be lost before standbys replace
+// its machines. A restart after an upgrade takes only about a second, during which the
 // machines keep running.
 const Patience = 10 * time.Second
 
 const (
-	lookEvery = 200 * time.Millisecond // minimum interval between two looks at the cluster
-	lookPart  = 20                     // looking at the cluster uses at most 1/lookPart of a CPU
-	lookAgain = 5 * time.Second        // interval between two looks if nothing changes
+	lookEvery = 200 * time.Millisecond // minimum interval between two reads of the cluster's state
+	lookPart  = 20                     // reading the cluster's state uses at most 1/lookPart of a CPU
+	lookAgain = 5 * time.Second        // interval between two reads if nothing changes
 )
 
-// StandbyView provides the worker's information about other workers.
+// StandbyView provides information about other workers and their machines.
 type StandbyView interface {
 	// App returns the machines of an app as they were last published, and a function that
 	// returns the state of the worker with the given tag.
@@ -33,15 +33,16 @@ type StandbyView interface {
 	Moved() <-chan struct{}
 }
 
-// Promoter changes the states of the worker's machines. Its methods are idempotent.
+// Promoter promotes and demotes the worker's standbys. Its methods are idempotent.
 type Promoter interface {
 	Promote(ctx context.Context, id, primary bourse.MachineID, why string) error
 	Demote(ctx context.Context, id, primary bourse.MachineID, why string) error
 	Rearm(ctx context.Context, id, primary bourse.MachineID) error
 }
 
-// Standbys watches the machines that this worker's standbys can replace. Only Run's
-// goroutine may use its fields, except busy and the follower.
+// Standbys watches the machines that this worker's standbys can replace, and promotes and
+// demotes the standbys. Only Run's goroutine may use its fields, except busy and the
+// follower.
 type Standbys struct {
 	*follower
 	state    *state.State
@@ -175,13 +176,13 @@ func (w *Standbys) sights(ctx context.Context) (map[bourse.AppRef]*StandbySight,
 	return out, nil
 }
 
-// remember records in s which of the listed machines should be running. If the view no
-// longer contains a machine, the result of the last look is kept.
+// remember records in s which of the listed machines should be running. For a machine
+// that the view no longer contains, it uses the result of the last look.
 func (w *Standbys) remember(s *StandbySight, app bourse.AppRef, list []bourse.MachineID) {
 	for _, id := range list {
 		if m := s.Machines[id]; m != nil {
 			s.Wanted[id] = Wanted(m)
-		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostHeard { // if the worker is a member, the machine was destroyed
+		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostHeard { // unless the worker is a member, in which case the machine was destroyed
 			s.Wanted[id] = true
 		}
 	}
@@ -189,8 +190,8 @@ func (w *Standbys) remember(s *StandbySight, app bourse.AppRef, list []bourse.Ma
 
 func refOf(m *bourse.Machine) bourse.AppRef { return bourse.AppRef{Name: m.App, ID: m.AppID} }
 
-// weigh decides about a standby, and begins the action if it is due. ok is false if
-// nothing is pending for the standby.
+// weigh decides whether to change a standby, and begins the action if it is due. ok is
+// false if no action is pending for the standby.
 func (w *Standbys) weigh(m *bourse.Machine, s *StandbySight) (wait time.Duration, ok bool) {
 	v := DecideStandby(m, s, w.patience)
 	if v.Act == StayStandby {

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Host is the state of a worker, as seen by another worker.
+// Host is the state of a worker from another worker's point of view.
 type Host string
 
 // The states of a worker.
@@ -20,7 +20,8 @@ const (
 	HostRemoved Host = "removed" // an operator has removed the worker
 )
 
-// StandbySight contains a worker's information about an app's machines and their workers.
+// StandbySight contains the information that a worker has about an app's machines and
+// their workers.
 type StandbySight struct {
 	Machines map[bourse.MachineID]*bourse.Machine // machines as they were last published
 	Host     func(tag bourse.WorkerTag) Host
@@ -40,33 +41,33 @@ const (
 	Rearm       StandbyAct = "rest"       // record that the standby may be promoted again
 )
 
-// StandbyVerdict is a decision about a standby. It is carried out once it has stayed
-// the same for some time.
+// StandbyVerdict is a decision about a standby. It is carried out once it has remained
+// the same for the time After.
 type StandbyVerdict struct {
 	Act     StandbyAct
 	Primary bourse.MachineID // the machine that the standby replaces or would replace
-	After   time.Duration    // how long Act and Primary must stay the same
+	After   time.Duration    // how long Act and Primary must remain the same
 	Why     string
 }
 
-// settleLeast is the minimum time that a worker's changes may take to reach other
-// workers. Examples are the start of another standby, and the states of machines on a
-// host that has returned.
+// settleLeast is the minimum time that is allowed for a worker's changes to reach other
+// workers. Such a change is the start of another standby, for example, or the state of a
+// machine on a host that has returned.
 const settleLeast = 2 * time.Second
 
-// Pending is a verdict that is not due yet, or whose action has begun. The zero value
-// contains no verdict.
+// Pending is a verdict that is not due yet, or whose action has begun. The zero value is
+// empty.
 type Pending struct {
 	verdict StandbyVerdict
 	since   time.Time
 	tried   time.Time // time of the last attempt; zero if there was none
 }
 
-// standbyRetry is the delay before an action is repeated if it had no effect.
+// standbyRetry is the delay before an action without effect is repeated.
 const standbyRetry = 5 * time.Second
 
-// Due reports whether v, the current verdict, must be carried out now, and how long to
-// wait before the next call.
+// Due reports whether v, the current verdict, must be carried out now, and returns how
+// long to wait before the next call.
 func (p *Pending) Due(v StandbyVerdict, now time.Time) (due bool, wait time.Duration) {
 	if p.verdict.Act != v.Act || p.verdict.Primary != v.Primary {
 		*p = Pending{since: now}
@@ -83,22 +84,23 @@ func (p *Pending) Due(v StandbyVerdict, now time.Time) (due bool, wait time.Dura
 	return true, standbyRetry
 }
 
-// Settle returns how much longer each standby of a machine waits than the previous one.
-// It is also how long a machine must be running again before its standby is demoted.
+// Settle returns the additional time that each of a machine's standbys waits, compared
+// with the previous standby. It is also how long a recovered machine must be running
+// before its standby is demoted.
 func Settle(patience time.Duration) time.Duration { return max(settleLeast, patience/2) }
 
-// DecideStandby decides about a standby of this worker. It is a pure function of its
-// arguments. self is the worker's own record of the standby.
+// DecideStandby decides whether to promote, demote or rearm a standby of this worker. It
+// is a pure function of its arguments. self is the worker's own record of the standby.
 //
 // A standby is promoted if the worker of its primary machine is lost or was removed, or
-// if the primary machine could not be started, and no other standby replaces the
-// machine. If a machine has several standbys, the one with the lowest id is promoted
-// first, and each of the others waits longer. A standby is demoted when the primary
-// machine runs again, or if another standby with a lower id also replaces it.
+// if the primary machine could not be started, and no other standby replaces the machine.
+// If a machine has several standbys, they are promoted in the order of their ids, and
+// each waits longer than the previous one. A standby is demoted when the primary machine
+// runs again, or if another standby with a lower id also replaces the machine.
 func DecideStandby(self *bourse.Machine, s *StandbySight, patience time.Duration) StandbyVerdict {
 	list := self.Config.Standbys
 	if primary := self.Boot.StandsIn; primary != "" {
-		if !slices.Contains(list, primary) { // a user has removed the primary machine from the list, and now controls this machine
+		if !slices.Contains(list, primary) { // a user has removed the primary machine from the list, so leave the standby to the user
 			return StandbyVerdict{}
 		}
 		return s.standingIn(self, primary, patience)
@@ -117,8 +119,8 @@ func DecideStandby(self *bourse.Machine, s *StandbySight, patience time.Duration
 	return StandbyVerdict{}
 }
 
-// standingIn decides about a standby that was promoted, and whose program may have
-// ended since.
+// standingIn decides whether to demote or rearm a promoted standby. The standby's program
+// may already have exited.
 func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID, patience time.Duration) StandbyVerdict {
 	m, heard := s.Machines[primary], s.Host(primary.Tag()) == HostHeard
 	_, _, lost := s.lost(primary, patience)
@@ -127,7 +129,7 @@ func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID
 		if !lost && heard {
 			return StandbyVerdict{Act: Rearm, Primary: primary}
 		}
-		return StandbyVerdict{} // the standby was promoted and has ended; it is not promoted again for the same loss
+		return StandbyVerdict{} // the promoted standby has stopped; it is not promoted again for the same loss
 	case heard && m != nil && m.State == bourse.StateStarted:
 		return StandbyVerdict{Demote, primary, Settle(patience), fmt.Sprintf("machine %s runs again", primary)}
 	}
@@ -139,8 +141,8 @@ func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID
 	return StandbyVerdict{}
 }
 
-// lost reports whether a machine must be replaced by a standby, why, and after what
-// delay. A machine that was stopped or destroyed is not lost.
+// lost reports whether a standby must replace a machine. It also returns the reason and
+// the delay. A machine that was stopped or destroyed is not lost.
 func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why string, after time.Duration, lost bool) {
 	m := s.Machines[id]
 	switch s.Host(id.Tag()) {
@@ -161,8 +163,8 @@ func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why st
 	return "", 0, false
 }
 
-// spares returns the primary machine's other standbys that are on workers in the
-// cluster's membership.
+// spares returns the primary machine's other standbys on workers that are members of the
+// cluster.
 func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (out []*bourse.Machine) {
 	for _, m := range s.Machines {
 		if m.ID == self.ID || s.Host(m.ID.Tag()) != HostHeard {
@@ -176,8 +178,8 @@ func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (o
 	return out
 }
 
-// covered reports whether another standby was promoted for the primary machine, even if
-// it has stopped since, or was started by a user.
+// covered reports whether another standby already covers the primary machine. The other
+// standby was promoted for it and may have stopped since, or it was started by a user.
 func (s *StandbySight) covered(self *bourse.Machine, primary bourse.MachineID) bool {
 	return slices.ContainsFunc(s.spares(self, primary), func(m *bourse.Machine) bool {
 		if m.Boot.StandsIn == "" {
@@ -187,7 +189,7 @@ func (s *StandbySight) covered(self *bourse.Machine, primary bourse.MachineID) b
 	})
 }
 
-// before returns how many other standbys are promoted before self.
+// before returns how many other standbys would be promoted before self.
 func (s *StandbySight) before(self *bourse.Machine, primary bourse.MachineID) (n int) {
 	for _, m := range s.spares(self, primary) {
 		if m.ID < self.ID && m.State == bourse.StateStopped && m.Boot.StandsIn == "" {
@@ -197,8 +199,8 @@ func (s *StandbySight) before(self *bourse.Machine, primary bourse.MachineID) (n
 	return n
 }
 
-// Wanted reports whether, according to its state, a machine should be running. A
-// machine that was stopped, or whose program has ended, should not.
+// Wanted reports whether, according to its state, a machine should be running. A machine
+// that was stopped, or whose program has exited, should not.
 func Wanted(m *bourse.Machine) bool { return runs(m) || m.State == bourse.StateFailed }
 
 // runs reports whether a machine is running or about to run.

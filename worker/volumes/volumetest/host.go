@@ -1,5 +1,5 @@
-// Package volumetest provides a host's volumes, and those of other workers, in memory,
-// for tests.
+// Package volumetest provides in-memory implementations of a host's volumes and of other
+// workers' volumes, for tests.
 package volumetest
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// Host holds a host's volumes in memory. It outlives the daemons that use it. Like a
-// real host, it refuses operations that would lose data, and an unfinished fill
-// continues where it was interrupted.
+// Host is an in-memory implementation of volumes.Host. It outlives the daemons that use
+// it. Like a real host, it refuses operations that would lose data, and an unfinished
+// fill continues where it was interrupted.
 type Host struct {
 	mu      sync.Mutex
 	labels  map[string]string
 	volumes map[bourse.VolumeID]*Volume
 	snaps   map[bourse.SnapshotID]snapshot
 	filling map[bourse.VolumeID]filling
-	forks   map[string]snapshot // copies of volumes in use, by the id of their moment
+	forks   map[string]snapshot // copies of volumes in use that are being exported, by moment
 	scratch map[bourse.MachineID]int64
 	forked  int
 	fetched int // total number of bytes that Fill has received
@@ -31,13 +31,13 @@ type Host struct {
 	fault   func(call, id string) error // called before each call
 }
 
-// Volume is a volume of a Host.
+// Volume is a volume on a Host.
 type Volume struct {
 	SizeGB  int64
 	Data    string
 	Used    int64 // number of blocks in use in addition to Data
-	Mounted bool  // whether it is mounted now
-	Mounts  int   // how often it was mounted
+	Mounted bool  // whether the volume is mounted now
+	Mounts  int   // how often the volume was mounted
 }
 
 type snapshot struct {
@@ -216,7 +216,7 @@ func (f *Host) Write(id bourse.VolumeID, data string) {
 	f.volumes[id].Data = data
 }
 
-// Read returns a volume. ok is false if the host does not have it.
+// Read returns a volume. ok is false if the volume does not exist.
 func (f *Host) Read(id bourse.VolumeID) (v Volume, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,7 +226,7 @@ func (f *Host) Read(id bourse.VolumeID) (v Volume, ok bool) {
 	return v, false
 }
 
-// Kept returns the number of snapshots, and of copies for other workers.
+// Kept returns the number of snapshots, and the number of copies that are being exported.
 func (f *Host) Kept() (snapshots, forks int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,7 +241,7 @@ func (f *Host) SetFault(fault func(call, id string) error) {
 	f.fault = fault
 }
 
-// Left returns the ids of everything on the host, and the mounted volumes.
+// Left returns the ids of all objects on the host, and the mounted volumes.
 func (f *Host) Left() (things []string, mounted []bourse.VolumeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -270,7 +270,7 @@ func (f *Host) Fetched() int {
 	return f.fetched
 }
 
-// Stray creates a volume and a snapshot that have no record.
+// Stray creates a volume and a snapshot without records.
 func (f *Host) Stray(id bourse.VolumeID, snap bourse.SnapshotID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

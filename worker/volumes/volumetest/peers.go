@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// Peers gives access to other workers' volumes. Tests can make the other workers
-// unavailable.
+// Peers gives access to other workers' volumes. With SetAway, tests can make the other
+// workers unavailable.
 type Peers struct {
 	Find func(bourse.WorkerTag) *volumes.Volumes // returns the volumes of a worker, or nil if it is down or does not exist
 
@@ -19,7 +19,7 @@ type Peers struct {
 	away func(call string) error
 }
 
-// call calls the function that was set with SetAway.
+// call calls the function set by SetAway, if any.
 func (p *Peers) call(name string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
