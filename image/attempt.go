@@ -18,14 +18,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Labels by which containerd's garbage collector finds the objects that a blob refers to.
+// Prefixes of labels from which containerd's garbage collector learns which objects a blob refers
+// to.
 const (
 	labelGCContent  = "containerd.io/gc.ref.content."
 	labelGCSnapshot = "containerd.io/gc.ref.snapshot."
 )
 
 // attempt makes one attempt to pull an image: it takes a lease, downloads the image and writes
-// its record. Each step uses the results of earlier attempts.
+// its record. Each step reuses the results of earlier attempts.
 func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	ctx, c, err := s.containerd(ctx)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	return s.enlist(ctx, c, who, p, o.root())
 }
 
-// holds records additional disk space that a pull takes.
+// holds adds to the disk space that a pull takes.
 func (s *Store) holds(p *pull, more parts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +112,8 @@ func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobRe
 	return config, put(ctx, c, *o.index, map[string]string{labelGCContent + "m.0": o.manifest.desc.Digest.String()})
 }
 
-// put stores a small blob. If the blob already exists, it may come from another program and lack
-// labels; put adds them.
+// put stores a small blob with labels. If the blob already exists, put adds the labels, because
+// another program may have stored the blob without them.
 func put(ctx context.Context, c *containerd.Client, b stored, labels map[string]string) error {
 	cs := &ingester{Store: c.ContentStore(), client: c}
 	err := content.WriteBlob(ctx, cs, "bourse-"+b.desc.Digest.String(), bytes.NewReader(b.raw), b.desc, content.WithLabels(labels))
@@ -138,8 +139,8 @@ func put(ctx context.Context, c *containerd.Client, b stored, labels map[string]
 	return nil
 }
 
-// enlist records a pulled image in containerd and in memory. From then on the record protects the
-// image's data from garbage collection, and the lease is no longer needed.
+// enlist records a pulled image in containerd and in memory. From then on, the record protects
+// the image's data from garbage collection, and the pull's lease is no longer needed.
 func (s *Store) enlist(ctx context.Context, c *containerd.Client, who asker, p *pull, root ocispec.Descriptor) (bourse.Image, error) {
 	r := &record{name: recordName(p.ref), ref: p.ref, usedAt: time.Now()}
 	r.ref.Tag = ""
@@ -174,9 +175,9 @@ func (s *Store) enlist(ctx context.Context, c *containerd.Client, who asker, p *
 	return image, nil
 }
 
-// renew updates an image's record in containerd that already exists, for example because the
-// store has not read it yet or because the image's layers were lost. It preserves the record's
-// tags.
+// renew updates an image's existing record in containerd, and preserves the record's tags. A
+// record may exist before a pull, for example because the store has not read it yet, or because
+// the image's layers were lost.
 func renew(ctx context.Context, c *containerd.Client, r *record, record images.Image) (images.Image, error) {
 	old, err := c.ImageService().Get(ctx, record.Name)
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on what the catalogue remembers about images that are not on this worker.
+// Limits on the catalogue's data about images that are not on this worker.
 const (
 	maxHeard = 4096 // number of tags
 	maxKnown = 1024 // number of manifests, of about ten layers each
 )
 
-// catalogue is a store's in-memory state about images. Store.mu guards it.
+// catalogue contains what a store knows about images, in memory. Store.mu guards it.
 type catalogue struct {
 	records map[string]*record // records by their names in containerd
-	tags    map[string]string  // names of records, by name with tag
-	present map[string]int     // number of records that contain a blob, by the blob's digest; a pull need not fetch these blobs
+	tags    map[string]string  // name of each image's record, by the image's name with a tag
+	present map[string]int     // number of records that contain a blob, by the blob's digest; a pull does not fetch these blobs
 
-	heard map[string]string     // latest digest that the registry has returned, by name with tag; bounded
-	known map[string]parts      // configuration and layers of an image, by the name that its record would have; bounded
+	heard map[string]string     // digest that the registry last returned, by name with tag; bounded
+	known map[string]parts      // configuration and layers of an image, by the name that the image's record would have; bounded
 	shown map[shownTo]time.Time // when an image was last shown to an asker; bounded
 }
 
@@ -88,7 +88,8 @@ func (c *catalogue) setTag(r *record, tag string) {
 	}
 }
 
-// drop removes a record. The catalogue still remembers what a pull of the image would fetch.
+// drop removes a record. The catalogue keeps the list of blobs that a pull of the image would
+// fetch.
 func (c *catalogue) drop(name string) {
 	r, ok := c.records[name]
 	if !ok {
@@ -114,7 +115,7 @@ func (c *catalogue) drop(name string) {
 // setDigest records the digest that a registry has returned for a tag.
 func (c *catalogue) setDigest(name, digest string) { remember(c.heard, maxHeard, name, digest) }
 
-// setParts records what a pull of an image would fetch.
+// setParts records the parts that a pull of an image would fetch.
 func (c *catalogue) setParts(name string, needs parts) { remember(c.known, maxKnown, name, needs) }
 
 // remember adds an entry to a bounded map, removing an arbitrary entry if the map is full.
@@ -128,8 +129,8 @@ func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
 	m[k] = v
 }
 
-// find returns the record for a name, identified by the name's digest or, if it has none, by its
-// tag. It returns nil if there is none.
+// find returns the record of the image that a name refers to. It looks up the name's digest or,
+// if the name has no digest, its tag. It returns nil if there is no such record.
 func (c *catalogue) find(ref bourse.ImageRef) *record {
 	if ref.Digest != "" {
 		return c.records[recordName(ref)]

@@ -22,23 +22,24 @@ type Config struct {
 	Snapshotter string // containerd snapshotter; default "overlayfs"
 	Budget      int64  // maximum disk space of images in bytes; 0: no limit
 
-	Registries        map[string]Registry // by host as in an image's name, for example "registry.example.com:5000"
+	Registries        map[string]Registry // by registry host as in image names, for example "registry.example.com:5000"
 	Private           bool                // allow registries at private, loopback and link-local addresses; those in Registries are always allowed
-	AllowedRegistries []string            // the allowed registries; nil: all
+	AllowedRegistries []string            // the only registries that are allowed; nil: all
 	DockerConfig      string              // optional path of a Docker config.json with credentials for all organizations
-	OrgConfigs        map[string]string   // paths of such files by organization, with credentials for that organization's pulls only
+	OrgConfigs        map[string]string   // paths of Docker config.json files by organization; each is used only for that organization's pulls
 
 	ResolveWithin time.Duration // time limit for resolving a tag; default 3 s
-	Stall         time.Duration // time after which a request that receives nothing is aborted; default 30 s
+	Stall         time.Duration // time without received data after which a request is aborted; default 30 s
 	Linger        time.Duration // how long a pull continues without waiters; default 10 min
-	Keep          time.Duration // how long the data of a failed pull is preserved for a retry; default 1 h
+	Keep          time.Duration // how long the data of a failed pull is kept for a retry; default 1 h
 	Recheck       time.Duration // how long a registry's answer for a digest is valid; default 5 min
 
-	Log *slog.Logger // default: discards
+	Log *slog.Logger // default: no log
 }
 
-// Registry configures access to one registry. The zero value means HTTPS with the system's certificate authorities
-// and no credentials, or plain HTTP for a registry on loopback, as in Docker.
+// Registry configures access to one registry. The zero value means HTTPS with the system's
+// certificate authorities and no credentials. As in Docker, registries on loopback use plain HTTP
+// instead.
 type Registry struct {
 	PlainHTTP bool
 	CA        string // optional PEM file with certificate authorities, which replace the system's

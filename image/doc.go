@@ -1,31 +1,33 @@
-// Package image manages a worker's OCI images. They are pulled once from their registries, shared by all machines,
-// counted against a disk budget, and evicted when there is no space.
+// Package image manages a worker's OCI images. An image is pulled once from its registry, shared
+// by all machines, and counted against a disk budget. Images are evicted when space is needed.
 //
 // A [Store] uses containerd, whose contents are authoritative: an image is present if its record
 // "registry/repository@sha256:…" is in the namespace and its layers are unpacked. Labels of that
-// record contain the tags by which it was requested and the time of its last use, so nothing else
-// has to survive a restart. The store notices when other programs remove images from containerd.
-// The data for quotes ([Store.Has], [Store.Missing]) is a copy in memory.
+// record contain the tags by which it was requested and the time of its last use, so no other
+// data has to survive a restart. The store notices when other programs remove images from
+// containerd. [Store.Has] and [Store.Missing], which quotes need, use a copy in memory.
 //
 // # Pulls
 //
-// One pull serves all callers that want the same image. It first takes a lease in containerd, named
-// after the image. The lease durably records the intent, protects all fetched data from garbage
-// collection, and lets a restarted daemon find and resume the pull. Layers resume at the byte where
-// they stopped. A pull that ends for good, with the image or because the image is invalid, removes
-// its lease, and with it all data that nothing else needs. A pull that failed because a registry
-// was unreachable, or that was stopped with its daemon, keeps its lease for a retry. [Store.Run]
-// removes the lease after Config.Keep, and containerd automatically after a day.
+// One pull serves all callers that want the same image. It first takes a lease in containerd,
+// named after the image. The lease durably records the intent, protects all fetched data from
+// garbage collection, and lets a restarted daemon find and resume the pull. Layers resume at the
+// byte where they stopped. When a pull has succeeded, or has failed because the image is invalid,
+// its lease is removed, together with all data that nothing else needs. When a pull has failed
+// because a registry was unreachable, or was interrupted because the daemon stopped, its lease is
+// kept for a retry. [Store.Run] removes such a lease after Config.Keep, and containerd removes it
+// after a day.
 //
-// A waiter that leaves does not stop the pull. After the last waiter has left, the pull continues for Config.Linger,
-// so that a retry finds it further along or done.
+// A caller that stops waiting does not stop the pull. Without callers, the pull continues for
+// Config.Linger, so that it is further along, or complete, when a caller retries.
 //
 // # Budget
 //
-// Images and pulls in progress may take up to Config.Budget bytes. Each compressed blob and each unpacked layer
-// counts once, however many images share it. An image that cannot fit is refused before its layers are downloaded.
-// One that exceeds the budget while it is unpacked is aborted and removed. The size is checked a few times per
-// second, so a layer that unpacks to far more than its compressed size may briefly exceed the budget.
+// Images and pulls in progress may take up to Config.Budget bytes. Each compressed blob and each
+// unpacked layer counts once, however many images share it. An image that cannot fit is refused
+// before its layers are downloaded. If an image exceeds the budget while it is unpacked, its pull
+// is aborted and its data removed. The size is checked a few times per second, so a layer that
+// unpacks to far more than its compressed size may briefly exceed the budget.
 //
 // # Trust
 //
@@ -35,11 +37,11 @@
 //
 // # Access to images
 //
-// Credentials belong to an organization or are shared by all. [Store.Resolve] verifies that a
-// registry shows an image to an organization, and records this. An image on this worker is hidden
-// from organizations to which it was not shown. A pull reads the manifest from the registry with
-// the asker's credentials even if containerd has it, because knowing a digest does not prove
-// access. Layers are shared by digest.
+// Credentials are either an organization's own or shared by all organizations. [Store.Resolve]
+// verifies that a registry gives an organization access to an image, and records this.
+// Organizations without such a record cannot use the image, even if it is on this worker. A pull
+// reads the manifest from the registry with the organization's credentials, even if containerd
+// has the manifest, because knowing a digest does not prove access. Layers are shared by digest.
 //
 // # Concurrency
 //

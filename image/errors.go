@@ -30,15 +30,16 @@ type layerError struct{ err error }
 func (e *layerError) Error() string { return e.err.Error() }
 func (e *layerError) Unwrap() error { return e.err }
 
-// registryError wraps an error of a registry, to distinguish the registry's "not found" from
+// registryError wraps an error from a registry. It distinguishes a registry's "not found" from
 // containerd's.
 type registryError struct{ err error }
 
 func (e *registryError) Error() string { return e.err.Error() }
 func (e *registryError) Unwrap() error { return e.err }
 
-// withCode adds a code and a message for the caller to an error of a pull or a registry. Errors that a retry cannot fix
-// are not_found, invalid or insufficient_capacity; all others are unavailable. The cause is for the log.
+// withCode adds a code and a message for the caller to an error of a pull or a registry. The code
+// is not_found, invalid or insufficient_capacity if a retry would fail, too, and unavailable
+// otherwise. The original error is wrapped, for the log.
 func withCode(err error, image string) error {
 	if err == nil {
 		return nil
@@ -54,7 +55,7 @@ func withCode(err error, image string) error {
 	return &bourse.Error{Code: code, Message: about + strings.TrimPrefix(why, about), Err: err}
 }
 
-// classify returns the code and message of an error for the caller.
+// classify returns the code and the message that the caller receives for an error.
 func classify(err error, registry string) (bourse.Code, string) {
 	if status, ok := errors.AsType[remoteerrors.ErrUnexpectedStatus](err); ok {
 		return classifyStatus(&status, registry)
@@ -95,8 +96,8 @@ func classify(err error, registry string) (bourse.Code, string) {
 	return bourse.CodeUnavailable, "pull failed; see the worker's log for the cause"
 }
 
-// Messages about an image that a registry does not show. Registries do not reveal whether such an
-// image exists.
+// Messages for images that a registry does not show to the organization. Registries do not reveal
+// whether such an image exists.
 const (
 	noSuch         = "there is no such image"
 	noSuchOrDenied = noSuch + ", or this organization has no credentials for it on the worker (--registry-auth)"
@@ -126,14 +127,14 @@ func unreachable(err error) bool {
 	return errdefs.IsUnavailable(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errdefs.IsCanceled(err)
 }
 
-// diskFull reports whether err means that the disk is full. It checks the text, because
-// containerd reports the cause in no other form.
+// diskFull reports whether err means that the disk is full. It compares the error's text, because
+// containerd does not report the cause in any other form.
 func diskFull(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// final reports whether a retry of the pull is useless. If so, none of its data is preserved.
+// final reports whether a retry of the pull would fail, too. If so, the pull's data is not kept.
 func final(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:

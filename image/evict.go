@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// holding is an object that takes disk space: an image, a pull in progress, or the data of a
-// failed pull.
+// holding is an image, a pull in progress, or the data of a failed pull. It takes disk space.
 type holding struct {
 	name   string
-	digest string // digest of an image that a machine may use; otherwise empty
+	digest string // digest of an image, to check whether a machine uses it; otherwise empty
 	parts  parts
 	usedAt time.Time
-	fixed  bool // whether it must not be evicted, because it is in use or being pulled
+	fixed  bool // set if the holding must not be evicted, because it is in use or being pulled
 }
 
 // usage returns the total size of holdings. Shared parts count once.
@@ -29,8 +28,8 @@ func usage(holdings []holding) int64 {
 
 // victims selects holdings to evict, so that the remaining ones take at most budget bytes. It
 // selects the least recently used ones first, and skips those whose eviction would free nothing.
-// It also returns the size of the remaining holdings. If that exceeds budget, evicting is
-// useless.
+// It also returns the size of the remaining holdings. If that size exceeds the budget, evicting
+// the victims is useless.
 func victims(holdings []holding, budget int64) ([]string, int64) {
 	holders := map[string]int{} // number of holdings that contain each part
 	sizes := parts{}

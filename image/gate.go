@@ -2,8 +2,9 @@ package image
 
 import "context"
 
-// gate limits the number of goroutines that hold it to its capacity. Unlike a mutex, it may be
-// held during I/O, because a waiting goroutine can give up.
+// gate is a semaphore: its capacity is the maximum number of goroutines that hold it at once.
+// Unlike a mutex, it may be held during I/O, because goroutines that wait for it stop when their
+// contexts end.
 type gate chan struct{}
 
 // pass waits for a free slot and returns a function that frees it.

@@ -21,9 +21,8 @@ const labelPull = "bourse.dev/pull"
 // labelOrg is the label of a lease that contains the organization for which the image is pulled.
 const labelOrg = "bourse.dev/org"
 
-// A lease that is not removed expires after leaseTime. A lease that expires in less than
-// leaseRest is not used for another attempt, because its data could be garbage-collected during
-// the pull.
+// A lease expires after leaseTime. A lease that expires in less than leaseRest is not reused for
+// another attempt, because its data could be garbage-collected during the pull.
 const (
 	leaseTime = 24 * time.Hour
 	leaseRest = 6 * time.Hour
@@ -37,8 +36,8 @@ func leaseOf(ref bourse.ImageRef) leases.Lease {
 	return leases.Lease{ID: "bourse-pull-" + hex.EncodeToString(sum[:16])}
 }
 
-// takeLease records the intent to pull an image, and returns a context in which all fetched data belongs to the
-// lease.
+// takeLease records the intent to pull an image, and returns a context that adds all fetched data
+// to the lease.
 func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (context.Context, error) {
 	leave, err := s.leasing.pass(ctx)
 	if err != nil {
@@ -78,8 +77,8 @@ func validForRetry(lease leases.Lease, now time.Time) bool {
 	return err == nil && end.Sub(now) >= leaseRest
 }
 
-// dropLease removes the data that a pull has fetched and that belongs to no image: at once if
-// collect is set, otherwise at containerd's next garbage collection.
+// dropLease removes a pull's lease. Data that the pull has fetched, and that no image contains,
+// is then removed: at once if collect is set, otherwise at containerd's next garbage collection.
 func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, collect bool) error {
 	var opts []leases.DeleteOpt
 	if collect {
@@ -91,7 +90,7 @@ func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, c
 	return nil
 }
 
-// dropKept removes the data of a failed pull, unless the pull has been started again.
+// dropKept removes the data of a failed pull, unless another pull of the image is in progress.
 func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.ImageRef) error {
 	leave, err := s.leasing.pass(ctx)
 	if err != nil {
@@ -109,11 +108,11 @@ func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.I
 	return dropLease(ctx, c, ref, true)
 }
 
-// settlingTime is the time limit for removing the remains of a pull.
+// settlingTime is the time limit for removing the leftover data of a pull.
 const settlingTime = time.Minute
 
-// settle removes the data of an ended pull, except data that is preserved for a retry. If
-// containerd is unavailable, the lease remains and is removed later.
+// settle removes the lease and leftover data of a finished pull, unless they are kept for a
+// retry. If containerd is unavailable, the lease remains and is removed later.
 func (s *Store) settle(ctx context.Context, p *pull) {
 	if p.keeps() {
 		return
@@ -133,13 +132,13 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 	}
 }
 
-// leased is a pull that has a lease.
+// leased describes a pull that has a lease.
 type leased struct {
 	ref bourse.ImageRef
 	org string
 }
 
-// activePulls returns the images whose pulls have a lease.
+// activePulls returns the pulls that have a lease.
 func activePulls(ctx context.Context, c *containerd.Client) ([]leased, error) {
 	list, err := c.LeasesService().List(ctx, `labels."`+labelPull+`"`)
 	if err != nil {
@@ -149,7 +148,7 @@ func activePulls(ctx context.Context, c *containerd.Client) ([]leased, error) {
 	for _, lease := range list {
 		ref, err := parseName(lease.Labels[labelPull])
 		if err != nil || leaseOf(ref).ID != lease.ID {
-			continue // the lease of another program
+			continue // another program's lease
 		}
 		out = append(out, leased{ref, lease.Labels[labelOrg]})
 	}

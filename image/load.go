@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// load updates the in-memory state from containerd's images.
+// load updates the in-memory state from the images in containerd.
 func (s *Store) load(ctx context.Context, c *containerd.Client) error {
 	for {
 		s.mu.Lock()
@@ -130,8 +130,8 @@ func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.
 	return r, nil
 }
 
-// requirePresent returns a blobReader that returns an error for a missing blob, so that the blob
-// is not fetched.
+// requirePresent returns a blobReader that returns an error if a blob is missing, so that the
+// blob is not fetched from a registry.
 func requirePresent(blobs blobReader) blobReader {
 	return func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
 		raw, err := blobs(ctx, desc)

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/image/credentials"
 )
 
-// logins holds the credentials from a file in the format of Docker's config.json. The file is read again before each
-// request to a registry, so that changes take effect.
+// logins contains the credentials from a Docker config.json file. The file is read again before
+// each request to a registry, so that changes take effect.
 type logins struct {
 	path string
 
@@ -27,7 +27,7 @@ func (l *logins) at(host string) (credentials.Login, error) {
 }
 
 // names reports whether the file has an entry for a registry. It also returns true if the file
-// cannot be read. It reads the file at most once.
+// cannot be read. It reads the file only if it has never been read.
 func (l *logins) names(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,13 +53,13 @@ func (l *logins) read() {
 	l.byHost, l.err = got.Logins, nil
 }
 
-// asker identifies the credentials used for a registry. It is the name of an organization that has
-// its own credentials, or "" for the credentials that all organizations share, if any. Two askers
-// share no connections, tokens or answers.
+// asker identifies the credentials used for a registry. It is the name of an organization that
+// has its own credentials, or "" for the credentials, if any, that all organizations share. Two
+// askers share no connections, tokens or answers.
 type asker string
 
-// asker returns the asker for an organization at a registry: the organization if it has its own
-// credentials there, and otherwise "". It normally uses only memory.
+// asker returns the asker for an organization at a registry. This is the organization if it has
+// its own credentials for the registry, and "" otherwise. It normally uses only memory.
 func (r *registries) asker(org, host string) asker {
 	if l := r.orgs[org]; l != nil && l.names(host) {
 		return asker(org)
@@ -79,7 +79,7 @@ func (r *registries) freshAsker(org, host string) asker {
 func (r *registries) login(who asker, host string) (credentials.Login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {
-			return l.at(host) // these may have been removed, but the shared credentials must not replace them
+			return l.at(host) // if these were removed, do not fall back to the shared credentials
 		}
 		return credentials.Login{}, nil
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// blobReader reads a small blob from containerd. It returns nil if containerd does not have it.
+// blobReader reads a small blob from containerd. It returns nil if containerd does not have the
+// blob.
 type blobReader func(context.Context, ocispec.Descriptor) ([]byte, error)
 
 // outline describes an image, from its index to the descriptors of its layers.
@@ -20,7 +21,7 @@ type outline struct {
 	document document // the decoded manifest
 }
 
-// stored is a small blob with its contents.
+// stored is a small blob with its descriptor and contents.
 type stored struct {
 	desc ocispec.Descriptor
 	raw  []byte
@@ -34,7 +35,7 @@ func (o outline) root() ocispec.Descriptor {
 	return o.manifest.desc
 }
 
-// needs returns the configuration and the layers, each once.
+// needs returns the image's configuration and layers, each once.
 func (o outline) needs() parts {
 	out := parts{o.document.Config.Digest.String(): o.document.Config.Size}
 	for _, l := range o.document.Layers {
@@ -43,9 +44,10 @@ func (o outline) needs() parts {
 	return out
 }
 
-// look reads the index and the manifest of an image for this host's platform and records what a
-// pull would fetch. If blobs is nil, it requests both from the registry with the asker's
-// credentials, so that an asker who knows only the digest of another's image gets nothing.
+// look reads the index and the manifest of an image for this host's platform, and records the
+// parts that a pull would fetch. If blobs is nil, it requests both from the registry with the
+// asker's credentials. An asker that knows only the digest of another organization's image is
+// therefore refused.
 func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
 	var o outline
 	for depth := 0; ; depth++ {
@@ -79,8 +81,9 @@ func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bours
 	return o, needs, nil
 }
 
-// read reads a manifest or a configuration: from containerd if blobs is not nil, otherwise from the
-// registry's earlier answers to this asker or from the registry itself.
+// read reads a manifest or a configuration. It first tries blobs, unless blobs is nil. If the
+// blob is not found there, read uses the registry's cached answers to this asker, or asks the
+// registry.
 func (s *Store) read(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	if blobs != nil {
 		raw, err := blobs(ctx, desc)
@@ -108,7 +111,7 @@ func (s *Store) fetch(ctx context.Context, from remotes.Resolver, ref bourse.Ima
 	ctx, cancel := context.WithTimeout(ctx, s.config.Stall)
 	defer cancel()
 	name := recordName(ref)
-	if desc.MediaType == "" { // the URL depends on the media type
+	if desc.MediaType == "" { // the URL of the request depends on the media type
 		_, found, err := from.Resolve(ctx, name)
 		if err != nil {
 			return nil, &registryError{err}

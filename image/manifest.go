@@ -34,8 +34,8 @@ type document struct {
 
 func (d document) isIndex() bool { return d.Config == nil }
 
-// parseDocument parses a manifest or an index. The result has valid digests and sizes, at most maxLayers layers of
-// supported types, and no addresses of other hosts.
+// parseDocument parses a manifest or an index. In the result, digests and sizes are valid, there
+// are at most maxLayers layers, all of supported types, and addresses of other hosts are removed.
 func parseDocument(raw []byte) (document, error) {
 	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
@@ -50,7 +50,7 @@ func (d *document) check() error {
 	case d.FSLayers != nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the image's manifest has Docker's schema 1, which is not supported: push the image again")
 	case d.Config != nil && d.Manifests != nil:
-		return bourse.Errorf(bourse.CodeInvalid, "the manifest is also an index") // such a document could be read as two different images
+		return bourse.Errorf(bourse.CodeInvalid, "the manifest is also an index") // programs could read such a document as two different images
 	case d.Config == nil && len(d.Layers) > 0, d.Config == nil && d.Manifests == nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the manifest is neither an image manifest nor an index")
 	case len(d.Manifests) > maxManifests:
@@ -83,8 +83,9 @@ func (d *document) check() error {
 	return nil
 }
 
-// checkDescriptor checks a manifest's descriptor of a blob, and removes the fields that only a hostile registry would
-// use: URLs, embedded data, and annotations, which become labels of snapshots.
+// checkDescriptor checks a blob's descriptor in a manifest. It removes fields that a hostile
+// registry could misuse: URLs, embedded data, and annotations, which would become labels of
+// snapshots.
 func checkDescriptor(d *ocispec.Descriptor, most int64) error {
 	if err := d.Digest.Validate(); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "the manifest has a blob with invalid digest %q: %w", d.Digest, err)
@@ -96,7 +97,7 @@ func checkDescriptor(d *ocispec.Descriptor, most int64) error {
 	return nil
 }
 
-// choose returns the image in an index that fits a host best.
+// choose returns the image in an index that is most suitable for a host.
 func choose(index document, host platforms.MatchComparer) (ocispec.Descriptor, error) {
 	var fit []ocispec.Descriptor
 	var has []string
@@ -134,8 +135,8 @@ type imageConfig struct {
 	} `json:"config"`
 }
 
-// parseConfig parses the configuration of an image with the given number of layers and checks that it is for this
-// host.
+// parseConfig parses an image's configuration. It checks that the configuration has the given
+// number of layers, and that the image is for this host.
 func parseConfig(raw []byte, layers int, host platforms.Matcher) (imageConfig, error) {
 	var c imageConfig
 	if err := json.Unmarshal(raw, &c); err != nil {
@@ -166,7 +167,8 @@ func (c imageConfig) chains() []string {
 	return out
 }
 
-// labels returns the image's labels if they are small enough to be included in every machine.
+// labels returns the image's labels, or none if they are too large to be included in every
+// machine's record.
 func (c imageConfig) labels() map[string]string {
 	const most = 4 << 10
 	size := 0
@@ -198,7 +200,7 @@ func hostPlatform() platforms.MatchComparer {
 	return platforms.Only(spec)
 }
 
-// newDigest validates a digest from a name.
+// newDigest validates a digest in an image's name.
 func newDigest(s string) (digest.Digest, error) {
 	d, err := digest.Parse(s)
 	if err != nil {

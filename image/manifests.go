@@ -8,14 +8,14 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Limits of manifestCache, which amount to half a MiB.
+// Limits of manifestCache. They limit its memory to half a MiB.
 const (
 	maxCached     = 32
 	maxCachedSize = 16 << 10
 )
 
-// manifestCache caches small manifests between the resolution of a name and the pull that follows. The zero value is
-// empty.
+// manifestCache caches small manifests between the resolution of a name and the pull that
+// follows. The zero value is an empty cache.
 type manifestCache struct {
 	mu  sync.Mutex
 	raw map[manifestKey][]byte
@@ -47,8 +47,7 @@ func (c *manifestCache) put(k manifestKey, raw []byte) {
 }
 
 // manifestType returns a manifest's media type in a form that containerd accepts. indexType does
-// the same for an index. said is the type that the registry has sent, which may be anything or
-// empty.
+// the same for an index. said is the type that the registry has sent. It may be empty or invalid.
 func manifestType(said string) string {
 	if images.IsManifestType(said) {
 		return said

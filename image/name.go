@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// parseName parses an image's name. It returns an error for names that no registry accepts.
+// parseName parses an image's name. It returns an error if no registry would accept the name.
 func parseName(name string) (bourse.ImageRef, error) {
 	ref := bourse.ParseImageRef(name)
 	return ref, checkRef(ref)
@@ -29,8 +29,8 @@ func checkRef(ref bourse.ImageRef) error {
 	return nil
 }
 
-// recordName returns the name of an image's record and of its pull: the image's name without the
-// tag.
+// recordName returns the name by which an image's record and its pull are identified. It is the
+// image's name without the tag.
 func recordName(ref bourse.ImageRef) string {
 	return bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Digest: ref.Digest}.String()
 }

@@ -25,7 +25,7 @@ const progressEvery = 200 * time.Millisecond
 // pull is a pull in progress and its waiters.
 type pull struct {
 	ref    bourse.ImageRef
-	org    string // organization of the first waiter, whose credentials the pull uses
+	org    string // organization of the first waiter; the pull uses its credentials
 	done   chan struct{}
 	cancel context.CancelCauseFunc
 
@@ -33,25 +33,25 @@ type pull struct {
 	got, total atomic.Int64
 	again      bool // an earlier attempt left a lease; used only by the pull's goroutine
 
-	// Set before done is closed; read only after that.
+	// Written before done is closed, and read only afterwards.
 	image bourse.Image
 	err   error
 
 	// Guarded by Store.mu.
 	waiters int
 	linger  *time.Timer // set while nobody waits for the pull
-	parts   parts       // the disk space that the pull takes, as far as known
+	parts   parts       // the pull's disk space, as far as it is known
 }
 
-// leftover is the data that a failed pull preserves for a retry.
+// leftover is the data of a failed pull that is kept for a retry.
 type leftover struct {
 	ref    bourse.ImageRef
 	parts  parts
 	failed time.Time
 }
 
-// keeps reports whether an ended pull preserves its lease and data for a retry. A pull that was
-// stopped with the daemon preserves its lease even if there is no data.
+// keeps reports whether the lease and data of a finished pull are kept for a retry. If the pull
+// was interrupted because the daemon stopped, its lease is kept even if there is no data.
 func (p *pull) keeps() bool {
 	if p.err == nil || final(p.err) {
 		return false
@@ -66,22 +66,24 @@ func (p *pull) progress() bourse.PullProgress {
 	return bourse.PullProgress{Status: *p.phase.Load(), Bytes: p.got.Load(), Total: p.total.Load()}
 }
 
-// state returns the image's description during the pull.
+// state returns the description of an image that is being pulled.
 func (p *pull) state() bourse.Image {
 	progress := p.progress()
 	return bourse.Image{Ref: p.ref, Bytes: progress.Total, Pull: &progress}
 }
 
-// Pull makes an image available: fetched for this host's platform, verified and unpacked. ref must have a digest from
-// Resolve, which has checked the organization's access; Pull does not check it again. All callers with the same image
-// share one pull. progress, if not nil, is called in each caller's goroutine, at most five times per second and once
-// at the end.
+// Pull makes an image available: it fetches the image for this host's platform, verifies it and
+// unpacks it. ref must contain a digest from Resolve, which has checked the organization's
+// access. Pull does not check the access again. Concurrent callers of Pull for the same image
+// share one pull. If progress is not nil, Pull calls it in the caller's goroutine: at the
+// beginning, then at most five times per second, and once when the pull has succeeded.
 //
 // When ctx ends, the caller stops waiting. The pull continues as long as others wait, and for
 // Config.Linger after that.
 //
-// Errors: CodeNotFound, CodeInvalid and CodeInsufficient are final, and nothing of the pull is preserved.
-// CodeUnavailable means that the registry or containerd is unreachable; a retry resumes where this pull stopped.
+// Errors: CodeNotFound, CodeInvalid and CodeInsufficient are final, and the pull's data is
+// removed. CodeUnavailable means that the registry or containerd is unreachable; a retry resumes
+// where this pull stopped.
 func (s *Store) Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error) {
 	if err := checkRef(ref); err != nil {
 		return bourse.Image{}, err
@@ -122,7 +124,7 @@ func (s *Store) join(ctx context.Context, org string, ref bourse.ImageRef) (*pul
 	return p, bourse.Image{}, nil
 }
 
-// start starts a pull without waiters. Store.mu must be held.
+// start starts a pull that has no waiters yet. Store.mu must be held.
 func (s *Store) start(ctx context.Context, org string, ref bourse.ImageRef) *pull {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	ref.Labels = nil
@@ -151,7 +153,8 @@ func (s *Store) leave(p *pull) {
 	}
 }
 
-// unattended lets a pull continue without waiters for Config.Linger. Store.mu must be held.
+// unattended schedules the end of a pull without waiters after Config.Linger. Store.mu must be
+// held.
 func (s *Store) unattended(p *pull) {
 	p.linger = time.AfterFunc(s.config.Linger, func() {
 		s.mu.Lock()

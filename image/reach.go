@@ -14,12 +14,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// reach restricts registries and their addresses. Tenants choose images, and a registry's
-// responses may refer to further hosts. Without restrictions, they could make a worker connect to
-// any address in its network.
+// reach restricts the registries and addresses to which a worker connects. Tenants choose images,
+// and a registry's responses may refer to other hosts. Without restrictions, tenants and
+// registries could therefore make a worker connect to any address in its network.
 type reach struct {
 	private bool     // whether private, loopback and link-local addresses are allowed
-	only    []string // the allowed registries; nil: all
+	only    []string // the only registries that are allowed; nil: all
 }
 
 // allowed returns CodeInvalid if a registry is not allowed.
@@ -30,9 +30,9 @@ func (r *reach) allowed(host string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker (--registry)", bourse.Quoted(host))
 }
 
-// dialer returns a dialer for a registry's own host and all hosts in its responses. It checks
-// each address after the name was resolved. known means that the operator has configured the
-// registry.
+// dialer returns a dialer for a registry's own host and all hosts in its responses. The dialer
+// checks each address after name resolution. If known is true, the operator has configured the
+// registry, and the dialer allows all addresses.
 func (r *reach) dialer(known bool, timeout time.Duration) *net.Dialer {
 	d := &net.Dialer{Timeout: timeout}
 	if r.private || known {

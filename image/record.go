@@ -23,7 +23,7 @@ const (
 const maxTags = 24
 
 // parts contains the disk space of an image's parts in bytes. Blobs are identified by digest,
-// unpacked layers by the name of their snapshot. A part that two images share has the same name
+// unpacked layers by the name of their snapshot. If two images share a part, it has the same name
 // in both.
 type parts map[string]int64
 
@@ -43,16 +43,16 @@ func (p parts) sum() int64 {
 type record struct {
 	name   string          // name in containerd
 	ref    bourse.ImageRef // the image's name without a tag
-	tags   []string        // the tags by which it was requested, newest first
+	tags   []string        // tags by which the image was requested, newest first
 	bytes  int64           // compressed size of the configuration and layers
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	shown  map[asker]time.Time // as stored or to be stored in containerd; the catalogue contains the current values
+	shown  map[asker]time.Time // askers as stored in containerd or about to be stored; the catalogue contains the current values
 	dirty  bool                // whether tags, usedAt or shown must still be stored in containerd
 }
 
-// image returns the record in its public form.
+// image returns the record as a bourse.Image.
 func (r *record) image() bourse.Image {
 	ref := r.ref
 	ref.Labels = maps.Clone(ref.Labels)
@@ -72,8 +72,8 @@ func (r *record) labels() map[string]string {
 	}
 }
 
-// read parses the labels of a record in containerd. It ignores invalid values, which must come
-// from another program, because the tags and the time are only a cache.
+// read parses the labels of a record in containerd. It ignores invalid values, which another
+// program must have written. This is safe, because the tags and the time are only a cache.
 func (r *record) read(labels map[string]string, now time.Time) {
 	for tag := range strings.FieldsSeq(labels[labelTags]) {
 		named := r.ref
@@ -83,14 +83,14 @@ func (r *record) read(labels map[string]string, now time.Time) {
 		}
 	}
 	used, err := time.Parse(time.RFC3339Nano, labels[labelUsed])
-	if err != nil || used.After(now) { // otherwise a clock that was set back would preserve the image forever
+	if err != nil || used.After(now) { // a time in the future, after the clock was set back, would prevent the image's eviction
 		used = now
 	}
 	r.usedAt = used
 	r.shown = readShown(labels[labelShown], now)
 }
 
-// addTag makes tag the newest tag. It returns false if it already was.
+// addTag makes tag the newest tag. It returns false if tag already was the newest tag.
 func (r *record) addTag(tag string) bool {
 	if tag == "" || len(r.tags) > 0 && r.tags[0] == tag {
 		return false
@@ -101,8 +101,8 @@ func (r *record) addTag(tag string) bool {
 	return true
 }
 
-// dropTag removes a tag, because it now refers to another image. It returns false if the record
-// does not have the tag.
+// dropTag removes a tag that now refers to another image. It returns false if the record does not
+// have the tag.
 func (r *record) dropTag(tag string) bool {
 	n := len(r.tags)
 	r.tags = slices.DeleteFunc(r.tags, func(t string) bool { return t == tag })

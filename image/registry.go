@@ -17,7 +17,7 @@ import (
 )
 
 // maxRegistries is the maximum number of registries whose connections and tokens are retained.
-// Orders can name any number of registries.
+// There must be a limit, because orders can name any number of registries.
 const maxRegistries = 64
 
 // registries contains the settings and connections of all registries.
@@ -32,8 +32,7 @@ type registries struct {
 	hosts map[hostKey]knownHost
 }
 
-// hostKey identifies the retained connection of an asker to a registry. Askers share no
-// connections.
+// hostKey identifies an asker's connection to a registry. Each asker has its own connections.
 type hostKey struct {
 	who  asker
 	host string
@@ -42,7 +41,7 @@ type hostKey struct {
 // knownHost contains an asker's connection to a registry.
 type knownHost struct {
 	docker.RegistryHost
-	login credentials.Login // credentials with which its tokens were requested
+	login credentials.Login // credentials that were used to request the connection's tokens
 }
 
 // newRegistries returns the registries for configuration c.
@@ -80,7 +79,7 @@ func (r *registries) host(who asker, name string) (docker.RegistryHost, error) {
 	if err != nil {
 		return docker.RegistryHost{}, err
 	}
-	if unread != nil { // do not retain the connection, so that the credentials are read again
+	if unread != nil { // do not retain the connection, so that the next request reads the credentials again
 		return h, nil
 	}
 	if r.hosts == nil {
@@ -101,8 +100,9 @@ func (r *registries) host(who asker, name string) (docker.RegistryHost, error) {
 	return h, nil
 }
 
-// connect creates a client for a registry. The client sends login when the registry asks for
-// credentials. If the credentials could not be read, unread is the reason.
+// connect creates a client for a registry. If the registry requires credentials, the client sends
+// login. If unread is not nil, the credentials could not be read, and the client returns this
+// error instead.
 func (r *registries) connect(name string, login credentials.Login, unread error) (docker.RegistryHost, error) {
 	if err := r.reach.allowed(name); err != nil {
 		return docker.RegistryHost{}, err

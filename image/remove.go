@@ -13,7 +13,7 @@ import (
 )
 
 // remove removes images' records, and all data that no other image, container or pull needs. It
-// first removes the images from the catalogue, so that no quote relies on them.
+// first removes the images from the catalogue, so that quotes no longer count them as present.
 func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -40,8 +40,8 @@ func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string
 
 // Remove removes an image by its digest, under all its names. Errors: CodeNotFound if it is not
 // on this worker, CodeFailedPrecondition if a machine uses it, CodeUnavailable if containerd is
-// unavailable. In the last case, images that could not be removed are listed again when
-// containerd is back.
+// unavailable. If containerd was unavailable, images that could not be removed are listed again
+// when it is back.
 func (s *Store) Remove(ctx context.Context, digest string) error {
 	s.mu.Lock()
 	inUse := s.memory.inUse

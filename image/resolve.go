@@ -8,13 +8,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Resolve returns the image to which a name currently refers, if its registry shows it to an
-// organization. It uses the organization's own credentials if there are any for this registry,
-// and the shared ones otherwise. The result is the name with its digest, which is that of an
-// index if the registry has one. For a tag, concurrent callers share one request to the registry,
-// which takes at most Config.ResolveWithin. For a digest, the registry is asked again if its last
-// answer is older than Config.Recheck. If the registry cannot be reached, Resolve returns the
-// last known image, if it is on this worker and was shown to the organization in the last week.
+// Resolve returns the image to which a name currently refers, if the registry gives the
+// organization access to the image. It uses the organization's own credentials for the registry
+// if there are any, and the shared credentials otherwise. The result is the name with the digest
+// that the registry returns, which may be the digest of an index. For a tag, concurrent callers
+// share one request to the registry, which takes at most Config.ResolveWithin. For a digest,
+// Resolve asks the registry only if its last answer is older than Config.Recheck. If the registry
+// cannot be reached, Resolve returns the last known image, provided that it is on this worker and
+// was shown to the organization in the last week.
 //
 // Errors: CodeInvalid if the name is invalid, CodeNotFound if the registry does not have the image or does not show
 // it to this organization, CodeUnavailable if the registry cannot be reached.
@@ -65,7 +66,7 @@ func (s *Store) wasShown(ref bourse.ImageRef, who asker, within time.Duration) b
 	return s.memory.catalogue.wasShown(recordName(ref), who, within, time.Now())
 }
 
-// labeled adds the labels of the image to ref if the image is on this worker.
+// labeled adds the image's labels to ref if the image is on this worker.
 func (s *Store) labeled(ref bourse.ImageRef) bourse.ImageRef {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) s
 	s.mu.Lock()
 	loaded := s.memory.loaded
 	s.mu.Unlock()
-	if !loaded { // the store's Run has only just started
+	if !loaded { // Run has just started and has not read the images yet
 		ctx, c, err := s.containerd(ctx)
 		if err == nil {
 			err = s.load(ctx, c)
@@ -93,7 +94,7 @@ func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) s
 	defer s.mu.Unlock()
 	r := s.memory.catalogue.find(ref)
 	if r == nil && ref.Digest == "" {
-		r = s.memory.catalogue.records[s.memory.catalogue.tags[tagName(ref)]] // the image with the tag's latest digest is not on this worker
+		r = s.memory.catalogue.records[s.memory.catalogue.tags[tagName(ref)]] // the image with the tag's latest digest is not on this worker, so use the tag's local image
 	}
 	if r == nil || !s.memory.catalogue.wasShown(r.name, who, shownFor, time.Now()) {
 		return ""
@@ -101,8 +102,7 @@ func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) s
 	return r.ref.Digest
 }
 
-// ask requests from the registry, for an asker, the digest that a name refers to, and records the
-// answer.
+// ask asks the registry for a name's digest, on behalf of an asker, and records the answer.
 func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string, error) {
 	name := tagName(ref)
 	if ref.Digest != "" {
@@ -127,8 +127,8 @@ func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string
 	_, known := s.memory.catalogue.known[recordName(ref)]
 	s.mu.Unlock()
 	if !here && !known && name == tagName(ref) {
-		// The pull that follows will need the manifest anyway. If this fails, only quotes until
-		// then are less exact.
+		// Read the manifest now, because the next pull needs it anyway, and quotes become more exact.
+		// An error here does no harm.
 		if _, _, err := s.look(ctx, nil, who, ref, desc); err != nil {
 			s.config.Log.Debug("read manifest failed", "image", ref.String(), "err", err)
 		}

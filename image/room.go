@@ -9,18 +9,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// activePart is the name, among a pull's parts, of the layer that is being unpacked.
+// activePart is the name of the layer that is being unpacked, among a pull's parts.
 const activePart = "active"
 
-// Intervals at which a growing layer is measured. Measuring takes at most a tenth of the time,
-// because containerd walks all files of the layer.
+// Intervals at which a growing layer is measured. Because containerd visits all of the layer's
+// files, the intervals are extended so that measuring takes at most a tenth of the time.
 const (
 	measureEvery = 200 * time.Millisecond
 	measureShare = 10
 )
 
-// watch measures the layer that is being unpacked, frees space for it, and ends the pull if there
-// is not enough. The returned function stops watch and waits for its goroutine.
+// watch measures the layer that is being unpacked, frees space for it, and cancels the pull if
+// there is not enough space. The returned function stops watch and waits for its goroutine.
 func (s *Store) watch(ctx context.Context, w *watched) func() {
 	if s.config.Budget == 0 {
 		return func() {}
@@ -60,15 +60,15 @@ func (s *Store) measure(ctx context.Context, w *watched) error {
 	}
 	used, err := w.Usage(ctx, key)
 	if err != nil {
-		return err // the layer was committed or removed in the meantime
+		return err // the layer was completed or removed in the meantime
 	}
 	s.holds(w.pull, parts{activePart: used.Size})
 	return s.makeRoom(ctx, w.client, w.pull)
 }
 
 // makeRoom evicts images until everything fits into the budget, including pull p. If p cannot
-// fit, it evicts nothing and returns CodeInsufficient. If p is nil, it evicts as many images as
-// necessary and possible.
+// fit, it evicts nothing and returns CodeInsufficient. If p is nil, it evicts images until the
+// budget suffices or no more images can be evicted.
 func (s *Store) makeRoom(ctx context.Context, c *containerd.Client, p *pull) error {
 	if s.config.Budget == 0 {
 		return nil
@@ -113,13 +113,13 @@ func (s *Store) holdings() ([]holding, func(string) bool) {
 		copied := parts{}
 		for part, size := range p.parts {
 			if part == activePart {
-				part = activePart + " " + name // the name must differ from those of other pulls
+				part = activePart + " " + name // keep the parts of different pulls apart
 			}
 			copied[part] = size
 		}
 		out = append(out, holding{name: "pull " + name, parts: copied, fixed: true})
 	}
-	for name, k := range s.memory.kept { // they have no usedAt, so they are evicted first
+	for name, k := range s.memory.kept { // evicted first, because usedAt is zero
 		out = append(out, holding{name: name, parts: k.parts})
 	}
 	return out, s.memory.inUse

@@ -19,9 +19,10 @@ const (
 	serveWait  = 5 * time.Second // time limit for an answer from containerd, including retries
 )
 
-// Run synchronizes the store with containerd until ctx ends: it reads the images, resumes
-// interrupted pulls, evicts images that exceed the budget, notices images that other programs
-// remove, and starts over when containerd is available again. It closes the store at the end.
+// Run synchronizes the store with containerd until ctx ends. It reads the images, resumes
+// interrupted pulls, evicts images that exceed the budget, and notices images that other programs
+// remove. If containerd becomes unavailable, Run starts over when containerd is back. At the end,
+// it closes the store.
 func (s *Store) Run(ctx context.Context) error {
 	away := false
 	for ctx.Err() == nil {
@@ -48,8 +49,8 @@ func (s *Store) Run(ctx context.Context) error {
 	return s.Close()
 }
 
-// session runs as long as containerd is available. It calls ready once it has read everything
-// from containerd.
+// session does Run's work until containerd becomes unavailable. It calls ready once it has read
+// the images from containerd.
 func (s *Store) session(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,7 +94,7 @@ func (s *Store) session(ctx context.Context, ready func()) error {
 	}
 }
 
-// serving waits until containerd answers.
+// serving waits until containerd answers, but no longer than serveWait.
 func serving(ctx context.Context, c *containerd.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, serveWait)
 	defer cancel()
@@ -104,7 +105,7 @@ func serving(ctx context.Context, c *containerd.Client) error {
 	return err
 }
 
-// resume starts the pulls that have a lease and are not in progress.
+// resume starts pulls that have a lease but are not in progress.
 func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 	all, err := activePulls(ctx, c)
 	if err != nil {
@@ -123,7 +124,8 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 		if !here {
 			continue
 		}
-		// An earlier daemon ended after creating the record and before removing the lease.
+		// An earlier daemon stopped after it had created the record, but before it had removed the
+		// lease.
 		if err := dropLease(ctx, c, ref, true); err != nil {
 			return err
 		}
@@ -138,7 +140,7 @@ func (s *Store) trim(ctx context.Context, c *containerd.Client) {
 	}
 }
 
-// sweep removes expired data of failed pulls.
+// sweep removes the data of failed pulls that is older than Config.Keep.
 func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	var old []bourse.ImageRef
@@ -155,7 +157,7 @@ func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	}
 }
 
-// flush stores the images' tags and times of use in containerd.
+// flush stores the images' changed labels in containerd: tags, times of use, and askers.
 func (s *Store) flush(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	labels := map[string]map[string]string{}

@@ -16,10 +16,10 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// applier is an applier of layers that wraps errors caused by the layer in a layerError.
+// applier unpacks layers. If the layer caused an error, applier wraps the error in a layerError.
 type applier struct {
 	diff.Applier
-	want map[digest.Digest]digest.Digest // uncompressed digest of each layer, according to the configuration
+	want map[digest.Digest]digest.Digest // digest of each uncompressed layer in the image's configuration, by the layer's compressed digest
 }
 
 // Apply unpacks a layer. It returns a layerError if the layer is invalid or does not match the
@@ -35,9 +35,9 @@ func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mo
 	return out, err
 }
 
-// ingester is a content store whose errors show whether another process is writing a blob, so that
-// the caller has to wait, or containerd is unavailable. containerd's client returns "unavailable"
-// for both.
+// ingester is a content store that distinguishes two errors for which containerd's client returns
+// "unavailable": another process is writing the blob, in which case the caller must wait, or
+// containerd is not reachable.
 type ingester struct {
 	content.Store
 	client *containerd.Client

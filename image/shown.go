@@ -9,18 +9,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// An image on a worker is available only to the askers to whom its registry has shown it. The
-// catalogue stores these askers and the times. The label labelShown of the image's record preserves
-// them for the next daemon.
+// An image on a worker is available only to askers to which its registry has shown it. The
+// catalogue stores these askers and the times. They are also stored in a label of the image's
+// record (labelShown), for the next daemon.
 
 const (
-	maxShown      = 8192               // maximum number of pairs of image and asker in memory
+	maxShown      = 8192               // maximum number of combinations of image and asker in memory
 	maxShownBytes = 3 << 10            // maximum size of the label; containerd limits key and value to 4096 bytes
 	shownFor      = 7 * 24 * time.Hour // how long an image counts as shown while the registry cannot be reached
 )
 
-// shownTo identifies an image, by the name of its record, and an asker to whom its registry has
-// shown it.
+// shownTo identifies an image, by its record's name, and an asker.
 type shownTo struct {
 	name string
 	who  asker
@@ -34,7 +33,8 @@ func (c *catalogue) show(name string, who asker, now time.Time) {
 	}
 }
 
-// forgetShown forgets that images of a repository were shown to an asker, because the registry no longer shows them.
+// forgetShown removes the information that a repository's images were shown to an asker. It is
+// called when the registry refuses to show one of them.
 func (c *catalogue) forgetShown(ref bourse.ImageRef, who asker) {
 	for key := range c.shown {
 		other := bourse.ParseImageRef(key.name)
@@ -54,7 +54,7 @@ func (c *catalogue) wasShown(name string, who asker, within time.Duration, now t
 	return ok && !at.After(now) && now.Sub(at) < within
 }
 
-// askers returns the askers to whom an image was shown.
+// askers returns the askers to which an image was shown, with the times.
 func (c *catalogue) askers(name string) map[asker]time.Time {
 	out := map[asker]time.Time{}
 	for key, at := range c.shown {
@@ -92,7 +92,7 @@ func readShown(text string, now time.Time) map[asker]time.Time {
 	}
 	out := map[asker]time.Time{}
 	for who, seconds := range in {
-		if at := time.Unix(seconds, 0); !at.After(now) { // otherwise a clock that was set back would preserve the entry forever
+		if at := time.Unix(seconds, 0); !at.After(now) { // a time in the future, after the clock was set back, would keep the entry forever
 			out[who] = at
 		}
 	}

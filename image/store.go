@@ -21,7 +21,7 @@ import (
 // maxConcurrent is the maximum number of concurrent pulls. Other pulls wait.
 const maxConcurrent = 3
 
-// Store manages a worker's images. It is created by Open and run by Run.
+// Store manages a worker's images. Open creates a Store, and Run does its background work.
 type Store struct {
 	config   Config
 	platform platforms.MatchComparer
@@ -31,7 +31,7 @@ type Store struct {
 	changed   chan struct{}      // has capacity 1; see Changed
 	turns     gate               // limits the number of concurrent pulls
 	room      gate               // held by the goroutine that frees space
-	leasing   gate               // held while taking a pull's lease, or removing a lease that has no pull
+	leasing   gate               // held while a pull takes its lease, or while a lease without a pull is removed
 	pulling   sync.WaitGroup     // the goroutines of pulls
 	resolving singleflight.Group // shares concurrent requests for the same tag
 	manifests manifestCache
@@ -43,16 +43,16 @@ type Store struct {
 // state contains the fields that Store.mu guards.
 type state struct {
 	catalogue *catalogue
-	pulls     map[string]*pull    // pulls in progress, by the name of the image's future record
-	kept      map[string]leftover // data of failed pulls, by the name of the image's future record
+	pulls     map[string]*pull    // pulls in progress, by the name that the image's record will have
+	kept      map[string]leftover // data of failed pulls, by the name that the image's record would have
 	inUse     func(digest string) bool
-	change    uint64 // counts added and removed images
+	change    uint64 // number of changes, which are additions and removals of images
 	closed    bool
 	loaded    bool         // whether containerd's images have been read at least once
 	close     func() error // closes the connection to containerd, if the store has opened it
 }
 
-// Open returns a new store. It does not connect to containerd or start anything.
+// Open returns a new Store. It does not connect to containerd or start any goroutine.
 func Open(config Config) (*Store, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -87,8 +87,9 @@ func (s *Store) SetInUse(f func(digest string) bool) {
 	s.memory.inUse = f
 }
 
-// Changed returns a channel that receives a value when the result of List may have changed: an image was added or
-// removed, or a pull started or ended. Values coalesce.
+// Changed returns a channel that receives a value when the result of List may have changed: an
+// image was added or removed, or a pull started or ended. Several changes may be reported as one
+// value.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 func (s *Store) notify() {
@@ -116,8 +117,8 @@ func (s *Store) Missing(org, name string) (int64, bool) {
 	return s.memory.catalogue.missing(ref, who, time.Now())
 }
 
-// MarkUsed records that a machine was started from an image. The time is stored in containerd a
-// little later.
+// MarkUsed records that a machine was started from an image. The time is stored in containerd
+// later, in the background.
 func (s *Store) MarkUsed(digest string) {
 	now := time.Now()
 	s.mu.Lock()
@@ -171,7 +172,7 @@ func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Cl
 }
 
 // within returns ctx with the store's namespace. It also disables the client's own log, which
-// contains a line for every failed request.
+// would contain a line for every failed request.
 func (s *Store) within(ctx context.Context) context.Context {
 	quiet := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(namespaces.WithNamespace(ctx, s.config.Namespace), logrus.NewEntry(quiet))

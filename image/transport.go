@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// stalling is a transport that aborts stalled requests: those that receive no headers, or no more
-// of the body, for the given time. A slow transfer may take any time as long as data arrives.
+// stalling is a transport that aborts stalled requests. A request is stalled if no headers, or no
+// further bytes of the body, arrive for the given time. A slow transfer may take any time as long
+// as data arrives.
 type stalling struct {
 	next  http.RoundTripper
 	limit time.Duration
 }
 
-// RoundTrip sends a request. It fails with errStalled if nothing is received within the time limit,
-// and so does every read of the response's body.
+// RoundTrip sends a request. It fails with errStalled if nothing is received within the time
+// limit. The same limit applies to every read of the response's body.
 func (s *stalling) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	guard := &guard{cancel: cancel}
@@ -51,8 +52,8 @@ func (g *guard) stall() {
 	g.cancel(errStalled)
 }
 
-// explain returns errStalled if a stall canceled the request. The error must not look like a network timeout, which
-// the client would retry at once.
+// explain returns errStalled if the request was canceled because it stalled, and err otherwise.
+// The error must not look like a network timeout, which the client would retry at once.
 func (g *guard) explain(err error) error {
 	if g.stalled.Load() {
 		return errStalled

@@ -53,7 +53,7 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 	}
 	err = images.Dispatch(ctx, unpacker.Unpack(f), nil, manifest)
 	if _, failed := unpacker.Wait(); failed != nil {
-		err = failed // failed is the cause of err, if err is set
+		err = failed // if set, failed is the cause of err
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -61,8 +61,8 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 	return err
 }
 
-// unpacksTo returns the uncompressed digest of each layer according to the configuration. The
-// list may contain a layer twice.
+// unpacksTo maps each layer's compressed digest to its uncompressed digest according to the
+// configuration. layers may contain a layer twice.
 func unpacksTo(layers []ocispec.Descriptor, config imageConfig) map[digest.Digest]digest.Digest {
 	out := make(map[digest.Digest]digest.Digest, len(layers))
 	for i, l := range layers {
@@ -71,7 +71,7 @@ func unpacksTo(layers []ocispec.Descriptor, config imageConfig) map[digest.Diges
 	return out
 }
 
-// layerFetch handles the blobs of an image while it is unpacked.
+// layerFetch handles the blobs of an image that is being unpacked.
 type layerFetch struct {
 	store    content.Store
 	fetcher  remotes.Fetcher
@@ -84,8 +84,8 @@ type layerFetch struct {
 	left   int // number of layers that have not arrived yet
 }
 
-// Handle returns the children of the manifest, which are the configuration and the layers. The
-// manifest is already stored. For a layer, Handle fetches the layer.
+// For the manifest, Handle returns the children, which are the configuration and the layers. For
+// a layer, Handle fetches the layer. The manifest and the configuration are already stored.
 func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 	switch desc.Digest {
 	case f.manifest:
@@ -147,8 +147,7 @@ func (c *layerCount) reach(size int64) bool {
 	return first
 }
 
-// counted is the body of a layer whose bytes are counted. A resumed transfer seeks before it
-// reads.
+// counted is the body of a layer and counts its bytes. A resumed transfer seeks before it reads.
 type counted struct {
 	io.ReadCloser
 	count  *layerCount

@@ -21,10 +21,11 @@ import (
 
 // Messages about failed connections to a registry, for the caller who ordered an image. The
 // libraries' errors are only logged, because they contain addresses in the worker's network, and
-// URLs with queries that may be signatures.
+// URLs whose queries may contain signatures.
 
-// unreachableText explains why a registry, or a host that it refers to, could not be reached. The
-// text names a flag of the worker if one may help. unreachableText returns "" for other errors.
+// unreachableText explains why a registry, or a host that it refers to, could not be reached. If
+// a flag of the worker may help, the text names it. unreachableText returns "" if err has another
+// cause.
 func unreachableText(err error, registry string) string {
 	host := hostOf(err, registry)
 	if why := untrusted(err, host); why != "" {
@@ -80,8 +81,8 @@ func untrusted(err error, host string) string {
 	return ""
 }
 
-// hostOf returns the host of the failed request, which may differ from the registry because of a
-// redirect.
+// hostOf returns the host of the failed request. After a redirect, this is not the registry's own
+// host.
 func hostOf(err error, registry string) string {
 	e, ok := errors.AsType[*url.Error](err)
 	if !ok {
@@ -111,7 +112,7 @@ func statusText(e *remoteerrors.ErrUnexpectedStatus) string {
 	return text
 }
 
-// sanitize turns an untrusted text into one line of limited length.
+// sanitize converts untrusted text to a single line of limited length.
 func sanitize(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"

@@ -1,8 +1,8 @@
-// Package credentials reads the credentials for image registries that "docker login" has
-// stored.
+// Package credentials reads credentials for image registries that were stored by "docker login".
 //
-// [Parse] reads the file config.json, which is all that a worker needs. A user's file may
-// instead list helpers, which are programs that store passwords. [File.Of] also runs these.
+// [Parse] reads a config.json file, which is sufficient for a worker. On a user's host, the file
+// may instead name credential helpers, which are programs that store passwords. [File.Of] runs
+// these, too.
 package credentials
 
 import (
@@ -18,7 +18,7 @@ import (
 // zero value means no credentials.
 type Login struct{ Name, Secret string }
 
-// File is the part of docker's config.json about registries. Registries are identified by
+// File contains the settings for registries in docker's config.json. Registries are identified by
 // their hosts in image names, such as "registry.example.com:5000".
 type File struct {
 	Logins  map[string]Login  // credentials stored in the file itself, by registry

@@ -15,9 +15,9 @@ import (
 // hub is the name under which docker's helpers store credentials for the Docker Hub.
 const hub = "https://index.docker.io/v1/"
 
-// Of returns the credentials for a registry's host, from the registry's helper, from the
-// helper for all registries, or from the file. It returns the zero value if there are none.
-// It blocks while a helper runs, which may show a dialog to the user.
+// Of returns the credentials for a registry's host, from the registry's helper, from the helper
+// for all registries, or from the file. It returns the zero value if there are none. It runs the
+// helper, and blocks until the helper ends. The helper may show a dialog to the user.
 func (f File) Of(host string) (Login, error) {
 	helper := cmp.Or(f.Helpers[host], f.Store)
 	if helper == "" {
@@ -40,7 +40,7 @@ func (f File) Of(host string) (Login, error) {
 		return f.Logins[host], nil
 	case err != nil:
 		return Login{}, fmt.Errorf("%s: %w", program, err)
-	case got.Username == "<token>": // this name marks an identity token
+	case got.Username == "<token>": // this user name means that the secret is an identity token
 		return Login{Secret: got.Secret}, nil
 	}
 	return Login{Name: got.Username, Secret: got.Secret}, nil

@@ -20,10 +20,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// limits are the bounds of an archive's contents.
+// limits bounds an archive's contents.
 type limits struct {
 	bytes   int64 // total size of the files in bytes
-	entries int   // number of files, directories and links, and of the descriptors to visit
+	entries int   // number of files, directories and links, and also the number of descriptors to visit
 }
 
 // defaultLimits are far higher than any real image needs.
@@ -32,14 +32,14 @@ var defaultLimits = limits{bytes: 64 << 30, entries: 10_000}
 // maxManifest is the maximum size of a manifest or index in bytes. Registries have similar limits.
 const maxManifest = 4 << 20
 
-// unpacked holds the contents of an archive, addressed by computed digests.
+// unpacked contains the files of an archive. Each file is stored under its computed digest.
 type unpacked struct {
 	content.Store
 	index ocispec.Descriptor
 }
 
-// unpack copies the archive at path into a new directory below dir. The names in the archive do
-// not influence where its files are written.
+// unpack copies the archive at path into a new directory below dir. The files' paths do not
+// depend on the names in the archive.
 func unpack(ctx context.Context, path, dir string, bound limits) (unpacked, error) {
 	// Opening a store checks whether the file system supports fs-verity. If it does not,
 	// containerd logs that with its global logger.
@@ -93,7 +93,7 @@ func load(ctx context.Context, r io.Reader, store content.Store) (ocispec.Descri
 	case ctx.Err() != nil:
 		return index, context.Cause(ctx)
 	}
-	if _, ok := errors.AsType[*fs.PathError](err); ok { // the error comes from this host's disk
+	if _, ok := errors.AsType[*fs.PathError](err); ok { // the error is from this host's disk, not from the archive
 		return index, err
 	}
 	return index, invalid("%w", err)
@@ -116,8 +116,8 @@ func (c contextReader) Read(p []byte) (int, error) {
 // compressions contains the first bytes of files in each compression format.
 var compressions = map[string]string{"gzip": "\x1f\x8b", "zstd": "\x28\xb5\x2f\xfd", "bzip2": "BZh", "xz": "\xfd7zXZ"}
 
-// checkTar checks all headers of a tar file before any contents are stored, because a small file
-// can announce contents of any size.
+// checkTar checks all headers of a tar file. It is called before any contents are stored, because
+// the headers of a small file can declare contents of any size.
 func checkTar(f *os.File, bound limits) error {
 	head := make([]byte, 8)
 	n, _ := f.ReadAt(head, 0) // a file that is too short is detected below
@@ -130,7 +130,7 @@ func checkTar(f *os.File, bound limits) error {
 	if err != nil {
 		return err
 	}
-	bound.bytes = min(bound.bytes, info.Size()) // only a sparse or truncated archive announces more
+	bound.bytes = min(bound.bytes, info.Size()) // only a sparse or truncated archive can declare more
 	s := &sums{bound: bound}
 	r := tar.NewReader(f)
 	for {
@@ -149,7 +149,7 @@ func checkTar(f *os.File, bound limits) error {
 	}
 }
 
-// sums adds up the sizes and the number of an archive's entries.
+// sums adds up an archive's entries: their number and their total size.
 type sums struct {
 	bound   limits
 	entries int
@@ -171,7 +171,7 @@ func (s *sums) add(name string, size int64) error {
 	return nil
 }
 
-// fromLayout reads a directory with the contents of an archive.
+// fromLayout reads the directory at path, which contains the same files as an archive.
 func fromLayout(ctx context.Context, path string, store content.Store, bound limits) (ocispec.Descriptor, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -222,7 +222,7 @@ func checkLayout(dir fs.FS, bound limits) error {
 	return err
 }
 
-// invalid returns an error that the archive is invalid.
+// invalid returns an error which reports that the archive is invalid.
 func invalid(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid image archive: %w", fmt.Errorf(format, args...))
 }

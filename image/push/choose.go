@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// choose returns the archive's image with a name, tag or digest. If name is empty, it returns the
-// archive's only image.
+// choose returns the image in the archive that has the given name, tag or digest. If name is
+// empty, it returns the archive's only image.
 func (u unpacked) choose(ctx context.Context, name string) (ocispec.Descriptor, error) {
 	if u.index.Size > maxManifest {
 		return ocispec.Descriptor{}, invalid("its index has %d bytes, the limit is %d", u.index.Size, maxManifest)
@@ -60,7 +60,7 @@ func namesOf(d ocispec.Descriptor) []string {
 	return append(out, d.Digest.String())
 }
 
-// list formats a list of names. It omits all but the first 12.
+// list formats a list of names. It shows at most 12 of them.
 func list(names []string) string {
 	const limit = 12
 	slices.Sort(names)

@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// coded adds a code and a message for the user to an error that occurred during a push.
+// coded converts an error that occurred during a push to one with a code and a message for the
+// user.
 func coded(ctx context.Context, err error, ref bourse.ImageRef) error {
 	name := bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Tag: ref.Tag}.String()
 	if ctx.Err() != nil {

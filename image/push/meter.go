@@ -29,8 +29,7 @@ func newMeter(from content.Provider, sizes map[digest.Digest]int64, report func(
 	return m
 }
 
-// count wraps the handler of an image's parts, so that a part counts as sent once it has been
-// handled.
+// count returns a handler that calls next, and counts each part as sent once next has handled it.
 func (m *meter) count(next images.Handler) images.Handler {
 	return images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 		children, err := next.Handle(ctx, d)
@@ -41,7 +40,7 @@ func (m *meter) count(next images.Handler) images.Handler {
 	})
 }
 
-// reached records that a part was read up to an offset.
+// reached records that a part was read up to the given offset, and reports the progress.
 func (m *meter) reached(d digest.Digest, offset int64) {
 	if m.report == nil {
 		return

@@ -37,14 +37,14 @@ type Request struct {
 	CA       string            // optional PEM file with the CAs of the registry's certificate
 
 	Temp     string         // directory for the copy of the archive; "" means the system's default
-	Progress func(Progress) // optional; calls are serialized, and end before Push returns
+	Progress func(Progress) // optional; calls do not overlap, and none is made after Push has returned
 }
 
 // Progress is the progress of a push in bytes. Parts that the registry already has count
 // as sent.
 type Progress struct{ Sent, Total int64 }
 
-// tempPrefix is the prefix of the temporary directories' names.
+// tempPrefix is the prefix of the names of temporary directories.
 const tempPrefix = "bourse-push-"
 
 // Push uploads an image and returns its name with its digest:
@@ -52,8 +52,8 @@ const tempPrefix = "bourse-push-"
 // it, and sets the tag last. A push that fails or is canceled therefore does not change the
 // tag. When repeated, it sends only the missing parts.
 //
-// Before anything is sent, the archive is checked and its digests are computed. It may have
-// 10,000 entries, 64 GiB, and manifests of 4 MiB.
+// Before anything is sent, the archive is checked and its digests are computed. The archive may
+// have at most 10,000 entries and 64 GiB, and manifests of at most 4 MiB.
 //
 // Errors: invalid if the archive or the name is invalid; not_found if the archive or the
 // image does not exist; unauthorized or forbidden if the registry refuses the credentials;
@@ -80,7 +80,7 @@ func (r Request) push(ctx context.Context, bound limits) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = dir.Remove() }() // if this fails, the next push removes it
+	defer func() { _ = dir.Remove() }() // if the removal fails, the next push removes the directory
 	from, err := unpack(ctx, r.Archive, dir.Path, bound)
 	if err != nil {
 		return "", about(r.Archive, err)
@@ -131,7 +131,7 @@ func parse(name string) (bourse.ImageRef, error) {
 	return ref, nil
 }
 
-// resolver returns a registry's client, and a function that closes its connections.
+// resolver returns a client for a registry, and a function that closes the client's connections.
 func (r Request) resolver(name string) (remotes.Resolver, func(), error) {
 	h, done, err := r.host(name)
 	if err != nil {
@@ -141,7 +141,8 @@ func (r Request) resolver(name string) (remotes.Resolver, func(), error) {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: hosts}), done, nil
 }
 
-// host returns a registry's configuration, and a function that closes its connections.
+// host returns the configuration of a registry's client, and a function that closes the client's
+// connections.
 func (r Request) host(name string) (docker.RegistryHost, func(), error) {
 	var none docker.RegistryHost
 	login, err := r.login(name)
@@ -200,7 +201,8 @@ func (r Request) login(host string) (credentials.Login, error) {
 	return login, nil
 }
 
-// authorities returns the certificates in the file CA, or nil for the system's certificates.
+// authorities returns the certificates in the file r.CA, or nil, which stands for the system's
+// certificates.
 func (r Request) authorities() (*x509.CertPool, error) {
 	if r.CA == "" {
 		return nil, nil
@@ -216,8 +218,8 @@ func (r Request) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// quiet discards the log of containerd's client, which contains a line for every failed
-// request.
+// quiet returns a context that disables the log of containerd's client, which would write a line
+// for every failed request.
 func quiet(ctx context.Context) context.Context {
 	none := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(ctx, logrus.NewEntry(none))

@@ -6,6 +6,6 @@
 //	// pushed.Name is "127.0.0.1:41234/team/web:v1", pushed.Digest "sha256:…"
 //
 // The registry is that of the distribution project. It runs in the test's process and stores its
-// content in memory. A handler in front of it counts requests and bytes, and can delay, stop,
-// break, refuse or corrupt replies. Layers may contain malicious entries.
+// content in memory. A handler in front of it counts requests and bytes. The handler can also
+// delay, stop, break, refuse or corrupt replies. Layers may contain malicious entries.
 package registrytest

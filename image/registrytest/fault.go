@@ -8,7 +8,7 @@ import (
 
 // Fault describes the fault of one reply. The zero value means no fault.
 type Fault struct {
-	Status  int    // reply with this status only
+	Status  int    // replace the reply with an empty one that has this status
 	Body    []byte // reply with this body
 	Corrupt bool   // invert the body's first byte
 	Rate    int64  // limit the body to this many bytes per second
@@ -98,7 +98,7 @@ type body struct {
 	sent     int64
 }
 
-// Write writes p, changed by the fault.
+// Write writes p after applying the fault to it.
 func (b *body) Write(p []byte) (int, error) {
 	if b.fault.Corrupt && b.sent == 0 && len(p) > 0 {
 		p = append([]byte{^p[0]}, p[1:]...)

@@ -20,8 +20,8 @@ type Image struct {
 	Arch   string // default: this host's
 	OS     string // default "linux"
 
-	// Bomb adds a layer with one file of this many zeros, rounded up to whole MiB. Its compressed
-	// size is a thousandth of that. The digest of the unpacked layer differs from the one in the
+	// Bomb adds a layer with one file of this many zeros, rounded up to whole MiB. Compressed, it
+	// takes about a thousandth of that. The unpacked layer's digest differs from the one in the
 	// configuration.
 	Bomb int64
 
@@ -39,8 +39,8 @@ type Built struct {
 	Blobs    map[digest.Digest][]byte // manifest, configuration and layers
 }
 
-// Bytes returns the total size of the configuration and the distinct layers. The first pull on a
-// host transfers this size and the manifest.
+// Bytes returns the total size of the configuration and the distinct layers. This is the amount
+// that the first pull on a host transfers, apart from the manifest.
 func (b Built) Bytes() int64 {
 	sizes := map[digest.Digest]int64{b.Config.Digest: b.Config.Size}
 	for _, l := range b.Layers {
@@ -121,7 +121,7 @@ func bomb(tb testing.TB, size int64) []byte {
 		tb.Fatal(err)
 	}
 	zeros := compress(tb, make([]byte, block))
-	return append(compress(tb, head.Bytes()), bytes.Repeat(zeros, int(n)+1)...) // the additional one ends the archive
+	return append(compress(tb, head.Bytes()), bytes.Repeat(zeros, int(n)+1)...) // one more block of zeros ends the archive
 }
 
 func compress(tb testing.TB, data []byte) []byte {

@@ -27,9 +27,8 @@ type File struct {
 	Major, Minor int64
 }
 
-// Layer contains a layer's entries by path. Paths are written unchanged, even
-// "../../etc/passwd", in lexical order with hard links last. Parent directories are
-// optional.
+// Layer contains a layer's entries by path. Paths are written unchanged, even "../../etc/passwd".
+// Entries are in lexical order, except that hard links are last. Parent directories are optional.
 type Layer map[string]File
 
 // Busybox returns a small working system: see [containerdtest.Busybox].

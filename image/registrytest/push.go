@@ -60,7 +60,7 @@ func (r *Registry) PushIndex(tb testing.TB, name string, images ...Image) Pushed
 	return Pushed{Name: r.Name(name), Digest: desc.Digest.String()}
 }
 
-// PushBlobs stores blobs, and then a manifest that is named "repository:tag".
+// PushBlobs stores blobs, and then a manifest under the name "repository:tag".
 func (r *Registry) PushBlobs(tb testing.TB, name string, manifest ocispec.Descriptor, blobs map[digest.Digest][]byte) {
 	tb.Helper()
 	repository, tag, _ := strings.Cut(name, ":")

@@ -33,7 +33,7 @@ type Options struct {
 	Address            string // host:port to listen on; default: a free port on loopback
 }
 
-// Registry is a test's registry. It stops when the test ends.
+// Registry is a registry for one test. It stops when the test ends.
 type Registry struct {
 	Host string // "127.0.0.1:41234", as in an image's name
 	CA   string // path of the CA's certificate; empty without TLS
@@ -43,7 +43,7 @@ type Registry struct {
 
 	mu     sync.Mutex
 	server *httptest.Server // nil while stopped
-	ended  chan struct{}    // closed when the server stops; hanging replies wait for it
+	ended  chan struct{}    // closed when the server stops, to end replies that hang
 	fault  func(*http.Request) Fault
 	stats  Stats
 }
@@ -143,7 +143,7 @@ func (r *Registry) listen(address string) error {
 		return err
 	}
 	server := httptest.NewUnstartedServer(r)
-	_ = server.Listener.Close() // close the listener that it has opened at another port
+	_ = server.Listener.Close() // close the listener that NewUnstartedServer has opened on another port
 	server.Listener = listener
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // do not log failed handshakes, which some tests cause
 	r.mu.Lock()
