@@ -12,17 +12,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Check is a health check of a machine, as configured, with defaults filled in.
+// Check is a health check in a machine's configuration, with defaults filled in.
 type Check struct {
 	Name     string        // unique in the machine; for a service's check, it begins with "servicecheck-"
 	Type     CheckType     // tcp or http
-	Kind     CheckKind     // whether the check decides if requests reach the machine
+	Kind     CheckKind     // which of the machine's services a failure affects
 	Port     int           // the machine's port, 1 to 65535; 0 means $PORT
-	Named    int           // the port in the config, if Port was replaced by the machine's $PORT
-	Service  int           // index of the check's service in the config, starting at 1; 0 if it does not belong to a service
+	Named    int           // the port in the config, if it was replaced by the machine's $PORT in Port
+	Service  int           // index of the check's service in the config, starting at 1; 0 if the check is not a service's
 	Interval time.Duration // time from the end of a probe to the next one, 1 s to 1 h
 	Timeout  time.Duration // time limit of a probe, 1 s to 60 s
-	Grace    time.Duration // time after a start in which failures do not count, up to 1 h
+	Grace    time.Duration // time after a start during which failures do not count, up to 1 h
 
 	// For type http.
 	Method        string
@@ -33,8 +33,8 @@ type Check struct {
 	Headers       []Header
 }
 
-// Decides reports whether a failure of the check keeps requests from reaching one of the
-// machine's services. The service is given by its index in the config, starting at 1.
+// Decides reports whether a failure of the check keeps requests from reaching the machine's given
+// service. The parameter service is the service's index in the config, starting at 1.
 func (c *Check) Decides(service int) bool {
 	return c.Kind == Readiness || c.Kind == ServiceCheck && c.Service == service
 }
@@ -42,7 +42,7 @@ func (c *Check) Decides(service int) bool {
 // CheckType is the protocol of a check.
 type CheckType string
 
-// The types of checks.
+// The check types.
 const (
 	CheckTCP  CheckType = "tcp"  // passes if the port accepts a connection
 	CheckHTTP CheckType = "http" // passes if a request is answered with status 2xx
@@ -51,11 +51,11 @@ const (
 // CheckKind is the effect of a check.
 type CheckKind string
 
-// The kinds of checks.
+// The check kinds.
 const (
-	Informational CheckKind = "informational" // has no effect; only clients read its status
-	Readiness     CheckKind = "readiness"     // decides whether requests for any of the machine's services reach it
-	ServiceCheck  CheckKind = "service"       // decides whether requests for the check's service reach the machine; all checks of services are of this kind
+	Informational CheckKind = "informational" // has no effect on requests; clients read its status
+	Readiness     CheckKind = "readiness"     // a failure keeps the requests for all of the machine's services from reaching it
+	ServiceCheck  CheckKind = "service"       // a failure keeps the requests for the check's service from reaching the machine; the kind of all services' checks
 )
 
 // Limits and defaults of checks.
@@ -72,14 +72,14 @@ const (
 )
 
 // Checks returns the checks in a config: first the top-level checks, sorted by name, then those
-// of the services. If a check is invalid, which [Review] reports, it returns none.
+// of the services. If a check is invalid, Checks returns none. [Review] reports the error.
 func Checks(c *bourse.Config) []Check {
 	list, _ := readChecks(c)
 	return list
 }
 
-// readChecks returns the checks in a config. If a check is invalid, it returns CodeInvalid with the path of the
-// value.
+// readChecks returns the checks in a config. If a check is invalid, it returns CodeInvalid with
+// the path of the invalid value.
 func readChecks(c *bourse.Config) ([]Check, error) {
 	var out []Check
 	top, err := checksIn(&c.Kept)
@@ -156,7 +156,7 @@ func (c CheckConfig) check(port int) (Check, error) {
 	return out, c.request(&out)
 }
 
-// request reads the fields of a check of type http that describe its request.
+// request fills in the fields of out that describe the request of an HTTP check.
 func (c CheckConfig) request(out *Check) error {
 	out.Method, out.Path, out.Headers = strings.ToUpper(c.Method), c.Path, c.Headers
 	out.TLSSkipVerify, out.TLSServerName = valueOf(c.TLSSkipVerify), c.TLSServerName

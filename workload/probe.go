@@ -18,7 +18,7 @@ import (
 // Dial connects to a port of the checked machine.
 type Dial func(ctx context.Context, port uint16) (net.Conn, error)
 
-// Maximum sizes of a reply's headers and body, because machines are not trusted.
+// Limits on the sizes of a reply's headers and body, because machines are not trusted.
 const (
 	maxHeaders = 16 << 10
 	maxBody    = 256
@@ -56,8 +56,8 @@ func (c *Check) connect(ctx context.Context, dial Dial) (string, error) {
 	return "connected to " + c.asked(), conn.Close()
 }
 
-// asked describes the port that was probed. If the config names another port, it also explains
-// why that one was not probed.
+// asked describes the port that was probed. If the config names another port, asked also explains
+// why that port was not probed.
 func (c *Check) asked() string {
 	if !c.usesOtherPort() {
 		return "port " + strconv.Itoa(c.Port)
@@ -68,7 +68,7 @@ func (c *Check) asked() string {
 // usesOtherPort reports whether a probe uses a port other than the one that the config names.
 func (c *Check) usesOtherPort() bool { return c.Named != 0 && c.Named != c.Port }
 
-// errReply is the error if a reply's status does not indicate success.
+// errReply is the error of a reply whose status does not indicate success.
 type errReply struct{ text string }
 
 func (e errReply) Error() string { return e.text }
@@ -122,7 +122,7 @@ func (c *Check) newRequest(ctx context.Context) (*http.Request, error) {
 }
 
 // failure describes why a probe failed, without the host's addresses. The text begins with the
-// port if the connection failed, or if the port differs from that in the config.
+// port if the connection failed, or if the port differs from the port in the config.
 func (c *Check) failure(err error) string {
 	text, port := err.Error(), c.usesOtherPort()
 	if op, ok := errors.AsType[*net.OpError](err); ok {

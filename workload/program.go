@@ -8,20 +8,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Program describes the program of a machine.
+// Program describes a machine's program.
 type Program struct {
 	bourse.Init
-	Env  map[string]string // environment variables, without those that describe the machine itself
-	From map[string]string // variables whose value is a fact about the machine; each fact is one of fieldRefs
+	Env  map[string]string // environment variables, except those that the worker adds to describe the machine
+	From map[string]string // maps variables to facts about the machine, each of which is one of fieldRefs
 
 	Secrets          []Secret // secrets for additional variables
-	IgnoreAppSecrets bool     // the program does not receive the app's other secrets
+	IgnoreAppSecrets bool     // do not pass the app's other secrets to the program
 }
 
 // Secret sets a variable to the value of one of the app's secrets.
 type Secret struct {
 	EnvVar string `json:"env_var"`
-	Name   string `json:"name"` // name of the secret; "" means the same name as the variable's
+	Name   string `json:"name"` // name of the secret; "" means the variable's name
 }
 
 // SecretVars returns the variables that a program receives from its app's secrets. It returns
@@ -50,8 +50,8 @@ func fieldRefs() []string {
 	return []string{"id", "version", "app_name", "private_ip", "region", "image"}
 }
 
-// ProgramOf returns a config's program. If config.processes is invalid, which [Review] reports,
-// it returns the program that config.init describes.
+// ProgramOf returns a config's program. If config.processes is invalid, it returns the program
+// that config.init describes. [Review] reports the error.
 func ProgramOf(c *bourse.Config) Program {
 	p, err := readProgram(c)
 	if err != nil {
@@ -60,8 +60,8 @@ func ProgramOf(c *bourse.Config) Program {
 	return p
 }
 
-// readProgram returns a config's program. It returns CodeInvalid if config.processes has several
-// items or an invalid one.
+// readProgram returns a config's program. It returns CodeInvalid if config.processes has more
+// than one item, or if its item is invalid.
 func readProgram(c *bourse.Config) (Program, error) {
 	p := Program{Init: c.Init, Env: c.Env}
 	list, err := processesIn(&c.Kept)
@@ -113,7 +113,7 @@ func (p *Program) add(one *processConfig) error {
 	return p.validate()
 }
 
-// validate applies the rules for init and env to the program.
+// validate checks that the program complies with the rules for init and env.
 func (p *Program) validate() error {
 	env := maps.Clone(p.Env)
 	if env == nil {
@@ -127,7 +127,7 @@ func (p *Program) validate() error {
 	}
 	c := bourse.Config{Image: bourse.ImageHost, Init: p.Init, Env: env}
 	if len(c.Init.Command()) == 0 {
-		c.Init.Exec = []string{"/"} // if there is no command, the image has one
+		c.Init.Exec = []string{"/"} // the image contains the command; any value is valid here
 	}
 	return c.Normalize()
 }

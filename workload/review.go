@@ -17,10 +17,11 @@ import (
 // may send any number of unknown members.
 const maxWarnings = 32
 
-// Review checks the config of an order or update. It returns CodeInvalid and the path of the
-// first member that clients could not decode, that [bourse.Fields] refuses, or that cannot be
-// served, run or checked as given. It returns warnings for members that are stored but have no
-// effect, and for services whose combination would leave their machine stopped.
+// Review checks the config of an order or update. It returns CodeInvalid, with the path of the
+// first invalid member. A member is invalid if clients could not decode it, if [bourse.Fields]
+// refuses it, or if it describes a service, program or check that is not supported. Review
+// returns warnings for members that are stored but have no effect, and for combinations of
+// services that would leave their machine stopped.
 func Review(c *bourse.Config) ([]bourse.Warning, error) {
 	if err := Validate(&c.Kept); err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func (r *review) json(path string, raw []byte) error {
 	return r.walk(path, v)
 }
 
-// walk reviews a member that was received as JSON, and everything below it.
+// walk reviews a member that was received as JSON, and all members below it.
 func (r *review) walk(path string, value any) error {
 	if field := bourse.FieldOf(path); field != nil && !field.Opens(path, r.kind) {
 		if requestsSomething(value, field.Idle) {
@@ -122,7 +123,7 @@ func (r *review) walk(path string, value any) error {
 	switch value := value.(type) {
 	case map[string]any:
 		named := bourse.FieldOf(path+".*") != nil
-		for _, name := range slices.Sorted(maps.Keys(value)) { // sorted, so that the same member is always refused first
+		for _, name := range slices.Sorted(maps.Keys(value)) { // sorted, so that the same error is always returned
 			below := path + "." + member(name)
 			if named {
 				below = path + ".*"
@@ -146,8 +147,8 @@ func (r *review) walk(path string, value any) error {
 	return nil
 }
 
-// Unknown returns warnings about a JSON body, raw, that was decoded into v: one for each
-// non-empty member for which v has no field.
+// Unknown returns a warning for each non-empty member of a JSON body, raw, for which v has no
+// field. The body must have been decoded into v.
 func Unknown(raw []byte, v any) []bourse.Warning {
 	var r review
 	r.unknown("", bourse.Unread(raw, v))
@@ -189,8 +190,8 @@ func (r *review) warn(field, message string) {
 	}
 }
 
-// requestsSomething reports whether a member requests anything. It does not if it is empty or its
-// value is one of idle.
+// requestsSomething reports whether a member's value requests anything. It returns false if the
+// value is empty, false, 0, or one of idle.
 func requestsSomething(value any, idle []string) bool {
 	switch v := value.(type) {
 	case nil:
@@ -213,7 +214,7 @@ func requestsSomething(value any, idle []string) bool {
 
 var memberPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// member formats a member's name as part of a path. The name may be any text.
+// member formats a member's name as part of a path. The name may contain any text.
 func member(name string) string {
 	if memberPattern.MatchString(name) {
 		return name

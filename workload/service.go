@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Service is one item of a config's services, with the defaults filled in.
+// Service is an item of a config's services, with defaults filled in.
 type Service struct {
 	Protocol     Protocol
 	InternalPort int    // the machine's port, 1 to 65535; 0 means $PORT
-	Ports        []Port // public ports; if there are none, proxies do not serve the service
+	Ports        []Port // public ports; without any, proxies do not serve the service
 	Autostart    bool   // whether a request starts the machine; default true, because flyctl omits it
 	Autostop     Autostop
-	MinRunning   int // number of the app's machines that autostop leaves running in its primary region
+	MinRunning   int // number of machines that autostop leaves running in the app's primary region
 	Concurrency  Concurrency
 }
 
@@ -33,15 +33,15 @@ const (
 // Autostop determines what happens to a machine that nobody uses.
 type Autostop string
 
-// The values of Autostop. If a machine's services have different values, the first of these
-// values applies.
+// The values of Autostop. If a machine's services have different values, the one that is listed
+// first here applies.
 const (
 	AutostopOff     Autostop = "off"
 	AutostopStop    Autostop = "stop"
 	AutostopSuspend Autostop = "suspend" // suspend the machine, or stop it if it cannot be suspended
 )
 
-// UnmarshalJSON also accepts false and true, the values that older clients send.
+// UnmarshalJSON also accepts the values false and true, which older clients send.
 func (a *Autostop) UnmarshalJSON(b []byte) error {
 	switch string(b) {
 	case "null", "false", `"off"`:
@@ -93,7 +93,7 @@ func (p *Port) Has(h Handler) bool {
 type HTTPOptions struct {
 	Compress    bool
 	H2Backend   bool          // whether the machine speaks HTTP/2 without TLS
-	Pristine    bool          // whether the proxy adds no headers of its own to replies
+	Pristine    bool          // whether the proxy must not add its own headers to replies
 	Headers     []HeaderEdit  // sorted by name
 	IdleTimeout time.Duration // time after which an idle connection is closed; 0 means the proxy's default
 	HeadersRead time.Duration // time limit for a request's headers; 0 means the proxy's default
@@ -111,15 +111,15 @@ const defaultSoft = 20
 // maxALPN is the maximum length of a protocol name in TLS (RFC 7301, section 3.1).
 const maxALPN = 255
 
-// Services returns the services in a config, in order. If a service is invalid, which [Review]
-// reports, it returns none.
+// Services returns the services in a config, in order. If a service is invalid, Services returns
+// none. [Review] reports the error.
 func Services(c *bourse.Config) []Service {
 	list, _ := readServices(c)
 	return list
 }
 
-// readServices returns the services in a config. If a service is invalid, it returns CodeInvalid with the path of the
-// value.
+// readServices returns the services in a config. If a service is invalid, it returns CodeInvalid
+// with the path of the invalid value.
 func readServices(c *bourse.Config) ([]Service, error) {
 	list, err := servicesIn(&c.Kept)
 	if err != nil {
@@ -134,9 +134,9 @@ func readServices(c *bourse.Config) ([]Service, error) {
 	return out, nil
 }
 
-// AutostopOf returns what happens to a machine with these services when nobody uses it. If the
-// services have different settings, the one that comes first in the list of values applies.
-// Without services it is AutostopOff.
+// AutostopOf returns the setting for a machine with these services. If the services have
+// different settings, the one that is listed first among the values of Autostop applies. Without
+// services, AutostopOf returns AutostopOff.
 func AutostopOf(list []Service) Autostop {
 	rank := map[Autostop]int{AutostopOff: 0, AutostopStop: 1, AutostopSuspend: 2}
 	least := AutostopOff
@@ -240,8 +240,8 @@ func (w *PortConfig) port(path string) (p Port, err error) {
 	return p, err
 }
 
-// tlsSupported returns CodeInvalid if the port's TLS options would prevent every connection from
-// being served. Error messages begin with path.
+// tlsSupported returns CodeInvalid if no connection could be served with the port's TLS options.
+// Error messages begin with path.
 func (p *Port) tlsSupported(path string) error {
 	for _, v := range p.TLS.Versions {
 		if v != "TLSv1.2" && v != "TLSv1.3" {

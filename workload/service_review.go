@@ -7,7 +7,7 @@ import (
 )
 
 // reviewServices returns warnings about combinations of settings with surprising effects. The
-// most important one is a machine that is stopped and never started again.
+// most important effect is that a machine is stopped and never started again.
 func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	warn := func(i int, field, message string) {
 		out = append(out, bourse.Warning{Field: fmt.Sprintf("config.services[%d].%s", i, field), Message: message})
@@ -38,8 +38,8 @@ func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	return out
 }
 
-// checkSinglePort returns CodeInvalid if the services of a host program name different ports.
-// Such a machine has only one port on its host, its $PORT, whatever ports its services name.
+// checkSinglePort returns CodeInvalid if the services of a host program name different ports. The
+// machine of a host program has only one port, its $PORT, whatever ports its services name.
 func checkSinglePort(list []Service) error {
 	named := 0
 	for i, s := range list {

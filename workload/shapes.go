@@ -25,8 +25,8 @@ type ServiceConfig struct {
 	ForceInstanceDescription *string       `json:"force_instance_description,omitempty"`
 }
 
-// Package deploy/config reads the tags "in" and "quoted" below, because its files have the same
-// tables.
+// Package deploy/config also reads the tags "in" and "quoted" of the types below, because its
+// files contain the same tables.
 
 // PortConfig is an item of config.services[].ports.
 type PortConfig struct {
@@ -40,21 +40,22 @@ type PortConfig struct {
 	ProxyProto *ProxyProto `json:"proxy_proto_options,omitempty"`
 }
 
-// Concurrency limits the concurrent work that a proxy sends to a machine.
+// Concurrency limits the number of requests or connections that a proxy sends to a machine at the
+// same time.
 type Concurrency struct {
 	Type string `json:"type,omitempty" in:"connections|requests"`
 	Hard int    `json:"hard_limit,omitempty" in:"0..1000000000"` // maximum for each machine; 0 means no limit
-	Soft int    `json:"soft_limit,omitempty" in:"0..1000000000"` // proxies prefer other machines beyond this limit
+	Soft int    `json:"soft_limit,omitempty" in:"0..1000000000"` // beyond this limit, proxies prefer other machines
 }
 
 // TLSOptions configures handler tls.
 type TLSOptions struct {
-	ALPN       []string `json:"alpn,omitempty"`                          // with handler http the default is h2 and http/1.1; without, there is none
+	ALPN       []string `json:"alpn,omitempty"`                          // default with handler http: h2 and http/1.1; otherwise no default
 	Versions   []string `json:"versions,omitempty" in:"TLSv1.2|TLSv1.3"` // default: both
-	SelfSigned *bool    `json:"default_self_signed,omitempty"`           // whether to use a self-signed certificate if there is no other
+	SelfSigned *bool    `json:"default_self_signed,omitempty"`           // whether to use a self-signed certificate if there is no other certificate
 }
 
-// ProxyProto selects the version of the header that handler proxy_proto writes.
+// ProxyProto selects the version of the PROXY protocol header for handler proxy_proto.
 type ProxyProto struct {
 	Version string `json:"version,omitempty" in:"v1|v2"`
 }
@@ -72,11 +73,11 @@ type HTTPConfig struct {
 // HTTPResponse edits the headers of replies.
 type HTTPResponse struct {
 	Headers  map[string]Edit `json:"headers,omitempty"`
-	Pristine *bool           `json:"pristine,omitempty"` // whether the proxy adds no headers of its own to replies
+	Pristine *bool           `json:"pristine,omitempty"` // whether the proxy must not add its own headers to replies
 }
 
-// ReplayCache makes a proxy send later requests with the same path prefix and the same
-// header or cookie to the target of a replayed request.
+// ReplayCache configures a proxy to remember the target of a replayed request. The proxy sends
+// later requests with the same path prefix, and the same header or cookie, to this target.
 type ReplayCache struct {
 	PathPrefix  string `json:"path_prefix,omitempty"`
 	TTLSeconds  int    `json:"ttl_seconds,omitempty" in:"10..31536000"`
@@ -170,7 +171,7 @@ type rest struct {
 	Guest *struct {
 		MaxMemoryMB      int      `json:"max_memory_mb"`
 		HostDedicationID string   `json:"host_dedication_id"`
-		PersistRootfs    any      `json:"persist_rootfs"` // refused unless it is empty
+		PersistRootfs    any      `json:"persist_rootfs"` // refused if it is not empty
 		KernelArgs       []string `json:"kernel_args"`
 	} `json:"guest"`
 	Init struct {
@@ -211,9 +212,9 @@ func wrongType(b []byte) error {
 	return &json.UnmarshalTypeError{Value: "value " + bourse.Quoted(strings.Trim(string(b), `"`))}
 }
 
-// Validate returns CodeInvalid, with the member's path, if clients of the Machines API could not
-// decode a member. A single value of the wrong type would make every client fail to list the
-// app's machines.
+// Validate returns CodeInvalid, with a member's path, if clients of the Machines API could not
+// decode the member. Because of a single value of the wrong type, every client would fail to list
+// the app's machines.
 func Validate(k *bourse.Kept) error {
 	_, services := servicesIn(k)
 	_, checks := checksIn(k)
@@ -224,13 +225,13 @@ func Validate(k *bourse.Kept) error {
 		shaped[[]*Static]("config.statics", k.Statics), shaped[rest]("config", k.Rest))
 }
 
-// ServiceConfigs returns config.services without the defaults.
+// ServiceConfigs returns config.services without filling in the defaults.
 func ServiceConfigs(c *bourse.Config) []ServiceConfig {
 	list, _ := servicesIn(&c.Kept)
 	return list
 }
 
-// CheckConfigs returns config.checks without the defaults.
+// CheckConfigs returns config.checks without filling in the defaults.
 func CheckConfigs(c *bourse.Config) map[string]CheckConfig {
 	list, _ := checksIn(&c.Kept)
 	return list
@@ -261,8 +262,8 @@ func shaped[T any](path string, raw json.RawMessage) error {
 	return err
 }
 
-// unsupportedItems returns an error if the list at path, whose items are not supported, is not
-// empty.
+// unsupportedItems returns an error if the list at path is not empty. The list's items are not
+// supported.
 func unsupportedItems(path string, raw json.RawMessage) error {
 	list, err := decode[[]json.RawMessage](path, raw)
 	if len(list) > 0 {
@@ -271,8 +272,8 @@ func unsupportedItems(path string, raw json.RawMessage) error {
 	return err
 }
 
-// decode decodes a member of a config. A missing member is the zero value. Its error has
-// CodeInvalid and contains the path of the wrong value.
+// decode decodes a member of a config. For a missing member, it returns the zero value. Errors
+// have CodeInvalid and contain the path of the wrong value.
 func decode[T any](path string, raw json.RawMessage) (v T, err error) {
 	if len(raw) == 0 {
 		return v, nil

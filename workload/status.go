@@ -7,8 +7,8 @@ import (
 )
 
 // CheckStatuses returns the status of each of a machine's checks, in the order of [Checks]. A
-// check has status warning if it has no result since the machine was last started. If the machine
-// has no checks, the list is empty.
+// check's status is warning if the machine is not running, or if the check has no result since
+// the machine's last start. If the machine has no checks, the list is empty.
 func CheckStatuses(m *bourse.Machine) []bourse.CheckStatus {
 	var out []bourse.CheckStatus
 	for _, c := range Checks(&m.Config) {
@@ -37,8 +37,8 @@ func checkStatus(m *bourse.Machine, name string) bourse.CheckStatus {
 }
 
 // Ready reports whether all readiness checks of a running machine have passed since its start.
-// Callers that look up any machine of an app by name only get ready machines. A machine without
-// readiness checks is ready.
+// When callers look up any machine of an app by name, they receive only ready machines. A machine
+// without readiness checks is ready.
 func Ready(m *bourse.Machine) bool {
 	if len(m.Config.Checks) == 0 {
 		return true
