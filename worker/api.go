@@ -195,8 +195,8 @@ func handleExports(mux *http.ServeMux, w *Worker) {
 	})
 }
 
-// exportBody delays the response's header until the first byte is written. Until then,
-// an error can still be sent as an error response.
+// exportBody delays the response's header until the first byte of the body is written, so
+// that an earlier error can still be sent as an error response.
 type exportBody struct {
 	rw    http.ResponseWriter
 	begun bool

@@ -55,7 +55,7 @@ type Parts struct {
 // Policy configures how a worker runs machines. The zero value is the default.
 type Policy struct {
 	NetworkMode NetworkMode
-	NoNetwork   error         // why machines with images cannot have private networks, or nil
+	NoNetwork   error         // the reason why machines with images cannot have private networks; nil if they can
 	SharedQuota bool          // cap each shared vCPU at 5 ms per 80 ms, with bursts; otherwise, shared vCPUs compete for cores
 	PIDs        int           // limit of processes of a machine with an image; default DefaultPIDs, negative for no limit
 	Rootfs      bourse.MiB    // default size of an image's root file system; 0 for no limit, in which case the ledger does not count it

@@ -15,7 +15,7 @@ import (
 // CodeUnavailable.
 type Local struct{ w *Worker }
 
-// Local returns the worker for callers in its own process.
+// Local returns access to the worker for callers in the same process.
 func (w *Worker) Local() Local { return Local{w} }
 
 func (l Local) ready() error {
@@ -78,8 +78,8 @@ func (l Local) Named(ctx context.Context, app bourse.App, name string) (bourse.M
 	return m, err
 }
 
-// Machines returns the machines of app for which keep returns true, oldest first. If
-// app is nil, it returns those of all apps.
+// Machines returns the machines of app for which keep returns true, oldest first. If app
+// is nil, it returns the machines of all apps.
 func (l Local) Machines(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return nil, err
@@ -105,8 +105,9 @@ func (l Local) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Names looks up machines for DNS answers, in this worker's records. Machines on other
-// workers are not included, because this worker's machines could not reach them.
+// Names provides the records that DNS answers are based on. They are this worker's own
+// records. Machines on other workers are not included, because this worker's machines
+// could not reach them.
 type Names struct{ *state.State }
 
 var _ network.Names = Names{}

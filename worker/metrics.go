@@ -66,8 +66,7 @@ func describe() descriptions {
 	}
 }
 
-// collector reads a worker's metrics whenever they are requested, and stores nothing in
-// between.
+// collector reads a worker's metrics whenever they are requested. It does not store them.
 type collector struct {
 	w *Worker
 	descriptions

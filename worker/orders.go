@@ -53,15 +53,16 @@ func (w *Worker) claimKind(ctx context.Context, c *bourse.Claim) (*bourse.Fill, 
 	return w.machines.Claim(ctx, c)
 }
 
-// cancel ensures that this worker does not fill the order now or later. A tombstone
-// refuses all later claims, a machine or volume that filled the order is destroyed, and a
-// hold ends. cancel returns once that is recorded. If the order's volume belongs to a
-// machine, it returns failed_precondition and does not cancel the order.
+// cancel ensures that this worker does not fill the order now or later. It records a
+// tombstone, which refuses all later claims, begins to destroy the order's machine or
+// volume, if any, and ends its hold. cancel returns once that is recorded. If the order's
+// volume belongs to a machine, cancel returns failed_precondition and does not cancel the
+// order.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	return w.cancelFor(ctx, id, "a request")
 }
 
-// cancelFor is like cancel. source describes in the log where the cancellation came from.
+// cancelFor is like cancel. source describes the origin of the cancellation in the log.
 func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string) (bourse.Cancellation, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.Cancellation{}, err
@@ -156,9 +157,8 @@ func claimTurns() throttle.TurnsConfig {
 	return throttle.TurnsConfig{AtOnce: n, Queue: n, Patience: 100 * time.Millisecond}
 }
 
-// admit calls claim within the worker's limit on concurrent claims. If the limit is
-// exceeded, it does nothing and returns rate_limited, which is an error and not a
-// refusal.
+// admit calls claim, unless the worker's limit on concurrent claims is exceeded. In that
+// case, it returns the error rate_limited, which is not a refusal.
 func (w *Worker) admit(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	lease := machineLease
 	if c.Order.Warm() {

@@ -97,7 +97,7 @@ type Images interface {
 	Changed() <-chan struct{}
 }
 
-// Network gives machines private networks.
+// Network manages machines' private networks.
 type Network interface {
 	machines.Network
 	// Dial connects to a TCP port of a machine.
@@ -112,8 +112,9 @@ type Volumes interface {
 	machines.Scratch
 }
 
-// Puller is a driver for machines that pollers run. Its Start returns once a poller has
-// claimed the task. It returns CodeInsufficient if no poller is asking for work.
+// Puller is a driver for machines that pollers run. Its Start method returns once a
+// poller has claimed the task. If no poller is asking for work, Start returns
+// CodeInsufficient.
 type Puller interface {
 	driver.Driver
 	// Room returns why a task with these limits would be refused now, or nil if it would

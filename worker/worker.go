@@ -37,7 +37,7 @@ type Worker struct {
 	state     *state.State
 	store     *store.Store
 	engine    *fsm.Engine
-	host      *admit.Host     // decides about orders
+	host      *admit.Host     // decides which orders the worker fills
 	turns     *throttle.Turns // limits concurrent claims
 	load      loadGauge
 	volumes   *volumes.Volumes

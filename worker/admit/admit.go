@@ -2,14 +2,15 @@
 // and which port and devices its machine gets. If the worker does not fill the order, the
 // decision contains the reason.
 //
-// [Host.Decide] decides about all orders except those for warm tasks, as a function of
-// the order, one state of the store, and the host's ports and pollers. A quote contains
-// the decision. A claim first checks most of the conditions in a read-only transaction
-// (see [Host.Precheck]), then decides again in the transaction that takes the resources.
-// Capacity is therefore never oversold (invariant 4), and a refusal names the worker, the
-// resources, and the wanted and free amounts (invariant 10). A warm task also needs a
-// free slot on a warm machine, so package tasks decides about it, with the same
-// functions: [Host.UnsupportedTask], [Past], [Host.Barred] and [Host.Fits].
+// [Host.Decide] decides about all orders except those for warm tasks. The decision is a
+// function of the order, a snapshot of the store, and the state of the host's ports and
+// pollers. A quote contains the decision. A claim first checks most of the conditions in
+// a read-only transaction (see [Host.Precheck]), then decides again in the transaction
+// that takes the resources. Capacity is therefore never oversold (invariant 4), and a
+// refusal names the worker, the resources, and the wanted and free amounts (invariant
+// 10). A warm task also needs a free slot on a warm machine, so package tasks makes that
+// decision, using the same functions: [Host.UnsupportedTask], [Past], [Host.Barred] and
+// [Host.Fits].
 //
 // A decision writes nothing. Besides the store, it consults only parts of the host that
 // answer within microseconds. Only [Holds] writes to the store: an order to hold capacity
@@ -27,8 +28,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Host describes a worker and its host. Decisions about orders depend on it. All fields
-// except Labels and Tries are fixed once the worker is open.
+// Host contains the information about a worker and its host that decisions about orders
+// require. All fields except Labels and Tries are fixed once the worker is open.
 type Host struct {
 	Worker bourse.WorkerID
 	Tag    bourse.WorkerTag
@@ -44,14 +45,14 @@ type Host struct {
 	Short   func() error   // returns an error while the store accepts no new work; see [store.Store.Short]
 
 	Private      map[bourse.ImageKind]bool            // kinds of images whose machines have private networks
-	NoNetwork    error                                // why machines with images cannot have private networks, or nil
+	NoNetwork    error                                // the reason why machines with images cannot have private networks; nil if they can
 	Images       Images                               // nil if the worker cannot run images
 	ImageBudget  bourse.MiB                           // disk space for all images together
 	Containers   func() error                         // returns why the container driver cannot run anything now, or nil if it can
 	Scratch      bool                                 // whether root file systems can be limited
 	VolumeLabels map[string]string                    // nil if the worker does not support volumes
 	Peers        bool                                 // whether the worker can read other workers' volumes
-	Pollers      func(*bourse.Config) *bourse.Refusal // returns why no poller would claim a machine with this config now, or nil if one would; may be unset
+	Pollers      func(*bourse.Config) *bourse.Refusal // returns why no poller would claim a machine with this config now, or nil if one would; the function may be unset
 }
 
 // Images answers questions about images without asking a registry.
@@ -137,8 +138,8 @@ func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) 
 	return n, err
 }
 
-// NewQuote returns a quote with the worker's name, region and load, but without an
-// answer. If the order may be a repetition, it may have been filled a moment ago, so
+// NewQuote returns a quote that contains only the worker's name, region and load. An
+// order that may be a repetition may have been filled a moment ago. For such an order,
 // NewQuote waits until everything submitted to the store is durable.
 func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
 	h.Tries.Asked(order)
@@ -149,8 +150,8 @@ func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order
 	return q, nil
 }
 
-// Fits returns why the amounts in takes cannot be taken, or nil if they can. They cannot
-// be taken if the ledger does not have enough of a resource, or if the store is so short
+// Fits returns a refusal if the amounts in takes cannot be taken, and nil otherwise. The
+// reason is either that too little of a resource is free, or that the store is so short
 // of space that it only records the ends of existing objects.
 func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	if err := h.Short(); err != nil {
@@ -159,10 +160,10 @@ func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	return h.Ledger.Fits(committed, takes)
 }
 
-// Room returns why a machine's amounts cannot change from has, the current ones, to
-// wants, the desired ones, or nil if they can. It checks only the resources whose amounts
-// increase, so a machine may keep its resources even after the operator has lowered the
-// worker's capacity.
+// Room returns a refusal if a machine's amounts cannot change from has, the current ones,
+// to wants, the desired ones, and nil otherwise. It checks only the resources whose
+// amounts increase, so a machine may keep its resources even after the operator has
+// lowered the worker's capacity.
 func (h *Host) Room(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, error) {
 	more := slices.DeleteFunc(slices.Clone(wants), func(a bourse.Amount) bool { return a.Amount <= has.Of(a.Resource) })
 	if len(more) == 0 {

@@ -17,7 +17,7 @@ type Decision struct {
 	Refusal *bourse.Refusal // why the worker does not fill the order; nil if it does
 
 	Takes     bourse.Amounts // resources that the order takes; for a machine, those that it takes while it runs
-	Committed bourse.Amounts // amounts committed to everything except this order; capacity that the order's reservation holds for it is not included
+	Committed bourse.Amounts // amounts that are already committed, excluding capacity that the reservation holds for this order
 	Held      bool           // whether the reservation holds all of Takes
 	Draws     []bourse.Hold  // the reservation's holds that the machine uses, with the amounts that remain afterwards
 	Devices   []string       // names of the machine's devices
@@ -42,8 +42,8 @@ func (h *Host) Take(tx *store.Tx, order *bourse.Order, now time.Time) (Decision,
 	return d, declined(d, err)
 }
 
-// Precheck checks a claim's order before the claim begins a transaction, so that
-// refused orders don't cost one. It does not try ports or ask pollers, because their
+// Precheck checks a claim's order before the claim begins a write transaction, so that
+// refused orders do not need one. It does not try ports or ask pollers, because their
 // state may change before the transaction. Like Take, it returns a [Declined].
 func (h *Host) Precheck(s *store.Store, order *bourse.Order) error {
 	return s.View(func(tx *store.Tx) error {
@@ -61,9 +61,9 @@ func declined(d Decision, err error) error {
 	return err
 }
 
-// Decide decides about an order for a machine, a volume, a cold task or held capacity. It
-// first checks whether the order is already filled, because in that case the filled order
-// itself may be the reason why there is no room.
+// Decide decides whether the worker fills an order for a machine, a volume, a cold task
+// or held capacity. It first checks whether the order is already filled, because in that
+// case the filled order itself may be the reason why there is no room.
 func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
 	d, err := h.byRecords(tx, order, now)
 	if err == nil && d.Fill == nil && d.Refusal == nil && order.Kind() != bourse.KindVolume {
@@ -72,8 +72,8 @@ func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decisio
 	return d, err
 }
 
-// byRecords makes the part of the decision that depends only on the worker's records
-// and features.
+// byRecords makes the part of a decision that depends only on the worker's records and
+// features.
 func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d Decision, err error) {
 	fill, past, err := Past(tx, order, now)
 	if err != nil || fill != nil {
@@ -92,8 +92,8 @@ func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d De
 	return d, err
 }
 
-// byHost makes the part of the decision that depends on the host's ports and pollers,
-// whose state may change at any time.
+// byHost completes a decision with the part that depends on the host's ports and pollers.
+// Their state may change at any time.
 func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse.Refusal) {
 	c := &order.Config
 	if c.Image == "" { // a hold whose config has no image
@@ -108,11 +108,11 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 	return nil
 }
 
-// Barred returns why the worker may not start anything for an order, regardless of
-// resources, or nil if it may. It refuses if a later try of the order has asked this
-// worker, if past, the refusal returned by [Past], is not nil, or if the order's app was
-// deleted. It ignores a cordon, because a cordoned worker's machines still receive calls
-// and requests.
+// Barred checks the conditions for starting anything for an order, apart from resources.
+// It refuses the order if a later try of the order has asked this worker, if the order's
+// app was deleted, or if past is not nil. past is the refusal that [Past] has returned.
+// It ignores a cordon, because a cordoned worker's machines still receive calls and
+// requests.
 func (h *Host) Barred(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
 	return first([]check{
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
@@ -200,7 +200,7 @@ func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bour
 			return no("the order's volume was destroyed")
 		}
 		return &bourse.Fill{Volume: &v, Again: true}, nil, err
-	case rec.Machine != "" || rec.Volume != "", kind == bourse.KindTask: // a task's id must be unused even if its first order was not filled
+	case rec.Machine != "" || rec.Volume != "", kind == bourse.KindTask: // the id of a task's order must be unused, even if the earlier order was not filled
 		return no("the order's id is that of another order")
 	}
 	if kind != bourse.KindHold {
@@ -265,8 +265,8 @@ func nameTaken(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 	return &bourse.Refusal{Reason: bourse.RefusedName, Detail: fmt.Sprintf("app %s already has a machine named %s", order.App.Name, order.Name)}, nil
 }
 
-// mounts refuses an order if the machine would be unable to mount one of its volumes. A
-// volume belongs to at most one machine.
+// mounts refuses an order if one of the volumes that the machine needs cannot be mounted.
+// A volume belongs to at most one machine.
 func (h *Host) mounts(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 	for _, mount := range order.Config.Mounts {
 		no := func(format string, args ...any) *bourse.Refusal {

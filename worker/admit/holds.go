@@ -206,7 +206,7 @@ func (hs *Holds) Of(ctx context.Context, key bourse.ReservationKey) ([]bourse.Ho
 	return live, err
 }
 
-// Extend makes a reservation's holds on this worker expire after ttl from now. It
+// Extend sets the expiry of a reservation's holds on this worker to ttl from now. It
 // returns CodeNotFound if there are none.
 func (hs *Holds) Extend(ctx context.Context, key bourse.ReservationKey, ttl time.Duration) ([]bourse.Hold, error) {
 	if err := errors.Join(key.Validate(), bourse.ValidateHold(ttl)); err != nil {
@@ -222,7 +222,7 @@ func (hs *Holds) Extend(ctx context.Context, key bourse.ReservationKey, ttl time
 		}
 		return endAt(tx, live, time.Now().UTC().Add(ttl))
 	})
-	if err != nil { // after an error, the transaction may still be writing to live
+	if err != nil { // after an error, the transaction may still be writing to live, so do not read it
 		return nil, err
 	}
 	hs.changed()
@@ -301,7 +301,7 @@ func (hs *Holds) expire(ctx context.Context) (int, error) {
 		n, err = tx.ExpireHolds(time.Now())
 		return err
 	})
-	if err != nil { // after an error, the transaction may still be writing to n
+	if err != nil { // after an error, the transaction may still be writing to n, so do not read it
 		return 0, err
 	}
 	return n, nil

@@ -47,8 +47,8 @@ func (l *Ledger) Running(c *bourse.Config) bourse.Amounts {
 	return takes.Sorted()
 }
 
-// Resting returns the part of takes that a machine keeps while it does not run, which
-// is its disk.
+// Resting returns the part of takes that a machine keeps while it is stopped, which is
+// its disk.
 func Resting(takes bourse.Amounts) bourse.Amounts {
 	if n := takes.Of(bourse.ResourceDisk); n > 0 {
 		return bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: n}}
@@ -56,9 +56,9 @@ func Resting(takes bourse.Amounts) bourse.Amounts {
 	return nil
 }
 
-// Fits returns why takes cannot be added to the committed amounts without overselling a
-// resource (invariant 4), or nil if it can. The refusal names every resource that is
-// short.
+// Fits returns a refusal if takes cannot be added to the committed amounts without
+// overselling a resource (invariant 4), and nil otherwise. The refusal names every
+// resource that is short.
 func (l *Ledger) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
 	var r *bourse.Refusal
 	for _, want := range takes {

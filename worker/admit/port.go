@@ -107,8 +107,8 @@ func Foreign(port int) bool { return port != 0 && errors.Is(bind(port), syscall.
 
 // bind tries to bind a TCP port on all IPv4 addresses, and releases it. It fails with
 // EADDRINUSE while a program listens on the port at an IPv4 address, or uses it for an
-// outgoing connection. Because bind does not listen, on Linux two callers that try the
-// same port at the same moment both succeed.
+// outgoing connection. Because bind does not listen, two callers that try the same port
+// at the same moment both succeed on Linux.
 func bind(port int) error {
 	fd, err := socket()
 	if err != nil {
@@ -121,9 +121,9 @@ func bind(port int) error {
 }
 
 // PortOf returns the port on which a machine serves the service with the given internal
-// port; 0 means $PORT. A machine on the host's network serves only on its $PORT,
-// whatever port the service names, because on the host that port may be another
-// machine's. PortOf returns CodeFailedPrecondition if the machine has no such port.
+// port. Internal port 0 means $PORT. A machine on the host's network serves only on its
+// $PORT, whatever port the service names, because another machine on the host may use the
+// named port. PortOf returns CodeFailedPrecondition if the machine has no such port.
 func PortOf(m *bourse.Machine, service int) (int, error) {
 	if m.PrivateIP.IsValid() && service != 0 {
 		return service, nil

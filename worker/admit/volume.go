@@ -67,8 +67,8 @@ func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, n
 	return nil, nil
 }
 
-// SourceOf returns the id of the volume or snapshot that a new volume is filled from,
-// and the tag of its worker. It returns "" for a volume that starts empty.
+// SourceOf returns the id of a new volume's source, which is a volume or a snapshot, and
+// the tag of the source's worker. It returns "" for a volume that starts empty.
 func SourceOf(spec *bourse.VolumeOrder) (string, bourse.WorkerTag) {
 	switch {
 	case spec.Snapshot != "":

@@ -29,7 +29,7 @@ type Network interface {
 	Namespace(machine bourse.MachineID) string
 }
 
-// Scratch manages directories of a limited size that hold the changes which containers
+// Scratch manages directories of limited size. They store the changes that containers
 // make to their root file systems. Its methods are idempotent.
 type Scratch interface {
 	Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (path string, err error)

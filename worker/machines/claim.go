@@ -188,8 +188,8 @@ func freeName(tx *store.Tx, app bourse.App) (string, error) {
 	}
 }
 
-// Unfillable returns the refusal for an order whose machine could not be started. It
-// derives the reason from the error of the machine's run and from the machine's record.
+// Unfillable returns the refusal for an order whose machine failed to start. It derives
+// the reason from the error of the machine's run and from the machine's record.
 func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bourse.MachineID, err error) *bourse.Refusal {
 	m, unread := ms.state.Machine(ctx, id)
 	known := unread == nil

@@ -17,8 +17,9 @@ import (
 // ImageHost manages the images on a worker's host. Its errors with the codes not_found,
 // invalid and insufficient_capacity are final; after unavailable, the caller may retry.
 type ImageHost interface {
-	// Resolve asks an image's registry for its digest, on behalf of the organization, and
-	// returns the reference with that digest. Organization "" has no credentials.
+	// Resolve asks an image's registry for the image's digest, on behalf of the
+	// organization, and returns the reference with that digest. Organization "" has no
+	// credentials.
 	Resolve(ctx context.Context, org, name string) (bourse.ImageRef, error)
 	// Pull makes an image available on the host. It returns once machines can be started
 	// from the image. Concurrent calls for one image share one pull. The organization must
@@ -182,8 +183,8 @@ func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 	return nil
 }
 
-// PullFor pulls a machine's image and protects it until it is recorded. The event is
-// nil if nothing had to be pulled.
+// PullFor pulls a machine's image and protects the image until it is recorded. The event
+// is nil if nothing had to be pulled.
 func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRef, *bourse.PullEvent, error) {
 	org, err := i.OrgOf(m)
 	if err != nil {

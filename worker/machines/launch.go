@@ -53,9 +53,9 @@ func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fs
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return recordStart(tx, status, version, now) }))
 }
 
-// recordStart records that a task runs. The event contains the driver's start time, so
-// recording the start again produces the same event. The machine's next start will use at
-// least the same version of the app's secrets.
+// recordStart records that a task is running. The event contains the driver's start time,
+// so recording the start again produces the same event. The machine's next start will use
+// at least the same version of the app's secrets.
 func recordStart(tx *store.Tx, s driver.Status, secrets uint64, now time.Time) error {
 	_, err := state.ChangeMachineAt(tx, s.ID.Machine, now, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.Boot.Number != s.ID.Boot || m.Boot.Exit != nil {
@@ -90,8 +90,8 @@ func recordBoot(m *bourse.Machine, port int) {
 	m.Boot.Requested, m.Boot.Exit = false, nil
 }
 
-// giveUp ends the launch of a machine that cannot be started. It removes everything
-// that the attempt left on the host, then records the failure.
+// giveUp ends the launch of a machine that cannot be started. It cleans up after the
+// attempt on the host, then records the failure.
 type giveUp func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
 
 // starting returns the machine that a run is about to start. It returns

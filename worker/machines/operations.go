@@ -52,7 +52,7 @@ type launches struct {
 	update  *machineDef // stops the current version, and launches the next one
 }
 
-// of returns the operations for machines like m.
+// of returns the operations for m's kind of machine.
 func (d *definitions) of(m *bourse.Machine) *launches {
 	switch {
 	case m.Config.ImageKind() == bourse.PollerImage:

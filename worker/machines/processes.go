@@ -37,9 +37,9 @@ type process struct {
 	pages               int64
 }
 
-// Of returns a machine's processes, the main process first and the others sorted by id.
-// Errors: failed_precondition if the host has no /proc, not_found if the main process has
-// ended.
+// Of returns a machine's processes. The main process is first, and the others are sorted
+// by id. Errors: failed_precondition if the host has no /proc, not_found if the main
+// process has ended.
 func (t Table) Of(main int) ([]bourse.Process, error) {
 	entries, err := os.ReadDir(t.Root)
 	if err != nil {
@@ -76,7 +76,7 @@ func (t Table) members(all map[int]process, main int) []int {
 	member := map[int]bool{main: true}
 	out := []int{main}
 	for _, pid := range sorted(all) {
-		var line []int // pid and its ancestors, up to a process that is already a member
+		var line []int // pid and its ancestors, excluding the first ancestor that is already a member
 		at := pid
 		for p, ok := all[at]; ok && !member[at] && len(line) < most; p, ok = all[at] {
 			line = append(line, at)

@@ -77,8 +77,8 @@ func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 	})
 }
 
-// readyBegin waits until the machine is in a state that allows an update, and then
-// begins the update.
+// readyBegin waits until the machine's state allows an update, and then begins the
+// update.
 func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	for {
 		m, err := ms.state.AwaitMachine(ctx, r.Request.Machine, func(m *bourse.Machine) bool {
@@ -146,8 +146,8 @@ func (ms *Machines) readying(ctx context.Context, r *machineRun, do func(context
 	return ms.notReady(r, err)
 }
 
-// transient reports whether resolving or pulling an image may succeed at the next
-// attempt, given the error of this one.
+// transient reports whether err, the error of resolving or pulling an image, may
+// disappear if the operation is retried.
 func transient(err error) bool {
 	switch bourse.CodeOf(err) { //nolint:exhaustive // the others are final
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeInternal:

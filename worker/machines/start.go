@@ -37,7 +37,7 @@ func (ms *Machines) StartIf(ctx context.Context, id bourse.MachineID, check func
 // starting contains the parameters of a start.
 type starting struct {
 	may     func(m *bourse.Machine) error                   // returns an error if the start is not allowed; see the function may
-	write   func(m *bourse.Machine) (events []bourse.Event) // changes the machine when its boot is recorded, and returns more events; may be nil
+	write   func(m *bourse.Machine) (events []bourse.Event) // changes the machine when its boot is recorded, and returns additional events; may be nil
 	secrets uint64                                          // minimum version of the app's secrets
 	keys    bourse.AppKeys                                  // keys for the app's secrets; if empty, the recorded keys are used
 }
@@ -128,7 +128,7 @@ func may(m *bourse.Machine, call bourse.Call, nonce string) error {
 	return on(m, call)
 }
 
-// on is like may, for a call that needs no lease.
+// on is like may, but for calls that do not require the lease.
 func on(m *bourse.Machine, call bourse.Call) error {
 	switch answer, text := call.On(m.State); answer {
 	case bourse.Goes:
@@ -150,7 +150,7 @@ func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 			"machine %s cannot start: another program on its host listens on port %d, its $PORT", m.ID, m.Boot.Port)
 	}
 	takes := ms.host.Ledger.Running(&m.Config)
-	if n := m.Next; n != nil { // the machine's next version will run, too
+	if n := m.Next; n != nil { // the resources must also suffice for the machine's next version
 		n.Launch, n.Takes = true, ms.host.Ledger.Running(&n.Config)
 		takes = admit.Most(takes, n.Takes)
 	}

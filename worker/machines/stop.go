@@ -170,7 +170,7 @@ func (ms *Machines) beginDestroy(ctx context.Context, id bourse.MachineID, sourc
 }
 
 // Discard begins to destroy a machine that is no longer needed, for example because its
-// order was canceled. It returns once that is recorded.
+// order was canceled. It returns once the destruction is recorded.
 func (ms *Machines) Discard(ctx context.Context, id bourse.MachineID) error {
 	_, err := ms.beginDestroy(ctx, id, bourse.SourceWorker, "", func(*bourse.Machine) error { return nil })
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -200,7 +200,7 @@ func (ms *Machines) killStep(ctx context.Context, r *machineRun) fsm.Outcome {
 }
 
 // removeStep removes a machine from the host and then releases its resources. The
-// record can still be read for some time.
+// machine's record remains readable for some time.
 func (ms *Machines) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {

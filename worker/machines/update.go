@@ -16,8 +16,8 @@ import (
 // updateWithin is the time limit for pulling an update's image.
 const updateWithin = 10 * time.Minute
 
-// Update creates a new version of a machine. It returns once the version has started, or
-// once it exists if it is not to be started. The current version runs until the new image
+// Update creates a new version of a machine. It returns once the version has started or,
+// if it must not be started, once it exists. The current version runs until the new image
 // is on the host, and is kept if the pull fails. Then it is stopped, the new config is
 // recorded, and the machine is launched. If the program would not notice the changes,
 // they are applied without a restart.
@@ -185,7 +185,7 @@ func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 // resources.
 func (ms *Machines) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
 	if !mayRun(m) && (!next.Launch || sleeps(m, &next)) {
-		next.Launch, next.Takes = false, admit.Resting(next.Takes) // if the machine is started in the meantime, the start takes the rest
+		next.Launch, next.Takes = false, admit.Resting(next.Takes) // if the machine is started in the meantime, the start takes the remaining resources
 	}
 	if err := ms.retake(tx, m, admit.Most(m.Takes, next.Takes)); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (ms *Machines) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVe
 	with := *m
 	with.Config = next.Config
 	m.Next = &next
-	err := ms.volumes.Attach(tx, &with) // m already has its volumes, so this only fills in the mounts of its next version
+	err := ms.volumes.Attach(tx, &with) // m's volumes already belong to it, so this only fills in the mounts of the next version
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be updated: %w", m.ID, err)
 	}

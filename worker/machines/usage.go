@@ -14,7 +14,7 @@ import (
 // usageGap is the time between two samples if no suitable earlier sample exists.
 const usageGap = 250 * time.Millisecond
 
-// Usage returns the resources that a machine uses, and its limits.
+// Usage returns a machine's current resource usage and its limits.
 func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usage, error) {
 	m, err := ms.state.Machine(ctx, id)
 	if err == nil {
@@ -49,7 +49,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 	return out, nil
 }
 
-// sample measures the resources that a machine uses now.
+// sample measures a machine's current resource usage.
 func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage, cpuSample, error) {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err != nil {

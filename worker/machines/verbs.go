@@ -17,7 +17,7 @@ import (
 )
 
 // List returns the machines of app for which keep returns true, oldest first. If app is
-// nil, it returns those of all apps.
+// nil, it returns the machines of all apps.
 func (ms *Machines) List(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
 	if err := ms.state.Store.Sync(ctx); err != nil {
 		return nil, err

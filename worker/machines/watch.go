@@ -88,9 +88,9 @@ func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	})
 }
 
-// ended records a task's exit. In the same transaction, it begins the run that follows,
-// if any: a delayed restart, or the machine's destruction. Then it tells the driver to
-// discard the exit.
+// ended records a task's exit. In the same transaction, it begins the run that follows
+// the exit, if any: a delayed restart, or the machine's destruction. Then it causes the
+// driver to discard the exit.
 func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID, exit bourse.Exit) error {
 	for {
 		change := ms.state.Machines.Next(id.Machine)
@@ -208,8 +208,8 @@ func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse
 	return next, bourse.Event{Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: exit.At, Exit: told}
 }
 
-// settle releases the resources that only a running machine needs, except those that
-// its next version will take. m keeps its port.
+// settle releases the resources that only a running machine needs, except those that are
+// reserved for its next version. m keeps its port.
 func settle(m *bourse.Machine) {
 	m.Takes, m.Devices = admit.Resting(m.Takes), nil
 	if m.Next != nil {

@@ -72,7 +72,7 @@ func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 			publish = append(publish, kept[i])
 		}
 	}
-	publish = slices.DeleteFunc(publish, func(app bourse.App) bool { return len(app.Proof) == 0 }) // the view would not accept apps without a proof
+	publish = slices.DeleteFunc(publish, func(app bourse.App) bool { return len(app.Proof) == 0 }) // the view does not accept apps without a proof
 	return keep, publish
 }
 

@@ -95,7 +95,7 @@ func (p *Publisher) forgetImages(ctx context.Context) error {
 	for _, digest := range listed {
 		p.images.published[digest] = bourse.Image{}
 	}
-	if p.host == nil { // the worker no longer has images, so remove those of an earlier daemon
+	if p.host == nil { // the worker no longer has images, so remove the ones that an earlier daemon has published
 		for batch := range slices.Chunk(listed, Batch) {
 			if err := p.publish(ctx, Update{GoneImages: batch}); err != nil {
 				return err

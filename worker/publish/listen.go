@@ -43,8 +43,8 @@ func NewListener(p *Publisher, cancel func(ctx context.Context, id bourse.OrderI
 	return &Listener{state: p.state, view: p.view, publisher: p, cancel: cancel, canceled: map[bourse.OrderID]struct{}{}}
 }
 
-// Run carries out the requests in the view, until ctx ends. It looks at the view at
-// once, because requests may have arrived while the worker was down, and then after
+// Run carries out the requests in the view, until ctx ends. It reads the view once at the
+// beginning, because requests may have arrived while the worker was down, and then after
 // each change.
 func (l *Listener) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckEvery)
@@ -64,7 +64,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-l.view.Changed():
-		case <-l.lost: // the next look handles the loss
+		case <-l.lost: // the next call of look handles the loss
 		case <-check.C:
 		}
 	}

@@ -25,8 +25,8 @@ type outbox struct {
 type changes struct {
 	ids     map[bourse.MachineID]struct{}
 	volumes map[bourse.VolumeID]struct{}
-	all     bool            // everything may have changed; if set, ids and volumes are empty
-	unsure  bool            // some of the changes may not be durable yet
+	all     bool            // whether all records may have changed; if set, ids and volumes are empty
+	unsure  bool            // whether some of the changes may not be durable yet
 	waits   []chan struct{} // closed once all changes have been published
 }
 
@@ -49,7 +49,7 @@ func (o *outbox) addVolume(id bourse.VolumeID, unsure bool) {
 	})
 }
 
-// addAll notes that everything may have changed.
+// addAll notes that all records may have changed.
 func (o *outbox) addAll() { o.update((*changes).addAll) }
 
 // await returns a channel that is closed once all changes that are now in the outbox have
@@ -92,7 +92,7 @@ func (o *outbox) update(change func(*changes)) {
 	o.mu.Unlock()
 	select {
 	case o.wake <- struct{}{}:
-	default: // one token is enough, because the reader takes everything
+	default: // one token is enough, because the reader takes all changes
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 const (
 	// Batch is the maximum number of machines in one update.
 	Batch = 128
-	// Events is how many of a machine's latest events are published.
+	// Events is the number of a machine's latest events that are published.
 	Events = 2
 	// CheckEvery is the interval at which the whole store is published again, and rows
 	// that the store does not contain are removed from the view.

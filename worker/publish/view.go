@@ -17,9 +17,9 @@ import (
 // are repeated after a backoff, so all calls must be idempotent. If a call's context
 // ends, the call must not take effect after a later call.
 type View interface {
-	// Publish adds u to the view, and returns once that is done. If the view does not
-	// accept a value in u, Publish changes nothing and returns CodeInvalid. The caller
-	// then leaves out that value.
+	// Publish applies u to the view, and returns once the view contains the changes. If the
+	// view does not accept a value in u, Publish changes nothing and returns CodeInvalid.
+	// The caller then leaves out that value.
 	Publish(ctx context.Context, u Update) error
 	ViewRows
 	// Apps returns all apps in the view, including tombstones.
@@ -87,7 +87,7 @@ func (u *Update) halves() (a, b Update, ok bool) {
 	return a, b, true
 }
 
-// clear removes everything except the facts.
+// clear removes all values except the facts from u.
 func (u *Update) clear() { *u = Update{Facts: u.Facts, Leaving: u.Leaving} }
 
 // cut splits a list after its first n values. If the list has fewer than n values,
@@ -100,7 +100,7 @@ func cut[T any](list []T, n int) (first, rest []T, missing int) {
 // Patience is the time limit for a call to the view.
 const Patience = 10 * time.Second
 
-// offer publishes u. Values that the view does not accept are left out.
+// offer publishes u, without the values that the view does not accept.
 func offer(ctx context.Context, log *slog.Logger, view View, u Update) error {
 	patient, cancel := context.WithTimeout(ctx, Patience)
 	err := view.Publish(patient, u)

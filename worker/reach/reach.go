@@ -52,8 +52,8 @@ type Uses interface {
 	Use(id bourse.MachineID, who string, requests int, ttl time.Duration)
 	// Begin counts a machine as in use until done is called.
 	Begin(id bourse.MachineID) (done func())
-	// Others returns the number of requests in progress of all users other than the given
-	// one.
+	// Others returns the number of requests that all users other than the given one have in
+	// progress.
 	Others(id bourse.MachineID, who string) int
 }
 
@@ -193,8 +193,8 @@ func late(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) error {
 	return bourse.Errorf(bourse.CodeTimeout, "machine %s did not start within %s: it is %s", req.Machine, wait, m.State)
 }
 
-// running waits until the machine has started, and returns it. It starts the machine if
-// the request allows that and *started is false.
+// running waits until the machine has started, and returns it. If the request allows a
+// start, and *started is false, it starts the machine.
 func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bool) (bourse.Machine, error) {
 	for {
 		m, err := r.living(ctx, req.Machine)
@@ -281,8 +281,8 @@ func exit(m *bourse.Machine) string {
 }
 
 // The pause between two connection attempts is proportional to the time since the first
-// one. A program that listens within a millisecond is therefore reached quickly, and
-// one that takes a minute costs little CPU time.
+// one. A program that listens within a millisecond is therefore reached quickly, and a
+// program that takes a minute causes little CPU load.
 const (
 	pausePart    = 256
 	soonestAgain = 250 * time.Microsecond

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// startBounds holds the upper bounds of the start latency's histogram.
+// startBounds contains the upper bounds of the buckets in the start latency histogram.
 var startBounds = [...]time.Duration{
 	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 10 * time.Second,
@@ -75,7 +75,8 @@ func (c *Counts) Exited(exit *bourse.Exit, requested, restarts bool) {
 	}
 }
 
-// Exits returns the number of exits per end, and the number of restarts by policy.
+// Exits returns the number of exits for each of exitEnds, and the number of restarts by
+// policy.
 func (c *Counts) Exits() (ends map[string]uint64, restarts uint64) {
 	ends = make(map[string]uint64, len(exitEnds))
 	for i, end := range exitEnds {

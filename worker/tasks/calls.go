@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// calls holds the tasks in progress, so that all claims of one order share one call
-// (invariant 7). A call is removed once its end is durable.
+// calls contains the tasks in progress, so that all claims of the same order share one
+// call (invariant 7). A call is removed once its end is durable.
 type calls struct {
 	mu     sync.Mutex
 	of     map[bourse.OrderID]*call // guarded by mu; calls by order
@@ -74,7 +74,7 @@ func (s *calls) leave(c *call) {
 	}
 }
 
-// withdraw ends the call of an order, if one is in progress.
+// withdraw cancels an order's call, if one is in progress.
 func (s *calls) withdraw(id bourse.OrderID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *calls) withdraw(id bourse.OrderID) {
 	}
 }
 
-// Withdraw ends the call for a canceled order, if one is in progress.
+// Withdraw cancels the call of a canceled order, if one is in progress.
 func (t *Tasks) Withdraw(id bourse.OrderID) { t.calls.withdraw(id) }
 
 // Cancel records the end of a canceled order's cold task, in the transaction that cancels

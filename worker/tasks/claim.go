@@ -98,7 +98,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	if err := t.send(ctx, m, order.Task, &result); err != nil {
 		t.warm.changed(m.id)
 		t.save(call, func(tx *store.Tx) error { return tx.TaskUndone(order.ID) })
-		if err := call.saved.Wait(ctx); err != nil { // the task may still have a record, and a crash would cause it to be recorded as lost
+		if err := call.saved.Wait(ctx); err != nil { // if the task still has a record, a crash would cause it to be recorded as lost
 			return nil, nil, err
 		}
 		return nil, t.host.Refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not listen for its task: "+err.Error()), nil

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// frameLink sends calls to a program as frames, over one connection that all calls share.
+// frameLink sends calls to a program as frames. All calls share one connection.
 type frameLink struct {
 	dial dialer
 

@@ -16,7 +16,7 @@ import (
 // Headers of requests to a program.
 const (
 	headerOrder    = "Bourse-Order-Id"
-	headerDeadline = "Bourse-Deadline" // time when the call is ended, in RFC 3339 format with nanoseconds
+	headerDeadline = "Bourse-Deadline" // the call's deadline, in RFC 3339 format with nanoseconds
 )
 
 // httpLink sends calls to a program over HTTP, using at most one connection per
@@ -49,7 +49,7 @@ func (l *httpLink) leave() { l.transport.CloseIdleConnections() }
 var userAgent = []string{"bourse"}
 
 // send sends one request. When ctx ends or the deadline passes, send closes the
-// connection, by which the program recognizes that the request was canceled.
+// connection, so that the program notices that the request was canceled.
 func (l *httpLink) send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error {
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errTime)
 	defer cancel()

@@ -111,7 +111,7 @@ func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder
 	if _, unsent := errors.AsType[errNotSent](err); unsent && ctx.Err() == nil {
 		return err
 	}
-	if _, ok := errors.AsType[errCut](err); !ok && ctx.Err() != nil { // the end of ctx caused err
+	if _, ok := errors.AsType[errCut](err); !ok && ctx.Err() != nil { // err occurred because ctx ended
 		err = errCut{context.Cause(ctx)}
 	}
 	t.broken(m, limit, err, out)

@@ -40,7 +40,7 @@ type Tasks struct {
 
 // Machines runs the machines of cold tasks.
 type Machines interface {
-	// Begin decides about the claim. If the order can be filled, Begin records its machine
+	// Begin decides whether to fill the claim's order. If so, it records the order's machine
 	// in a durable transaction, in which it also calls record, and begins to start the
 	// machine. The returned function waits for the start. The error may be an
 	// [admit.Declined].

@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// warmMachines caches the started machines that tasks have been sent to, with the
+// warmMachines caches started machines to which tasks have been sent, together with the
 // connections to their programs. When a machine's record changes, its entry is discarded.
 // The number of places in use is the only value that cannot be read from the store. It
 // need not be stored: when the daemon dies, its connections are closed, which ends all
 // calls.
 type warmMachines struct {
-	patience time.Duration // time after a machine's start within which its program must listen
+	patience time.Duration // how long a program may take to listen after its machine has started
 
 	mu    sync.Mutex
 	known map[bourse.MachineID]*warmMachine // guarded by mu, including the entries

@@ -38,7 +38,8 @@ func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *b
 	return &bourse.Fill{Volume: &v, Claimed: claimed, Started: time.Since(begin) - claimed}, nil, nil
 }
 
-// made waits until a claimed volume has been created, and returns it or the refusal.
+// made waits until a claimed volume has been created, and returns the volume, or the
+// refusal if that has failed.
 func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle[result]) (bourse.Volume, *bourse.Refusal, error) {
 	err := state.Started(ctx, run)
 	switch {

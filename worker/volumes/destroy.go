@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Destroy destroys a volume, and returns once it is gone. Its snapshots stay until they
+// Destroy destroys a volume, and returns once it is gone. Its snapshots remain until they
 // expire. It returns failed_precondition while the volume belongs to a machine or is
 // being extended.
 func (vs *Volumes) Destroy(ctx context.Context, id bourse.VolumeID) (bourse.Volume, error) {
@@ -83,7 +83,7 @@ func (vs *Volumes) endRuns(ctx context.Context, id bourse.VolumeID) error {
 }
 
 // removeStep removes a volume and its unfinished snapshots from the host, and then
-// releases the volume's disk. The record can still be read for some time.
+// releases the volume's disk space. The volume's record remains readable for some time.
 func (vs *Volumes) removeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.now(r.Request.Volume)
 	if err != nil {

@@ -39,8 +39,8 @@ func (vs *Volumes) fillStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return failRecord(tx, v.ID, err) }))
 }
 
-// failRecord records that a volume could not be filled. The order stays filled, because
-// its caller already has the volume's id and can read the error.
+// failRecord records that a volume could not be filled. The order still counts as filled,
+// because its caller has already received the volume's id and can read the error.
 func failRecord(tx *store.Tx, id bourse.VolumeID, cause error) error {
 	_, err := changeRecord(tx, id, "fail", func(v *bourse.Volume) (bool, error) {
 		if !v.State.CanBecome(bourse.VolumeFailed) {
@@ -53,7 +53,8 @@ func failRecord(tx *store.Tx, id bourse.VolumeID, cause error) error {
 	return err
 }
 
-// fill fills a volume on the host. It resumes where an earlier attempt was interrupted.
+// fill copies the source's content to a volume on the host. It resumes where an earlier
+// attempt was interrupted.
 func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 	id, tag := admit.SourceOf(&v.Spec)
 	if tag == vs.state.Self.Tag {

@@ -18,7 +18,7 @@ type Host interface {
 	// Labels returns the host's labels for volumes: "volume", and "volume.encrypted" if
 	// volumes can be encrypted.
 	Labels() map[string]string
-	// Recover removes everything for which keep returns false. keep receives the ids of
+	// Recover removes all objects for which keep returns false. keep receives the ids of
 	// volumes, of snapshots, and of machines with scratch space. Recover must be called
 	// once, before all other methods.
 	Recover(ctx context.Context, keep func(id string) bool) error
@@ -30,12 +30,12 @@ type Files interface {
 	// Mount mounts a volume and returns its directory.
 	Mount(ctx context.Context, id bourse.VolumeID) (path string, err error)
 	Unmount(ctx context.Context, id bourse.VolumeID) error
-	// ExtendsLive reports whether a file system can grow while it is in use. If not, it
-	// grows when it is mounted next.
+	// ExtendsLive reports whether a file system can grow while it is in use. Otherwise, it
+	// grows when it is next mounted.
 	ExtendsLive() bool
 	// Extend enlarges a volume, even while it is in use.
 	Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error
-	// Destroy removes a volume, even if it is incomplete. Its snapshots stay.
+	// Destroy removes a volume, even if it is incomplete. Its snapshots remain.
 	Destroy(ctx context.Context, id bourse.VolumeID) error
 	Usage(ctx context.Context, id bourse.VolumeID) (bourse.VolumeUsage, error)
 }

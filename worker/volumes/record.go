@@ -122,7 +122,7 @@ func (vs *Volumes) Get(ctx context.Context, id bourse.VolumeID) (bourse.Volume, 
 }
 
 // List returns the volumes of app for which keep returns true, oldest first. If app is
-// nil, it returns those of all apps.
+// nil, it returns the volumes of all apps.
 func (vs *Volumes) List(ctx context.Context, app *bourse.App, keep func(*bourse.Volume) bool) ([]bourse.Volume, error) {
 	if err := vs.state.Store.Sync(ctx); err != nil {
 		return nil, err

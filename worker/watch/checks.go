@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// checksGather is how long the watcher waits for more changes. A machine's start makes
+	// checksGather is how long the watcher waits for more changes. A machine's start causes
 	// several changes within milliseconds.
 	checksGather = 20 * time.Millisecond
 	// Until a check has passed once, its probes are more frequent than its interval, so that

@@ -7,8 +7,8 @@
 //
 // Each watcher is one goroutine. When a machine's record changes, the watcher reads the
 // record and decides with a pure function. It repeats the decision in the transaction
-// that records its action. A watcher does not store any state of its own; after a
-// restart it reads all machines again.
+// that records its action. A watcher does not persist any state of its own: after a
+// restart, it reads all machines again.
 package watch
 
 import (

@@ -125,7 +125,7 @@ func (w *Idle) failed(ctx context.Context, id bourse.MachineID, err error) {
 // around contains an app's machines on other workers.
 type around struct {
 	machines []bourse.Machine
-	blind    bool // set if the machines are not known now
+	blind    bool // set if the machines are not known at the moment
 }
 
 // decide decides whether to stop a machine. It reads the app's other machines only if the

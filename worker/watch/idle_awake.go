@@ -30,7 +30,7 @@ const (
 	socketPath   = 107 // maximum length of a socket's path, in bytes
 )
 
-// byItself is the holder of the hold with which a program keeps its own machine awake.
+// byItself is the holder's name if a program keeps its own machine awake.
 const byItself = "its program"
 
 // Awake serves the sockets through which programs keep their machines awake. Each machine
@@ -51,7 +51,7 @@ type Awake struct {
 }
 
 // OpenAwake opens the directory of the sockets, creating it if it does not exist. Other
-// users can access files in the directory but cannot list it. OpenAwake does not listen
+// users can access files in the directory but cannot list them. OpenAwake does not listen
 // on any socket yet.
 func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {

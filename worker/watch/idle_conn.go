@@ -10,8 +10,8 @@ import (
 // shorter than the shortest idle time after which a machine is stopped.
 const touchEvery = 50 * time.Millisecond
 
-// Conn returns a connection that calls touch at once, and whenever bytes are transferred,
-// but at most once per touchEvery.
+// Conn calls touch, and returns a connection that calls touch again whenever bytes are
+// transferred, but at most once per touchEvery.
 func Conn(c net.Conn, touch func()) net.Conn {
 	touch()
 	out := conn{Conn: c, flow: &flow{touch: touch, begin: time.Now()}}

@@ -45,9 +45,9 @@ const primaryRegion = "PRIMARY_REGION"
 // leastLook is the minimum time between decisions that depend on other machines.
 const leastLook = 5 * time.Second
 
-// DecideIdle decides whether to stop or suspend a machine, which it does if the machine
-// was unused for the duration after and its app does not need it. DecideIdle is a pure
-// function of its arguments.
+// DecideIdle decides whether to stop or suspend a machine. This happens if the machine was
+// not used for at least the given duration, and its app does not need it. DecideIdle is a
+// pure function of its arguments.
 //
 // If an app must keep some machines running, these are the machines with the lowest ids.
 // Two workers with the same information therefore never both stop the last machine.

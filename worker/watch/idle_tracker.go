@@ -156,7 +156,8 @@ func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	})
 }
 
-// Others returns the number of requests in progress of all holders except who.
+// Others returns the number of requests that all holders other than the given one have in
+// progress.
 func (t *Tracker) Others(id bourse.MachineID, who string) (n int) {
 	now := t.now()
 	t.mu.Lock()

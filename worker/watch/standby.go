@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Patience is the default time for which a worker must be lost before standbys replace
-// its machines. A restart after an upgrade takes only about a second, during which the
-// machines keep running.
+// Patience is the default time for which a worker must be lost before standbys replace its
+// machines. Restarting a worker's daemon after an upgrade takes only about a second, and
+// its machines keep running.
 const Patience = 10 * time.Second
 
 const (

@@ -14,7 +14,7 @@ type Host string
 
 // The states of a worker.
 const (
-	HostUnknown Host = ""        // the worker was never seen as a member
+	HostUnknown Host = ""        // the worker is not a member, and the view contains none of its machines
 	HostHeard   Host = "heard"   // the worker is a member
 	HostLost    Host = "lost"    // the worker is no longer a member
 	HostRemoved Host = "removed" // an operator has removed the worker
@@ -50,9 +50,9 @@ type StandbyVerdict struct {
 	Why     string
 }
 
-// settleLeast is the minimum time that is allowed for a worker's changes to reach other
-// workers. Such a change is the start of another standby, for example, or the state of a
-// machine on a host that has returned.
+// settleLeast is the minimum result of Settle. It gives a worker's changes time to reach
+// other workers, for example the start of another standby, or the states of machines on a
+// host that has returned.
 const settleLeast = 2 * time.Second
 
 // Pending is a verdict that is not due yet, or whose action has begun. The zero value is

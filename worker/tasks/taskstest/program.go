@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// Program is a warm machine's program. It answers payloads and records which ones have
-// arrived.
+// Program is the program of a warm machine. It answers payloads and records which
+// payloads have arrived.
 type Program struct {
 	Protocol bourse.TaskProtocol
 	Listener net.Listener
@@ -32,8 +32,8 @@ type Program struct {
 	seen map[bourse.OrderID]int // guarded by mu; how often the payload of each order has arrived
 }
 
-// NewProgram returns a program that serves calls with h over HTTP. If h is nil, it
-// answers "answer".
+// NewProgram returns a program that serves calls over HTTP with the handler h. If h is
+// nil, each answer is the text "answer".
 func NewProgram(t testing.TB, h http.HandlerFunc) *Program {
 	t.Helper()
 	return NewProgramOf(t, bourse.TaskHTTP, h)
@@ -122,7 +122,8 @@ func (p *Program) Times(id bourse.OrderID) int {
 	return p.seen[id]
 }
 
-// Warmed makes an order's machine warm for the named task, which p answers.
+// Warmed returns a function that makes an order's machine warm for the named task, which
+// p answers.
 func (p *Program) Warmed(name string, places int) func(*bourse.Order) {
 	return func(o *bourse.Order) {
 		o.Config.Task = &bourse.TaskConfig{Name: name, Concurrency: places, Port: p.Port(), Protocol: p.Protocol}
@@ -149,7 +150,7 @@ func Call(t testing.TB, name string, slots int64, change ...func(*bourse.Order))
 	return o
 }
 
-// Within sets the timeout of an order's task.
+// Within returns a function that sets the timeout of an order's task.
 func Within(d time.Duration) func(*bourse.Order) {
 	return func(o *bourse.Order) { o.Task.Timeout = bourse.Duration(d) }
 }

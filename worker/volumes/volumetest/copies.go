@@ -78,7 +78,7 @@ func (f *Host) Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeO
 			return nil
 		}
 		have := f.filling[id]
-		f.mu.Unlock() // reading from the source may take long
+		f.mu.Unlock() // reading from the source may take a long time
 		err := f.receive(ctx, &have, &spec, src)
 		f.mu.Lock()
 		f.filling[id] = have
