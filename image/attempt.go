@@ -57,7 +57,7 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	return s.enlist(ctx, c, who, p, o.root())
 }
 
-// holds adds to the disk space that a pull takes.
+// holds adds or updates parts in the record of a pull's disk space.
 func (s *Store) holds(p *pull, more parts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

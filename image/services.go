@@ -22,8 +22,9 @@ type applier struct {
 	want map[digest.Digest]digest.Digest // digest of each uncompressed layer in the image's configuration, by the layer's compressed digest
 }
 
-// Apply unpacks a layer. It returns a layerError if the layer is invalid or does not match the
-// image's configuration. If containerd becomes unavailable, it returns that error unchanged.
+// Apply unpacks a layer. It returns a layerError if the layer is invalid or does not match
+// the image's configuration. If containerd is unavailable, it returns containerd's error
+// unchanged.
 func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mount.Mount, opts ...diff.ApplyOpt) (ocispec.Descriptor, error) {
 	out, err := a.Applier.Apply(ctx, desc, mounts, opts...)
 	if err != nil && ctx.Err() == nil && !unreachable(err) {
@@ -80,7 +81,7 @@ func (w *watched) Prepare(ctx context.Context, key, parent string, opts ...snaps
 	return mounts, err
 }
 
-// Commit completes a layer. It fails if the layer does not fit into the budget.
+// Commit completes a layer. It returns an error if the layer does not fit into the budget.
 func (w *watched) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
 	err := w.Snapshotter.Commit(ctx, name, key, opts...)
 	w.setActive("")

@@ -106,9 +106,10 @@ func (s *Store) Has(ref bourse.ImageRef) bool {
 	return s.memory.catalogue.find(ref) != nil
 }
 
-// Missing returns the number of bytes that a pull of an image for an organization would fetch now: 0 for an image on
-// this worker, otherwise the size of the layers that no local image has. It returns false if nothing is known about
-// the image, or its registry has not shown it to that organization. It uses only memory.
+// Missing returns the number of bytes that a pull of an image for an organization would
+// fetch now. This is 0 for an image on this worker, and otherwise the size of the parts
+// that no local image contains. It returns false if the image's parts are unknown, or if
+// its registry has not shown it to that organization. It uses only memory.
 func (s *Store) Missing(org, name string) (int64, bool) {
 	ref := bourse.ParseImageRef(name)
 	who := s.hosts.asker(org, ref.Registry)

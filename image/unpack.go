@@ -84,8 +84,8 @@ type layerFetch struct {
 	left   int // number of layers that have not arrived yet
 }
 
-// For the manifest, Handle returns the children, which are the configuration and the layers. For
-// a layer, Handle fetches the layer. The manifest and the configuration are already stored.
+// Handle returns the manifest's children, which are the configuration and the layers, and
+// fetches each layer. The manifest and the configuration are already stored.
 func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 	switch desc.Digest {
 	case f.manifest:

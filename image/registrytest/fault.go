@@ -13,7 +13,7 @@ type Fault struct {
 	Corrupt bool   // invert the body's first byte
 	Rate    int64  // limit the body to this many bytes per second
 
-	// Hang stops the reply after After bytes of the body but keeps the connection open.
+	// Hang stops the reply after the body's first After bytes, but keeps the connection open.
 	// Cut breaks the connection there. If After is 0, not even the headers are sent.
 	Hang, Cut bool
 	After     int64
