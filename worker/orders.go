@@ -54,10 +54,10 @@ func (w *Worker) claimKind(ctx context.Context, c *bourse.Claim) (*bourse.Fill, 
 }
 
 // cancel ensures that this worker does not fill the order now or later. It records a
-// tombstone, which refuses all later claims, begins to destroy the order's machine or
-// volume, if any, and ends its hold. cancel returns once that is recorded. If the order's
-// volume belongs to a machine, cancel returns failed_precondition and does not cancel the
-// order.
+// tombstone, so that all later claims are refused. It also begins to destroy the order's
+// machine or volume, if any, and ends the order's hold. cancel returns once all this is
+// recorded. If the order's volume belongs to a machine, cancel returns
+// failed_precondition and does not cancel the order.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	return w.cancelFor(ctx, id, "a request")
 }

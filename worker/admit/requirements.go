@@ -20,8 +20,8 @@ const (
 	ResourcePollers = "pollers"
 )
 
-// Unsupported returns why the worker could not run a machine with this config even if
-// nothing else ran here, or nil if it could.
+// Unsupported returns a refusal if the worker could not run a machine with this config
+// even if nothing else ran here, and nil otherwise.
 func (h *Host) Unsupported(org string, c *bourse.Config) *bourse.Refusal {
 	r := h.runs(org, c)
 	if r == nil {

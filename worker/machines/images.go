@@ -330,7 +330,7 @@ func pullPause(attempt int, until time.Time) time.Duration {
 	return pause
 }
 
-// while returns a context that ends at the deadline until, or as soon as wanted returns
+// while returns a context that ends at the deadline until, or earlier if wanted returns
 // false for the machine. The caller must call stop.
 func (ms *Machines) while(ctx context.Context, id bourse.MachineID, until time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)

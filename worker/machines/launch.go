@@ -90,8 +90,8 @@ func recordBoot(m *bourse.Machine, port int) {
 	m.Boot.Requested, m.Boot.Exit = false, nil
 }
 
-// giveUp ends the launch of a machine that cannot be started. It cleans up after the
-// attempt on the host, then records the failure.
+// giveUp ends the launch of a machine that cannot be started. It removes the attempt's
+// leftovers from the host, then records the failure.
 type giveUp func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
 
 // starting returns the machine that a run is about to start. It returns

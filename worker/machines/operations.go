@@ -150,8 +150,8 @@ func (ms *Machines) define() {
 	}
 }
 
-// alive reports whether a task of m's latest boot may exist, because no exit of that boot
-// is recorded.
+// alive reports whether m may have a task: m was started, and the exit of its latest boot
+// is not recorded.
 func alive(m *bourse.Machine) bool { return m.Boot.Number > 0 && m.Boot.Exit == nil }
 
 // begin starts a run on a machine. write records the operation's intent in the same

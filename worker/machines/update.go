@@ -128,7 +128,7 @@ func (ms *Machines) updated(ctx context.Context, run *fsm.Handle[machineResult],
 	return m, nil
 }
 
-// mayUpdate checks whether the machine's record allows an update.
+// mayUpdate returns an error if the machine's record does not allow an update.
 func mayUpdate(m *bourse.Machine, req *fabric.UpdateRequest) error {
 	if err := may(m, bourse.CallUpdate, req.Nonce); err != nil {
 		return err

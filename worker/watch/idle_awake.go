@@ -51,8 +51,8 @@ type Awake struct {
 }
 
 // OpenAwake opens the directory of the sockets, creating it if it does not exist. Other
-// users can access files in the directory but cannot list them. OpenAwake does not listen
-// on any socket yet.
+// users can access files in the directory whose paths they know, but cannot list the
+// directory. OpenAwake does not listen on any socket yet.
 func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInternal, "create the directory of sockets: %w", err)
