@@ -12,10 +12,11 @@ type Action interface {
 	String() string
 }
 
-// Actions that create something. Undoing such a step destroys what it has created.
+// Actions that create a machine or a volume. Undoing such a step destroys the object that
+// it created.
 type (
-	// RunCommand creates a machine for a command and runs it until it exits with status 0.
-	// It cannot be undone.
+	// RunCommand creates a machine for a command and runs it until it exits with status
+	// 0. The step cannot be undone.
 	RunCommand struct {
 		Config  *bourse.Config  `json:"config"`
 		Timeout bourse.Duration `json:"timeout,omitempty"` // 0 means the executor's default
@@ -29,8 +30,8 @@ type (
 		// For is the config of the machine that will mount the volume. The volume's worker
 		// must have room for that machine.
 		For *bourse.Config `json:"for,omitempty"`
-		// AnyWorker permits a worker that already has one of the app's volumes with the
-		// same name.
+		// AnyWorker allows the volume to be created on a worker that already has one of
+		// the app's volumes with the same name.
 		AnyWorker bool `json:"any_worker,omitempty"`
 	}
 
@@ -40,14 +41,14 @@ type (
 		Stopped  bool           `json:"stopped,omitempty"`  // the machine is created but not started
 		Cordoned bool           `json:"cordoned,omitempty"` // the machine is created cordoned (skip_service_registration)
 		// Worker is the worker that must accept the machine; "" means any. If it is set,
-		// the plan reserves capacity for the machine on that worker (Plan.Reserve), so that
-		// the machine's config need not require the worker.
+		// the plan reserves capacity for the machine on that worker (Plan.Reserve), so
+		// the machine's config does not have to require the worker.
 		Worker bourse.WorkerID `json:"worker,omitempty"`
-		// Volume is the MakeVolume step that creates the machine's volume. If it is set,
-		// Config.Mounts[0] names no volume.
+		// Volume is the ID of the MakeVolume step that creates the machine's volume. If
+		// it is set, Config.Mounts[0] has no volume ID.
 		Volume *int `json:"volume_of,omitempty"`
-		// StandbyOf is a MakeMachine step. The id of the machine that it creates is
-		// appended to Config.Standbys.
+		// StandbyOf is the ID of a MakeMachine step. The ID of the machine created by
+		// that step is appended to Config.Standbys.
 		StandbyOf *int `json:"standby_of,omitempty"`
 	}
 )
@@ -74,9 +75,9 @@ type (
 
 	// RestartMachine stops and starts the machine. There is nothing to undo.
 	RestartMachine struct{}
-	// CordonMachine makes proxies send no more requests to the machine.
+	// CordonMachine stops proxies from sending requests to the machine.
 	CordonMachine struct{}
-	// UncordonMachine makes proxies send requests to the machine again.
+	// UncordonMachine allows proxies to send requests to the machine again.
 	UncordonMachine struct{}
 	// StopMachine stops the machine.
 	StopMachine struct{}
@@ -99,8 +100,8 @@ type (
 
 // Actions that do not act on a single machine.
 type (
-	// AwaitProxies waits until every proxy knows about the changes of all steps before it.
-	// There is nothing to undo.
+	// AwaitProxies waits until every proxy has received the changes made by all preceding
+	// steps. There is nothing to undo.
 	AwaitProxies struct{}
 
 	// DestroyVolume destroys a volume. It cannot be undone, so only other destroy steps may
@@ -145,7 +146,7 @@ func Actions() []Action {
 	}
 }
 
-// Is reports whether do is of type A.
+// Is reports whether an action is of type A.
 func Is[A Action](do Action) bool {
 	_, ok := do.(A)
 	return ok
@@ -159,8 +160,8 @@ func (s *Step) Changes() bool {
 // Destroys reports whether the step destroys a machine or a volume.
 func (s *Step) Destroys() bool { return Is[DestroyMachine](s.Do) || Is[DestroyVolume](s.Do) }
 
-// Final reports whether the step destroys something that existed before the plan, and that
-// can therefore not be restored.
+// Final reports whether the step destroys something that existed before the plan and
+// therefore cannot be restored.
 func (s *Step) Final() bool { return s.Destroys() && s.MadeBy == nil }
 
 func (s *Step) undoable() bool {

@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// App is the desired state of an app. It is complete: the files that it refers to have been
-// read, and defaults are filled in.
+// App is the desired state of an app. All files that the app's configuration refers to
+// have been read, and all defaults are filled in.
 type App struct {
 	Name    bourse.AppName `json:"app"`
 	Primary bourse.Region  `json:"primary_region,omitempty"` // region of the first machines; "" means that the API chooses one
@@ -17,23 +17,23 @@ type App struct {
 	MaxUnavailable float64         `json:"max_unavailable"` // limit per group: a number of machines if at least 1, otherwise a fraction, rounded up
 	Wait           bourse.Duration `json:"wait_timeout"`    // time limit for each machine to start and for its checks to pass
 	Reserve        bool            `json:"reserve,omitempty"`
-	Command        *Command        `json:"release_command,omitempty"` // runs before any machine is changed
+	Command        *Command        `json:"release_command,omitempty"` // release command, run before any machine is changed
 }
 
 // Group is a set of machines with the same config.
 type Group struct {
 	Name string `json:"name"`
-	// Config is the config of each machine. It lacks the metadata that plans write, and the
-	// volume of the mount.
+	// Config is the config of each machine. It omits the metadata set by plans and the ID
+	// of the mounted volume.
 	Config bourse.Config `json:"config"`
-	// Counts are the desired numbers of machines in each region. If it is nil, existing
-	// machines stay, and a group without machines gets the default number.
+	// Counts contains the desired number of machines in each region. If it is nil,
+	// existing machines are kept, and a group without machines gets the default number.
 	Counts []Count `json:"counts,omitempty"`
-	// Spare raises the default number from one machine to two. If the group has services,
-	// the second machine serves, too; otherwise it is a standby of the first.
+	// Spare raises the default number of machines from one to two. If the group has
+	// services, the second machine serves, too; otherwise it is a standby of the first.
 	Spare bool `json:"spare,omitempty"`
 	// KeepGuest preserves the size of existing machines. It is set if the configuration
-	// contains no size.
+	// specifies no machine size.
 	KeepGuest bool   `json:"keep_guest,omitempty"`
 	Mount     *Mount `json:"mount,omitempty"`
 	// Smoke makes a deploy fail if a machine exits soon after its start.
@@ -77,5 +77,5 @@ const (
 	Rolling   Strategy = "rolling"   // a few machines at a time; each must be ready before the next is changed
 	Immediate Strategy = "immediate" // all machines at once, without waiting
 	Canary    Strategy = "canary"    // like Rolling, but first tests the new config with an additional machine
-	BlueGreen Strategy = "bluegreen" // a new machine for each; once all are ready, they serve and the old ones are destroyed
+	BlueGreen Strategy = "bluegreen" // a replacement for each machine; once all replacements are ready, they start serving and the old machines are destroyed
 )

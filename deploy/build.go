@@ -25,7 +25,7 @@ type builder struct {
 	marked    map[bourse.MachineID]bool // the machines in retires
 }
 
-// uncordon is a machine to uncordon once all other machines are ready.
+// uncordon is a machine to uncordon once all machines are ready.
 type uncordon struct {
 	machine *machine // nil if the plan creates the machine
 	step    Step
@@ -60,7 +60,7 @@ func on(m *machine, do Action, why string) Step {
 	return Step{Do: do, Group: m.group, Region: m.Region, Machine: m.ID, Name: m.Name, Why: why}
 }
 
-// onMade returns a step that acts on the machine that step id creates.
+// onMade returns a step that acts on the machine created by the step with the given ID.
 func (b *builder) onMade(id int, do Action, why string) Step {
 	made := &b.plan.Steps[id]
 	return Step{Do: do, Group: made.Group, Region: made.Region, MadeBy: &id, Why: why}
@@ -76,8 +76,8 @@ func (b *builder) refuse(format string, args ...any) {
 	b.plan.Refused = append(b.plan.Refused, fmt.Sprintf(format, args...))
 }
 
-// retire marks m for destruction at the end of the plan. If m's worker does not answer, it
-// adds a warning instead.
+// retire marks m for destruction at the end of the plan. If m's worker does not answer,
+// retire adds a warning instead.
 func (b *builder) retire(m *machine, why string) {
 	switch {
 	case b.marked[m.ID]:
@@ -97,9 +97,10 @@ func (b *builder) warnVolumes(m *machine) {
 	}
 }
 
-// roll adds the steps that change count machines of a group, at most n at a time. The first
-// machine is changed alone. For machine i, roll calls change to add steps that wait for the
-// steps in after. change returns the steps that a later machine must wait for.
+// roll adds the steps that change a group's machines, at most n at a time. The group has
+// count machines; the first is changed alone. For the machine with index i, roll calls
+// change, which adds steps that wait for the steps in after. change returns the steps
+// that a later machine must wait for.
 func roll(count, n int, begin []int, change func(i int, after []int) []int) {
 	ended := make([][]int, count)
 	for i := range count {
@@ -131,7 +132,7 @@ func (b *builder) finish() {
 	before := b.serve(b.leaves())
 	before = b.withdraw(before)
 	slices.SortStableFunc(b.retires, func(x, y retire) int { return b.depth(y.machine) - b.depth(x.machine) })
-	gone := map[bourse.MachineID][]int{} // steps that destroy replacements, by the machine that is replaced
+	gone := map[bourse.MachineID][]int{} // steps that destroy replacements, keyed by the machine that was replaced
 	for _, r := range b.retires {
 		after := before
 		if !r.machine.down() {
@@ -195,9 +196,9 @@ func pause(m *machine, mark bool, why string) Step {
 	}, why)
 }
 
-// few is the largest number of steps that several other steps may all wait for directly. If
-// there are more, a single step in between waits for them, so that fewer dependencies are
-// needed.
+// few limits how many dependencies several steps may share directly. If there are more,
+// the steps wait for a single intermediate step instead, to keep the number of
+// dependencies small.
 const few = 8
 
 // destroy returns the step that destroys a machine.
@@ -269,8 +270,8 @@ func (b *builder) together(steps []Step, before []int) []int {
 // serving reports whether machines with config c have services.
 func serving(c *bourse.Config) bool { return !empty(c.Services) }
 
-// stamped returns metadata for a machine of a group. It merges the given metadata and sets
-// the keys that plans write.
+// stamped returns the metadata for a machine in a group. It merges the given maps and
+// sets the keys that plans write.
 func (b *builder) stamped(group string, given ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range given {
@@ -292,20 +293,20 @@ func (b *builder) stamped(group string, given ...map[string]string) map[string]s
 // placing describes a machine to create.
 type placing struct {
 	group     string
-	config    *bourse.Config // lacks the metadata that plans write, and the volume of the mount
+	config    *bourse.Config // omits the metadata set by plans and the ID of the mounted volume
 	mount     *Mount
 	region    bourse.Region
 	replaces  bourse.MachineID
 	canary    bool
 	cordoned  bool
 	stopped   bool
-	standbyOf *int // step that creates the machine for which this one stands by; nil for none
+	standbyOf *int // if the machine is a standby, the step that creates its primary; otherwise nil
 	why       string
 	metadata  map[string]string // additional metadata, which overrides that of config
 }
 
 // make adds the step that creates a machine, and a step that creates its volume if one is
-// needed. It returns the machine's step.
+// needed. It returns the ID of the step that creates the machine.
 func (b *builder) make(p placing, after ...int) int {
 	config := *p.config
 	config.Metadata = b.stamped(p.group, p.config.Metadata, p.metadata)
@@ -334,8 +335,8 @@ func (b *builder) make(p placing, after ...int) int {
 	return b.add(s, after...)
 }
 
-// mountOf returns a machine's mount without its volume. It keeps the config's settings for
-// automatic growth.
+// mountOf returns the mount for a machine, without a volume ID. It preserves the config's
+// settings for automatic growth.
 func mountOf(c *bourse.Config, want *Mount) bourse.Mount {
 	out := bourse.Mount{}
 	if len(c.Mounts) > 0 {

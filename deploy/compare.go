@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// members contains a config's members in canonical JSON, by name, without empty ones. It
-// lacks metadata, mounts and standbys, because plans write them.
+// members maps the names of a config's nonempty members to their values in canonical
+// JSON. It omits metadata, mounts and standbys, because plans write them.
 type members map[string]string
 
 // comparer compares configs. It caches results, because an app's machines have only a few
@@ -49,7 +49,7 @@ func (c *comparer) members(config *bourse.Config) members {
 	return out
 }
 
-// guestOf returns the size in a config, with defaults filled in.
+// guestOf returns the machine size specified by a config, with defaults filled in.
 func guestOf(c *bourse.Config) bourse.Guest {
 	if c.Guest == nil && c.Size != "" {
 		if g, err := bourse.ParseSize(c.Size); err == nil {
@@ -180,7 +180,7 @@ func changedKeys(a, b map[string]string) []string {
 	return out
 }
 
-// listed joins the first four names and adds how many more there are.
+// listed joins the first four names and appends the number of omitted names.
 func listed(names []string) string {
 	const most = 4
 	if len(names) > most {
@@ -194,7 +194,7 @@ func short(digest string) string {
 	return digest[:min(len(digest), shown)]
 }
 
-// size describes a machine's size.
+// size formats a machine's size.
 func size(g bourse.Guest) string {
 	out := fmt.Sprintf("%d %s cpu, %d MB", g.CPUs, g.CPUKind, g.MemoryMB)
 	if g.GPUs > 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Options contains optional inputs of [Make].
+// Options contains optional settings for [Make].
 type Options struct {
-	Release release.ID // release of the created and updated machines; "" means that machines keep theirs
+	Release release.ID // release recorded on created and updated machines; "" leaves the recorded releases unchanged
 	Version int64      // number of the release; 0 means none
 	// Digests maps the names of images in configs to the digests ("sha256:…") that they
 	// were resolved to. A machine that runs another digest of the same name is updated. If
@@ -76,8 +76,8 @@ func (b *builder) sensible(app *App) bool {
 // MaxCount limits the number of machines that a group may have in one region.
 const MaxCount = 10_000
 
-// retireGone retires the machines of groups that the app no longer has, and temporary
-// machines that earlier plans have left behind.
+// retireGone retires the machines of groups that are no longer part of the app, and
+// temporary machines left behind by earlier plans.
 func (b *builder) retireGone(app *App) {
 	for _, name := range slices.Sorted(maps.Keys(b.survey.units)) {
 		if slices.ContainsFunc(app.Groups, func(g Group) bool { return g.Name == name }) {
@@ -183,7 +183,7 @@ func (b *builder) canary(w *work) []int {
 		return b.begin
 	}
 	config := w.group.Config
-	config.DNS = &bourse.DNS{SkipRegistration: true} // no DNS name leads to the machine
+	config.DNS = &bourse.DNS{SkipRegistration: true} // do not register the machine in DNS
 	p := placing{
 		group: w.group.Name, config: &config, region: warm[0].machine.Region, canary: true, cordoned: true,
 		why: "an additional machine (canary) tests the release",
@@ -193,7 +193,8 @@ func (b *builder) canary(w *work) []int {
 	return []int{b.add(b.onMade(id, DestroyMachine{}, "the canary was ready"), ready)}
 }
 
-// blueGreen creates a new machine for each serving one.
+// blueGreen creates a replacement for each running machine that must be updated. Stopped
+// and cordoned machines are updated in place.
 func (b *builder) blueGreen(w *work) {
 	for _, j := range w.lanes() {
 		if !j.update || j.machine.Cordoned && !j.uncordon {
@@ -238,8 +239,8 @@ func (b *builder) change(j *job, wait bool, after []int) []int {
 	return last
 }
 
-// places creates the missing machines of a group, and returns the steps after which each
-// machine is in its desired state.
+// places adds the steps that create a group's missing machines. It returns the last step
+// for each machine.
 func (b *builder) places(w *work, begin []int, wait bool) []int {
 	var ends []int
 	made := map[int]int{} // steps that create the machines, by index in w.places

@@ -11,11 +11,11 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// MoveOptions configure how machines are moved. The zero value is useful.
+// MoveOptions configure how machines are moved. The zero value is valid.
 type MoveOptions struct {
 	Region bourse.Region   // target region; "" means that each machine stays in its region
 	To     bourse.WorkerID // target worker, which must be in Region; "" means that the exchange chooses one
-	Lanes  int             // number of a group's machines that are moved at a time; default 8
+	Lanes  int             // maximum number of a group's machines that are moved at a time; default 8
 	// Downtime permits moving a machine with a volume even if too few other machines of its
 	// group serve while the volume is copied.
 	Downtime bool
@@ -67,8 +67,8 @@ func PlanMoves(state *State, ids []bourse.MachineID, opts MoveOptions) Moves {
 	return out
 }
 
-// MachineOf returns the machine whose move a step belongs to, or "" if the step belongs to
-// no single machine.
+// MachineOf returns the machine that a step helps to move, or "" if the step is not part
+// of a single machine's move.
 func (m *Moves) MachineOf(step int) bourse.MachineID {
 	s := &m.Plan.Steps[step]
 	if s.MadeBy != nil {
@@ -143,7 +143,8 @@ func isServing(m *machinesapi.Machine) bool {
 		!slices.ContainsFunc(m.Checks, func(c bourse.CheckStatus) bool { return c.Status == bourse.CheckCritical })
 }
 
-// needed returns how many machines with config c must serve at any time.
+// needed returns the minimum number of machines with config c that must be serving at any
+// time.
 func needed(c *bourse.Config) int {
 	n := 1
 	for _, s := range services(c) {
@@ -187,12 +188,12 @@ func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
 // move is the move of one machine.
 type move struct {
 	from   *machine
-	to     *machine   // replacement, if an unfinished plan has created one
+	to     *machine   // replacement created by an unfinished plan; nil if there is none
 	stale  []*machine // unusable replacements that unfinished plans have created
 	spares []*machine // standbys of from, or of its replacements, that are not moved themselves
-	twins  []*move    // moves of the machines for which from stands by
-	beside []*move    // other moves with the same standby, which is updated only once
-	made   Step       // identifies the replacement by Machine or MadeBy
+	twins  []*move    // moves of the machines that from is a standby for
+	beside []*move    // moves of other machines with the same standby, which is updated only once
+	made   Step       // step whose Machine or MadeBy field identifies the replacement
 }
 
 func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
@@ -220,7 +221,7 @@ func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
 	})
 }
 
-// pairSpares makes sure that each standby is changed only once. If a standby is moved
+// pairSpares ensures that each standby is changed only once. If a standby is moved
 // itself, it is replaced after the machines for which it stands by.
 func (b *mover) pairSpares(moves []*move) {
 	changed := map[*machine]*move{}
@@ -242,8 +243,8 @@ func (b *mover) pairSpares(moves []*move) {
 	}
 }
 
-// sparesOf returns the standbys of u's machines. If a plan was interrupted, a standby may
-// stand by for a replacement that this plan destroys.
+// sparesOf returns the standbys of all machines in unit u. After an interrupted plan, a
+// standby may refer to a replacement that this plan destroys.
 func sparesOf(units []*unit, u *unit) []*machine {
 	var out []*machine
 	for _, other := range units {
@@ -367,8 +368,8 @@ func (b *mover) moveVolume(mv *move, after []int) []int {
 	return after
 }
 
-// target creates the replacement unless it exists already. It returns a function that
-// returns a step with an action on the replacement.
+// target adds the step that creates the replacement, unless the replacement already
+// exists. It returns a function that builds steps that act on the replacement.
 func (b *mover) target(mv *move, fork *int, after *[]int) func(Action) Step {
 	why := b.opts.Why
 	if mv.to != nil {
@@ -389,7 +390,7 @@ func (b *mover) target(mv *move, fork *int, after *[]int) func(Action) Step {
 		mount := c.Mounts[0]
 		mount.Volume, mount.Encrypted = "", false
 		c.Mounts = []bourse.Mount{mount}
-		if m.State == bourse.StateStopped || !m.down() { // a suspended machine may resume and write without another start
+		if m.State == bourse.StateStopped || !m.down() { // a suspended machine may resume and write to its volume without being started again
 			c.Metadata[KeyCopies] = m.lastStart()
 		}
 	} else if b.opts.To != "" {
@@ -411,11 +412,11 @@ func (mv *move) goes(id bourse.MachineID) bool {
 	return id == mv.from.ID || slices.ContainsFunc(mv.stale, func(m *machine) bool { return m.ID == id })
 }
 
-// twinned returns the machines for which the replacement of a standby must stand by.
-// standbys are the machines for which the standby itself stands by. For each of them that
-// is moved, or was moved earlier, twinned returns the replacement. If this plan creates
-// that replacement, its ID is not known yet, so the step that creates it is returned as
-// standbyOf.
+// twinned returns the machines that the replacement of a standby must stand by for. The
+// argument standbys lists the machines that the existing standby stands by for. If such a
+// machine is moved, or was moved earlier, twinned returns its replacement instead. If
+// this plan creates that replacement, its ID is not known yet, so twinned returns the
+// step that creates it as standbyOf.
 func (b *mover) twinned(mv *move, standbys []bourse.MachineID) (ids []bourse.MachineID, standbyOf *int) {
 	ids = slices.Clone(standbys)
 	for i, id := range ids {
@@ -437,9 +438,9 @@ func (b *mover) twinned(mv *move, standbys []bourse.MachineID) (ids []bourse.Mac
 	return ids, standbyOf
 }
 
-// renew updates an existing replacement of a standby, so that it stands by for the machines
-// that this plan creates. The new list is derived from that of the replaced standby,
-// because the machines in the replacement's list may no longer exist.
+// renew updates an existing replacement of a standby, so that it stands by for the
+// machines that this plan creates. The new list is derived from the replaced standby's
+// list, because the machines in the replacement's list may no longer exist.
 func (b *mover) renew(mv *move, after []int) []int {
 	if mv.to == nil || !mv.from.standby() {
 		return after
@@ -451,8 +452,8 @@ func (b *mover) renew(mv *move, after []int) []int {
 	return b.standBy(mv.to, ids, standbyOf, "the machine that it stands by for is replaced", after)
 }
 
-// standBy updates the list of machines that a standby stands by for, unless it stays the
-// same. It returns the steps that later steps must wait for.
+// standBy updates the list of machines that a standby stands by for, unless the list is
+// already correct. It returns the steps that later steps must wait for.
 func (b *mover) standBy(spare *machine, ids []bourse.MachineID, standbyOf *int, why string, after []int) []int {
 	if standbyOf == nil && slices.Equal(ids, spare.config.Standbys) {
 		return after
@@ -464,7 +465,7 @@ func (b *mover) standBy(spare *machine, ids []bourse.MachineID, standbyOf *int, 
 	}, why), after...)}
 }
 
-// adopt uncordons the replacement and updates the standbys of the machine, so that they
+// adopt uncordons the replacement and updates the moved machine's standbys, so that they
 // stand by for the replacement.
 func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 	m := mv.from
@@ -489,8 +490,8 @@ func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 	return ends
 }
 
-// discard destroys the machine and then its volumes. It also destroys replacements that
-// unfinished plans have left behind.
+// discard destroys the moved machine and then its volumes. It also destroys replacements
+// left behind by unfinished plans.
 func (b *mover) discard(mv *move, after []int) {
 	var stale, cordons []int
 	for _, m := range mv.stale {

@@ -5,7 +5,7 @@
 // plans in the same way.
 //
 // The progress of an interrupted plan is recorded in the metadata of the machines that it
-// created. A new plan continues from there, so nothing else is stored.
+// created. A new plan continues from there, so no other state is stored.
 package deploy
 
 import (
@@ -21,7 +21,7 @@ type State struct {
 	App      bourse.AppName
 	Machines []machinesapi.Machine // the app's machines with their configs
 	Volumes  []machinesapi.Volume
-	// Versions contains the former configs of machines, newest first. Only [Undo] requires
+	// Versions contains each machine's former configs, newest first. Only [Undo] requires
 	// them.
 	Versions map[bourse.MachineID][]machinesapi.Version
 }
@@ -31,11 +31,11 @@ type Plan struct {
 	App     bourse.AppName `json:"app"`
 	Release release.ID     `json:"release,omitempty"` // release of the machines that the plan creates and updates
 	What    string         `json:"what,omitempty"`    // kind of plan, such as "rolling", "bluegreen", "scale" or "move"
-	// Seen describes the machines that the plan was made from.
+	// Seen describes the existing machines that the plan is based on.
 	Seen     map[bourse.MachineID]Seen `json:"seen,omitempty"`
 	Steps    []Step                    `json:"steps"`
 	Reserve  bool                      `json:"reserve,omitempty"`  // capacity for all steps must be reserved before the first step
-	Warnings []string                  `json:"warnings,omitempty"` // for example about a machine that is left unchanged, with the reason
+	Warnings []string                  `json:"warnings,omitempty"` // such as a machine that is left unchanged, with the reason
 	Refused  []string                  `json:"refused,omitempty"`  // reasons why the plan cannot be executed; usually empty
 }
 
@@ -57,8 +57,8 @@ type Step struct {
 	Why string `json:"why"` // reason to show to users, such as "image changed from a to b"
 }
 
-// Seen describes a machine at the time when the plan was made. Once the machine has
-// changed, the plan is no longer valid.
+// Seen describes a machine at the time when the plan was made. If the machine changes
+// afterward, the plan is no longer valid.
 type Seen struct {
 	Instance bourse.InstanceID `json:"instance"`
 	Name     string            `json:"name,omitempty"`
@@ -105,9 +105,9 @@ func (p *Plan) VolumesLeft(done func(step int) bool) []bourse.VolumeID {
 }
 
 // Undoable returns the steps to undo after a failure, in the order in which to undo them.
-// begun contains, for each step of the plan, whether it has begun. Steps that have not
-// begun must never begin later. If an existing machine or volume may have been destroyed,
-// its replacement has to stay, so the steps that led to the destruction are not undone.
+// The argument begun reports, by step ID, which steps have begun. The other steps must
+// not begin afterward. If an existing machine or volume may have been destroyed, its
+// replacement has to stay, so the steps that led to the destruction are not undone.
 func (p *Plan) Undoable(begun []bool) []int {
 	keep := make([]bool, len(p.Steps))
 	var out []int

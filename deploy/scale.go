@@ -11,7 +11,7 @@ import (
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// Pace controls how fast a plan changes machines if it is not made from an [App]. The
+// Pace controls how fast plans that are not made from an [App] change machines. The
 // fields have the same meaning as in App.
 type Pace struct {
 	MaxUnavailable float64
@@ -47,8 +47,8 @@ func Scale(have State, counts map[string][]Count, pace Pace) Plan {
 	return b.plan
 }
 
-// template returns a group with the config of its newest machine, or nil if there is no
-// machine to copy.
+// template returns the named group with the config of its newest machine, or nil if there
+// is no machine to copy.
 func (b *builder) template(name string, counts []Count) *Group {
 	var newest *machine
 	for _, u := range b.survey.units[name] {

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// DefaultGroup is the process group of machines whose metadata names none.
+// DefaultGroup is the process group of machines whose metadata does not name a group.
 const DefaultGroup = "app"
 
 // groupsOfOthers are process groups of temporary machines that other clients create. Plans
@@ -20,7 +20,7 @@ var groupsOfOthers = []string{"fly_app_console", "fly_app_test_machine_command"}
 // machine is an existing machine.
 type machine struct {
 	*machinesapi.Machine
-	config *bourse.Config // the part of the config that is known; never nil
+	config *bourse.Config // known part of the config; never nil
 	group  string
 }
 
@@ -83,7 +83,7 @@ func (m *machine) replaces() bourse.MachineID {
 	return bourse.MachineID(m.config.Metadata[KeyReplaces])
 }
 
-// lastStart returns a text that identifies the machine's latest start.
+// lastStart returns a string that identifies the machine's latest start.
 func (m *machine) lastStart() string { return fmt.Sprintf("%s/%d", m.InstanceID, m.Starts) }
 
 // copiedTo reports whether n mounts a fork of m's volume that contains all of m's data.
@@ -93,11 +93,11 @@ func (m *machine) copiedTo(n *machine) bool {
 	return m.State == bourse.StateStopped && n.config.Metadata[KeyCopies] == m.lastStart()
 }
 
-// String returns the machine's id and name for a plan's texts.
+// String formats the machine's ID and name for display.
 func (m *machine) String() string { return named(m.ID, m.Name) }
 
-// unit is a machine together with its replacements, which exist at the same time if a plan
-// is unfinished. It counts as one machine of its group.
+// unit consists of a machine and its replacements. They exist at the same time only while
+// a plan is unfinished. A unit counts as one machine of its group.
 type unit struct {
 	root *machine
 	next []*machine // replacements, newest first
@@ -115,8 +115,8 @@ type survey struct {
 	known     map[bourse.VolumeID]*machinesapi.Volume
 }
 
-// look builds a survey of a state. If all is set, units include machines that deploys do
-// not manage.
+// look builds a survey from a state. If all is set, units include machines that deploys
+// do not manage.
 func look(have *State, all bool) *survey {
 	s := &survey{units: map[string][]*unit{}, machines: map[bourse.MachineID]*machine{}, known: map[bourse.VolumeID]*machinesapi.Volume{}}
 	var mine []*machine
@@ -168,7 +168,7 @@ func (s *survey) unite(mine []*machine) {
 			u.next = append(u.next, m)
 		}
 	}
-	for _, m := range mine { // keeps the order of mine
+	for _, m := range mine { // iterate over mine to preserve its order
 		if u := units[m.ID]; u != nil {
 			slices.SortStableFunc(u.next, func(a, b *machine) int { return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), cmp.Compare(a.ID, b.ID)) })
 			s.units[m.group] = append(s.units[m.group], u)
@@ -217,7 +217,7 @@ func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
 	return nil
 }
 
-// seen returns the descriptions of the survey's machines that a plan stores.
+// seen describes the surveyed machines in the form that a plan stores.
 func seen(s *survey) map[bourse.MachineID]Seen {
 	if len(s.machines) == 0 {
 		return nil

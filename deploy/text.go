@@ -17,7 +17,7 @@ type Summary struct {
 	Replace int // machines that are replaced by new ones; counted neither in Create nor in Destroy
 	Restart int
 	Destroy int
-	Finish  int // machines in their desired state, except for the last steps of an interrupted plan
+	Finish  int // machines that only need the remaining steps of an interrupted plan
 	Refused int // number of reasons for a refusal, not of machines
 }
 
@@ -140,9 +140,8 @@ func (s Summary) String() string {
 	return strings.Join(out, ", ")
 }
 
-// Text describes the plan in lines of at most width columns, except for words that are
-// longer. A width of 0 means 80. Equal plans have equal texts. The text ends with a
-// newline.
+// Text describes the plan in lines of at most width columns. Longer words are not broken.
+// A width of 0 means 80. Equal plans have equal texts. The text ends with a newline.
 func (p *Plan) Text(width int) string {
 	if width <= 0 {
 		width = 80
@@ -217,8 +216,8 @@ const (
 	maxLines = 20 // warnings or refusals
 )
 
-// bounded returns the first items of list, up to the limit most, followed by the number of
-// other items.
+// bounded returns the first items of list. If there are more items than the limit, the
+// last element of the result tells how many were omitted.
 func bounded(list []string, most int) []string {
 	if len(list) <= most {
 		return list

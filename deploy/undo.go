@@ -41,7 +41,7 @@ func Undo(have State, id release.ID, pace Pace) Plan {
 	return b.plan
 }
 
-// undoUnit adds the work for a machine and its replacements.
+// undoUnit adds the changes that revert the release for a machine and its replacements.
 func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 	keep := u.root
 	for _, m := range u.next {
@@ -91,7 +91,8 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 	w.jobs = append(w.jobs, j)
 }
 
-// releaseOf describes the version that a config belongs to: by its release, if there is one.
+// releaseOf describes the version of a config for display. It names the release if the
+// config has one.
 func releaseOf(c *bourse.Config) string {
 	if id := c.Metadata[KeyRelease]; id != "" {
 		return "release " + id
@@ -99,8 +100,8 @@ func releaseOf(c *bourse.Config) string {
 	return "its former version"
 }
 
-// former returns a machine's newest config that does not belong to the release, or nil if
-// there is none.
+// former returns a machine's newest config that does not belong to the given release, or
+// nil if there is none.
 func former(have *State, m *machine, id release.ID) *bourse.Config {
 	for _, v := range have.Versions[m.ID] {
 		if v.Config != nil && v.Config.Metadata[KeyRelease] != string(id) {
@@ -110,8 +111,8 @@ func former(have *State, m *machine, id release.ID) *bourse.Config {
 	return nil
 }
 
-// sibling returns the former config of another machine in m's group, with m's volume and
-// standbys. It returns nil if there is none.
+// sibling returns the former config of another machine in m's group, with m's own volume
+// and standbys. It returns nil if there is none.
 func (b *builder) sibling(have *State, m *machine, id release.ID) *bourse.Config {
 	for _, u := range b.survey.units[m.group] {
 		for _, other := range u.all() {
@@ -164,8 +165,8 @@ func Restart(have State, groups []string, pace Pace) Plan {
 	return b.plan
 }
 
-// chosen returns the named groups in order, or all groups if none are named. It refuses the
-// plan if a group does not exist.
+// chosen returns the named groups in sorted order, or all groups if none are named. It
+// refuses the plan if a group does not exist.
 func (b *builder) chosen(groups []string) []string {
 	all := sortedKeys(b.survey.units)
 	if len(groups) == 0 {

@@ -40,7 +40,7 @@ type job struct {
 type place struct {
 	placing
 	former bourse.MachineID // machine that this one replaces; "" if it is an additional machine
-	twin   *int             // index of the place for which this machine stands by; nil if it is not a standby
+	twin   *int             // index of the place that this machine is a standby for; nil if it is not a standby
 }
 
 // changes reports whether any machine is created or updated.
@@ -53,8 +53,8 @@ func (w *work) warm() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.update || j.stopped })
 }
 
-// lanes returns all jobs of running machines. Machines that are not ready anyway come
-// first.
+// lanes returns all jobs of running machines. Machines that are not ready or not serving
+// come first.
 func (w *work) lanes() []*job {
 	out := slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return j.stopped })
 	slices.SortStableFunc(out, func(a, b *job) int {
@@ -102,7 +102,8 @@ func (b *builder) work(app *App, g *Group) *work {
 	return w
 }
 
-// holder is the machine of a unit that is kept, in contrast to the unit's other machines.
+// holder is the machine of a unit that a plan keeps. The unit's other machines are
+// retired.
 type holder struct {
 	*machine
 	unit *unit
@@ -112,8 +113,9 @@ type holder struct {
 // are.
 func (h *holder) standby(g *Group) bool { return h.machine.standby() && !serving(&g.Config) }
 
-// hold chooses which machine of a unit to keep. This is a replacement that is in its
-// desired state or already serves or, if there is none, the replaced machine.
+// hold chooses which machine of a unit to keep. It prefers a replacement that is in its
+// desired state. Otherwise, if the replaced machine does not serve, it chooses a
+// replacement that does. If there is none, it keeps the replaced machine.
 func (b *builder) hold(u *unit, g *Group) *holder {
 	for _, m := range u.next {
 		if !m.lost() && m.State != bourse.StateFailed && !b.mountDiffers(m, g) && b.differs(m, b.wanted(m, g)) == "" {
@@ -386,8 +388,8 @@ func mountWhy(m *machine, g *Group) string {
 }
 
 // standbys returns the machines that a standby should stand by for. These are the kept
-// machines of the units that it stood by for before. If there are none, the standby stands
-// by for any kept machine. If no machine is kept, its list stays the same.
+// machines of the units that it has stood by for so far. If there are none, the standby
+// stands by for any kept machine. If no machine is kept, its list stays the same.
 func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	if len(c.Standbys) == 0 {
 		return nil
@@ -407,9 +409,9 @@ func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	return out
 }
 
-// standsByForAnother returns the reason why a standby must be given other machines to stand
-// by for: one of its machines is replaced, or none of them stays. It returns "" if there is
-// no such reason.
+// standsByForAnother returns the reason why a standby's list of machines must change: a
+// listed machine is replaced, or no listed machine is kept. It returns "" if there is no
+// such reason.
 func (w *work) standsByForAnother(c *bourse.Config) string {
 	for i := range w.places {
 		if id := w.places[i].former; slices.Contains(c.Standbys, id) {
