@@ -1,9 +1,9 @@
-// Package build builds an app's image from its Dockerfile with a builder on this host, and
-// pushes it to a registry.
+// Package build builds an app's image from its Dockerfile with a builder on this host,
+// and pushes it to a registry.
 //
-// Every supported builder writes an archive, which package image/push pushes. Therefore
-// credentials, plain HTTP and refusals are handled in the same way for all builders, and
-// the image's digest is known.
+// Every supported builder writes an archive, which package image/push pushes. As a
+// result, credentials, plain HTTP and refusals are handled in the same way for all
+// builders, and Build can return the image's digest.
 package build
 
 import (
@@ -42,13 +42,13 @@ type Request struct {
 // name is the value of [Request.Dockerfile].
 func Dockerfile(dir, name string) (string, bool) {
 	path := under(dir, cmp.Or(name, "Dockerfile"))
-	info, err := os.Lstat(path) // symbolic links are not followed here, but by Check
+	info, err := os.Lstat(path) // does not follow symbolic links; Check does
 	return path, err == nil && !info.IsDir()
 }
 
-// check returns an error if a file does not exist, or if its relative name leads out of the
-// directory, directly or through a symbolic link. Absolute names may lead anywhere, because
-// the user has typed them. Errors: not_found, invalid.
+// check returns an error if a file does not exist, or if a relative name refers to a file
+// outside the directory, directly or through a symbolic link. Absolute names may refer to
+// any file, because the user has typed them. Errors: not_found, invalid.
 func (r Request) check(what, name, hint string) error {
 	path := under(r.Dir, name)
 	info, err := os.Stat(path)
@@ -79,7 +79,7 @@ func under(dir, path string) string {
 
 // Build builds an image, pushes it, and returns its name with the digest:
 // "registry/repository:tag@sha256:…". The builder's output is written to out. When ctx is
-// done, the builder is interrupted, and killed some seconds later.
+// done, the builder is interrupted, and killed if it does not exit within some seconds.
 //
 // Errors: failed_precondition if the host has no builder, not_found if there is no
 // Dockerfile, invalid if the build fails, and those of [push.Push].
@@ -112,8 +112,8 @@ func Build(ctx context.Context, r Request, out io.Writer) (image string, err err
 
 const tempPrefix = "bourse-build-"
 
-// Check checks the parts of a request that require no builder: the files and the image's
-// name. Build calls it first.
+// Check validates the parts of a request that do not depend on the builder: the files and
+// the image's name. Build calls it first.
 func (r Request) Check() error {
 	if err := r.check("Dockerfile", cmp.Or(r.Dockerfile, "Dockerfile"), "use an existing image (--image), or name another file"); err != nil {
 		return err
@@ -133,10 +133,10 @@ func (r Request) Check() error {
 // file returns the name of the Dockerfile.
 func (j job) file() string { return cmp.Or(j.Dockerfile, "Dockerfile") }
 
-// dockerfile returns the path of a Dockerfile that BuildKit uses with the requested ignore
-// file. BuildKit prefers an ignore file next to the Dockerfile whose name is that of the
-// Dockerfile followed by ".dockerignore". If an ignore file is requested, both files are
-// therefore copied to a temporary directory.
+// dockerfile returns the path of a Dockerfile that BuildKit uses with the requested
+// ignore file. BuildKit prefers an ignore file that is in the Dockerfile's directory and
+// is named after the Dockerfile, with ".dockerignore" appended. If an ignore file is
+// requested, both files are therefore copied to a temporary directory.
 func (j job) dockerfile() (string, error) {
 	file := under(j.Dir, j.file())
 	if j.Ignorefile == "" {

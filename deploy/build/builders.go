@@ -47,8 +47,8 @@ type job struct {
 	out     io.Writer
 }
 
-// patience limits how long checking a builder may take, and how long an interrupted builder
-// may take to exit.
+// patience is the time limit for checking a builder, and for an interrupted builder to
+// exit.
 const patience = 10 * time.Second
 
 // answers returns a function that checks that a program exists and succeeds with the given
@@ -170,7 +170,7 @@ func (j job) buildAndSave(ctx context.Context, env []string, program string, bui
 	return j.run(ctx, env, program, append(save, "--output", j.archive, strings.TrimSpace(string(id)))...)
 }
 
-// words returns the build arguments that docker and podman have in common.
+// words returns the build arguments that docker and podman share.
 func (j job) words(file string) []string {
 	out := []string{"--file", file}
 	if j.Target != "" {

@@ -12,26 +12,26 @@ import (
 )
 
 // Options contains settings from the command line that override a configuration. The zero
-// value overrides nothing.
+// value leaves the configuration unchanged.
 type Options struct {
 	Image    string            // overrides build.image
-	Later    bool              // if no image is named, leave configs without an image, because it is built later
+	Later    bool              // if no image is specified, omit it from configs, because it will be built later
 	App      bourse.AppName    // overrides app
 	Primary  bourse.Region     // overrides primary_region
 	Env      map[string]string // variables that are added to env and override it
 	Guest    *bourse.Guest     // size of every group's machines; overrides vm
-	NoSpares bool              // no group has a spare, unless the file requires one
+	NoSpares bool              // create no spares, unless the file requires them
 
 	Strategy       deploy.Strategy // overrides deploy.strategy
 	MaxUnavailable float64         // overrides deploy.max_unavailable; 0 means not set
 	Wait           time.Duration   // overrides deploy.wait_timeout
 	CommandTimeout time.Duration   // overrides deploy.release_command_timeout
 	NoCommand      bool            // do not run the release command
-	NoSmoke        bool            // a machine may exit soon after its start
+	NoSmoke        bool            // do not fail if a machine exits soon after its start
 	Reserve        bool            // reserve capacity even if deploy.reserve is not set
 
-	// Files contains the files in the configuration's directory and below, to which
-	// local_path and machine_config refer. If it is nil, such fields are refused.
+	// Files contains the files in the configuration's directory and below that local_path
+	// and machine_config refer to. If Files is nil, those fields are refused.
 	Files fs.FS
 }
 
@@ -41,12 +41,12 @@ const (
 	DefaultMaxUnavailable = 0.33
 	DefaultWait           = 5 * time.Minute
 	DefaultCommandTimeout = 5 * time.Minute
-	DefaultGroup          = "app" // group of a configuration without processes
+	DefaultGroup          = "app" // process group if the configuration defines none
 )
 
 // App returns the desired state of the app, and all warnings, including those of
-// [Config.Warnings]. It reads no files except from options.Files. Errors: invalid, which
-// wraps all [Problems].
+// [Config.Warnings]. It reads files only from options.Files. Errors: invalid, which wraps
+// all [Problems].
 func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	m := maker{checker: checker{Config: c}, Options: options, warnings: c.Warnings()}
 	app := deploy.App{

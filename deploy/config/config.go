@@ -1,10 +1,11 @@
-// Package config parses the configuration of an app and converts it to a [deploy.App], from
-// which plans are made. The file is fly.toml or bourse.toml, or its equivalent in JSON or
-// YAML. Every value keeps its position, so that an error can name its line and column.
-// Errors also describe which values are valid.
+// Package config parses the configuration of an app and converts it to a [deploy.App],
+// from which plans are made. The file is fly.toml or bourse.toml, or its equivalent in
+// JSON or YAML. Every value keeps its position, so that an error can name its line and
+// column. Errors also describe which values are valid.
 //
-// One table ([Fields]) describes every field, and why some have no effect. A field without
-// effect causes a [Warning]. docs/config.md is generated from the same table.
+// The table returned by [Fields] describes every field, and explains why some fields have
+// no effect. A field without effect causes a [Warning]. docs/config.md is generated from
+// the same table.
 //
 // The results of [Parse] and [Config.App] depend only on their arguments. Only [Load] and
 // [Find] read files themselves.
@@ -35,8 +36,8 @@ type Config struct {
 func Names() []string { return []string{"bourse.toml", "fly.toml", "fly.json", "fly.yaml", "fly.yml"} }
 
 // Find returns the path of the configuration file in a directory, which is the first of
-// [Names] that exists. It is an error if the file is a symbolic link that leads out of the
-// directory. Errors: not_found.
+// [Names] that exists. It returns an error if the file is a symbolic link to a location
+// outside the directory. Errors: not_found.
 func Find(dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -91,8 +92,8 @@ func Parse(name string, text []byte) (*Config, error) {
 	return c, d.problems.err()
 }
 
-// Warnings returns warnings about fields without effect. [Config.App] returns further
-// warnings, which depend on the image.
+// Warnings returns warnings about fields that have no effect. [Config.App] returns
+// further warnings, which depend on the image.
 func (c *Config) Warnings() []Warning { return slices.Clone(c.warnings) }
 
 // JSON returns the configuration in the format of fly.json. Releases store it as their

@@ -20,7 +20,7 @@ import (
 type decoder struct {
 	ours     bool                // the file may contain fields that only Bourse supports
 	at       map[string]Position // position of each value, by path
-	unacted  map[string]bool     // fields that have a warning because they have no effect
+	unacted  map[string]bool     // fields that already have a warning because they have no effect
 	warnings []Warning
 	problems Problems
 	file     string
@@ -28,13 +28,13 @@ type decoder struct {
 
 func (d *decoder) position(n *yaml.Node) Position { return Position{d.file, n.Line, n.Column} }
 
-// where identifies a place in a definition: by the path to show, such as services[0].ports,
-// and by the path in [Fields], such as services.ports.
+// where identifies a location in a definition by two paths: the path to show to users,
+// such as services[0].ports, and the path in [Fields], such as services.ports.
 type where struct{ path, field string }
 
 func (w where) member(name string) where { return w.below(name, name) }
 
-// named returns the place of a member whose name is arbitrary.
+// named returns the location of a member with a user-defined name.
 func (w where) named(name string) where { return w.below(name, "*") }
 
 func (w where) below(name, field string) where {
@@ -113,7 +113,7 @@ func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	}
 }
 
-// readerOf returns the reader of a value, or nil if its type has none.
+// readerOf returns v as a reader, or nil if its type has no reader.
 func readerOf(v reflect.Value) reader {
 	switch p := v.Interface().(type) {
 	case reader:
@@ -248,7 +248,7 @@ func (d *decoder) list(n *yaml.Node, w where, v reflect.Value, tag reflect.Struc
 	v.Set(out)
 }
 
-// names decodes a table whose members have arbitrary names.
+// names decodes a table whose members have user-defined names.
 func (d *decoder) names(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	switch {
 	case kindOf(n) == list && len(n.Content) == 0: // old files contain an empty list instead of an empty table
@@ -274,9 +274,9 @@ func (d *decoder) names(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	v.Set(out)
 }
 
-// headersOf converts a list of headers, as it occurs in old files, to a table. Each item
-// contains a name and one or more values, or is itself a table of headers. Any other list
-// is returned unchanged.
+// headersOf converts a list of headers, which is the syntax of old files, to a table.
+// Each item contains a name and one or more values, or is itself a table of headers. Any
+// other list is returned unchanged.
 func headersOf(n *yaml.Node) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
 	for _, item := range n.Content {
@@ -356,7 +356,7 @@ func oneOf(words []string) string {
 	return strings.Join(words, "")
 }
 
-// near returns a suggestion for a misspelled word, or "" if it is similar to none of words.
+// near returns a suggestion for a misspelled word, or "" if none of words is similar.
 func near(word string, words []string) string {
 	if len(word) > 64 {
 		return ""

@@ -35,7 +35,7 @@ type Definition struct {
 	Statics          []workload.Static `json:"statics,omitempty"`
 	Experimental     *Experimental     `json:"experimental,omitempty"`
 
-	// The following fields are Bourse's own. Only bourse.toml may contain them.
+	// The following fields are specific to Bourse. Only bourse.toml may contain them.
 	Requirements bourse.Requirements `json:"requirements,omitempty"`
 	Groups       []Group             `json:"groups,omitempty"`
 }
@@ -70,7 +70,7 @@ type Deploy struct {
 	CommandTimeout bourse.Duration `json:"release_command_timeout,omitempty" in:"1s..24h"`
 	CommandVM      *VM             `json:"release_command_vm,omitempty"`
 	SeedCommand    string          `json:"seed_command,omitempty"`
-	Reserve        bool            `json:"reserve,omitempty"` // Bourse's own
+	Reserve        bool            `json:"reserve,omitempty"` // specific to Bourse
 }
 
 // HTTPService is a service with ports 80 and 443.
@@ -131,7 +131,7 @@ type HTTPCheck struct {
 	Request
 }
 
-// Check is a check of machines that does not belong to a service.
+// Check is a check of machines that is independent of their services.
 type Check struct {
 	Type      string             `json:"type,omitempty" in:"tcp|http"`
 	Kind      workload.CheckKind `json:"kind,omitempty" in:"informational|readiness"`

@@ -9,7 +9,7 @@ type Treatment string
 const (
 	Done    Treatment = "done"
 	AsAPI   Treatment = "as the API" // the field becomes a member of machines' configs, which [bourse.Fields] describes
-	NotDone Treatment = "not done"   // the field has no effect, and causes a warning unless its value requests nothing
+	NotDone Treatment = "not done"   // the field has no effect, and causes a warning unless it has an idle value
 	Ignored Treatment = "ignored"    // like NotDone, but other clients no longer support the field either, and Definition does not contain it
 )
 
@@ -20,7 +20,7 @@ type Field struct {
 	Text      string   // effect of the field, or the reason why it has none
 	To        string   // member of machines' configs that the field becomes, if any
 	Ours      bool     // only bourse.toml may contain it
-	Idle      []string // values that request nothing; nil means that only empty values do
+	Idle      []string // values that cause no warning although the field has no effect; nil means only empty values
 }
 
 // Fields returns descriptions of all fields, grouped by section. docs/config.md is

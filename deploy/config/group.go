@@ -295,12 +295,12 @@ func (m *maker) machineConfig() (c bourse.Config) {
 	return c
 }
 
-// withRest adds members to an object in c. The members are ones for which bourse.Config has
-// no fields.
+// withRest adds members to the named object in a config. It is used for members that have
+// no field in bourse.Config.
 func withRest(c bourse.Config, object string, members map[string]any) bourse.Config {
 	rest := map[string]any{}
 	if len(c.Rest) > 0 {
-		_ = json.Unmarshal(c.Rest, &rest) // cannot fail, because decoding the config produced it
+		_ = json.Unmarshal(c.Rest, &rest) // cannot fail, because c.Rest was produced by decoding the config
 	}
 	below, _ := rest[object].(map[string]any)
 	if below == nil {

@@ -60,7 +60,8 @@ func integer(n *yaml.Node) (int64, bool) {
 // isTrue reports whether a value is true.
 func isTrue(n *yaml.Node) bool { return kindOf(n) == truth && strings.EqualFold(n.Value, "true") }
 
-// word returns a value as it is written, or false if the value is a list or a table.
+// word returns a value as it is written in the file. It returns false if the value is a
+// list or a table.
 func word(n *yaml.Node) (string, bool) {
 	switch kindOf(n) {
 	case text, whole, fraction, truth:
@@ -72,7 +73,8 @@ func word(n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// asks reports whether a value requests anything, as opposed to an empty value.
+// asks reports whether a value requests anything. Values that are empty, false or 0
+// request nothing.
 func asks(n *yaml.Node) bool {
 	switch kindOf(n) {
 	case text:

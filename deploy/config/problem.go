@@ -116,8 +116,8 @@ func (d *decoder) said(field string) bool {
 	}
 }
 
-// asked reports whether the field's value n requests something, which means that it is
-// neither empty nor listed in f.Idle.
+// asked reports whether the field's value n requests something. This is the case unless n
+// is listed in f.Idle or, if f.Idle is empty, unless asks returns false for n.
 func (f *Field) asked(n *yaml.Node) bool {
 	if len(f.Idle) > 0 {
 		return !slices.Contains(f.Idle, n.Value)

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// paths contains the sections of the file from which the parts of a machine's config come.
+// paths records which sections of the file define the parts of a machine's config.
 type paths struct {
 	services  []served
 	vm        string
@@ -56,7 +56,7 @@ func plainly(message string) string {
 	return "invalid " + strings.TrimPrefix(found[1], "config.") + " " + message[len(found[0]):]
 }
 
-// fieldOf returns the path of the field from which a member of a machine's config comes.
+// fieldOf returns the path of the field that defines a member of a machine's config.
 func (m *maker) fieldOf(from paths, member string) string {
 	path := from.path(strings.ReplaceAll(member, "[]", ""))
 	based := m.MachineConfig != "" || m.Experimental != nil && m.Experimental.MachineConfig != ""
@@ -89,7 +89,7 @@ func (m *maker) refused(err error, from paths) {
 // renamed replaces the API's names of a service's members with the names that files use.
 var renamed = strings.NewReplacer(".autostop", ".auto_stop_machines", ".autostart", ".auto_start_machines")
 
-// member returns the path of the field from which a service's member comes.
+// member returns the path of the field that defines a member of a service.
 func (s served) member(below string) string {
 	if rest, ok := strings.CutPrefix(below, ".checks["); ok {
 		number, more, _ := strings.Cut(rest, "]")
@@ -100,7 +100,7 @@ func (s served) member(below string) string {
 	return s.path + renamed.Replace(below)
 }
 
-// path returns the path of the field from which a member of a machine's config comes, or ""
+// path returns the path of the field that defines a member of a machine's config, or ""
 // if no field corresponds to it.
 func (p paths) path(member string) string {
 	if rest, ok := strings.CutPrefix(member, "config.services["); ok {

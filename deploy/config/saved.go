@@ -18,8 +18,8 @@ import (
 
 // FromMachines derives the configuration of an app from its machines, in the format of
 // [Config.JSON]. It uses the most recently changed machine of each process group. It also
-// returns lines that describe the settings that the configuration lacks. Errors: not_found
-// if no machine's config is known.
+// returns lines that describe the settings that the configuration does not include.
+// Errors: not_found if no machine's config is known.
 func FromMachines(app bourse.AppName, machines []machinesapi.Machine) (json.RawMessage, []string, error) {
 	s := saver{groups: map[string]*bourse.Config{}, regions: map[string]map[string]int64{}}
 	machines = slices.Clone(machines)

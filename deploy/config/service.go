@@ -25,7 +25,7 @@ type served struct {
 func (c *Config) services(group string, image bourse.ImageKind) (out []workload.ServiceConfig, from []served) {
 	port := defaultPort
 	if image == bourse.HostImage {
-		port = 0 // 0 means the port in $PORT, because the machines on a host share its ports
+		port = 0 // 0 means the port in $PORT, because all machines on a host share its ports
 	}
 	if h := c.HTTPService; h != nil && c.isFor(h.Processes, group) {
 		s := workload.ServiceConfig{

@@ -46,8 +46,8 @@ func (v *VM) guest() (bourse.Guest, error) {
 	return g, g.Validate()
 }
 
-// rest returns the settings for which the API's JSON has members but bourse.Guest has no
-// fields.
+// rest returns the settings that exist in the API's JSON but have no field in
+// bourse.Guest.
 func (v *VM) rest() map[string]any {
 	out := map[string]any{}
 	if len(v.KernelArgs) > 0 {

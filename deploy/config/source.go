@@ -25,8 +25,8 @@ const (
 	maxNodes = 10_000 // number of values, including those that YAML aliases repeat; parsing TOML takes time proportional to its square
 )
 
-// source parses a file. For each syntax, the result is a tree of YAML nodes, because they
-// have positions.
+// source parses a file. For each syntax, the result is a tree of YAML nodes, because
+// these record their positions.
 type source struct {
 	name  string
 	text  []byte
@@ -254,7 +254,7 @@ func (t *tomlReader) key(k *unstable.Node) *yaml.Node {
 }
 
 // header returns the table that a header refers to. It does not detect duplicate names,
-// because such a file is refused later.
+// because files with duplicate names are refused later.
 func (t *tomlReader) header(into *yaml.Node, e *unstable.Node) *yaml.Node {
 	for keys := e.Key(); keys.Next(); {
 		offset := int(keys.Node().Raw.Offset)

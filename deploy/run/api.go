@@ -8,9 +8,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// API contains the requests that a run makes, all of which concern one app. Errors have the
-// codes of [machinesapi.Client]: unavailable means that nothing happened, and timeout that
-// the outcome is unknown. The methods must be safe for concurrent use.
+// API defines the requests that a run makes, all of which concern one app. Errors have
+// the codes of [machinesapi.Client]. The code unavailable means that the request had no
+// effect, and timeout means that its outcome is unknown. The methods must be safe for
+// concurrent use.
 type API interface {
 	Machines
 	Verbs
@@ -67,12 +68,12 @@ type View interface {
 	// Health returns how current each server's copy of the view is.
 	Health(ctx context.Context) (machinesapi.ViewHealth, error)
 	// Rows follows the app's machines in the API server's copy of the view. It calls news
-	// with each machine, then with a zero Row, and then with each machine that changes. It
-	// returns an error when ctx is done or the connection ends.
+	// once for each existing machine, then once with a zero Row, and then for each change
+	// of a machine. It returns an error when ctx is done or the connection ends.
 	Rows(ctx context.Context, news func(Row)) error
 }
 
-// Row describes a machine as a copy of the view contains it.
+// Row describes a machine as recorded in a copy of the view.
 type Row struct {
 	Machine  bourse.MachineID
 	Worker   bourse.WorkerID

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Over returns an API that makes requests about one app with a client.
+// Over returns an API that uses a client to make requests about one app.
 func Over(client *machinesapi.Client, app bourse.AppName) API {
 	return over{client, app}
 }
@@ -104,8 +104,8 @@ func (o over) Health(ctx context.Context) (machinesapi.ViewHealth, error) {
 	return o.client.ViewHealth(ctx)
 }
 
-// SetRelease preserves other members of the release's metadata. It reads them first,
-// because the request replaces all metadata.
+// SetRelease preserves the other members of the release's metadata. It first reads the
+// metadata, because the request replaces all metadata.
 func (o over) SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error {
 	releases := o.client.Releases(o.app)
 	list, err := releases.List(ctx, 0)
@@ -126,9 +126,9 @@ func (o over) SetRelease(ctx context.Context, id release.ID, status release.Stat
 	return err
 }
 
-// rowsStatement is the query that Rows subscribes to. rowOf reads the first columns in this
-// order. The other columns are only queried so that a change of a lease or a check counts
-// as a change of the row.
+// rowsStatement is the query that Rows subscribes to. rowOf reads the first columns in
+// this order. The query includes the other columns only so that a change of a lease or a
+// check counts as a change of the row.
 const rowsStatement = `SELECT id, worker, state, instance_id, cordoned, starts, lease_owner,
   (SELECT json_group_array(name || ' ' || status) FROM checks WHERE machine = id) AS checks FROM machines WHERE app = ?`
 

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Whole is the Step of events that concern the run itself.
+// Whole is the value of Event.Step in events that concern the run itself.
 const Whole = -1
 
 // Event reports the progress of a run.
@@ -24,7 +24,7 @@ type Event struct {
 	Took time.Duration `json:"took,omitempty"` // duration of a finished step, or of undoing it
 	// Line is a line of output of the step's machine. It is set in state Output.
 	Line *machinesapi.LogLine `json:"line,omitempty"`
-	// Plan is set if the plan was made again. Later events refer to its steps.
+	// Plan is the new plan if the run has replanned. Later events refer to its steps.
 	Plan *deploy.Plan `json:"plan,omitempty"`
 	// Evidence describes the machine of a failed step before anything was undone.
 	Evidence *Evidence `json:"evidence,omitempty"`
@@ -33,8 +33,8 @@ type Event struct {
 // State is the state of a step or of the run.
 type State string
 
-// The states of a step. The run itself is waiting, running or undoing until it ends. It is
-// then done, failed, undone or left.
+// The states of a step. They also apply to the run itself, which is waiting, running or
+// undoing until it ends, and then done, failed, undone or left.
 const (
 	Waiting State = "waiting" // the step is delayed by a lease, an unavailable server or a failing check; Text gives the reason
 	Running State = "running" // the step has begun, or continues after Waiting
@@ -56,8 +56,8 @@ type Result struct {
 	Left   []Leftover     `json:"left,omitempty"`
 	Silent []string       `json:"silent,omitempty"` // proxies that did not receive all changes in time
 	Took   time.Duration  `json:"took"`
-	// Plan is the plan that was executed, which is either the given one or the one that was
-	// made again.
+	// Plan is the plan that was executed. It is the latest plan if the run has replanned,
+	// and otherwise the given plan.
 	Plan deploy.Plan `json:"-"`
 }
 
@@ -77,7 +77,7 @@ type Leftover struct {
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	Volume  bourse.VolumeID  `json:"volume,omitempty"`
 	What    string           `json:"what"` // the change that was not undone, and the reason
-	Next    string           `json:"next"` // command that helps
+	Next    string           `json:"next"` // command to run next
 }
 
 // last returns the last event of the run, which reports its outcome.

@@ -161,8 +161,9 @@ func (j *journal) complete() bool {
 	return !slices.ContainsFunc(j.steps, func(p progress) bool { return p.state != Done })
 }
 
-// result returns the result of a run that ended with err. overtaken is set if another
-// client has taken over the machines, and resumed if an earlier run began the release.
+// result returns the result of a run that ended with err. The argument overtaken is set
+// if another client has taken over the machines; resumed is set if an earlier run began
+// the release.
 func (j *journal) result(err error, overtaken, resumed bool) Result {
 	j.mu.Lock()
 	defer j.mu.Unlock()

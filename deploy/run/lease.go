@@ -26,7 +26,7 @@ type leases struct {
 	// missing returns an error if the plan requires a machine that does not exist.
 	missing func(id bourse.MachineID) error
 	fail    func(error)    // fails the run
-	tries   sync.WaitGroup // attempts to take leases, which continue in the background
+	tries   sync.WaitGroup // tracks the attempts to take leases, which continue in the background
 
 	mu     sync.Mutex
 	held   map[bourse.MachineID]*lease
@@ -55,25 +55,25 @@ type lease struct {
 	gone  bool      // the machine no longer exists
 }
 
-// ErrLeased is in the error chain of a run that could not get a lease. Such a run has
-// changed nothing.
+// ErrLeased is in the error chain of a run that could not acquire a lease. Such a run has
+// not changed anything.
 var ErrLeased = errors.New("is leased")
 
 // ErrOvertaken is in the error chain of a run that has lost a lease to another client,
-// because it was suspended or disconnected for too long. Such a run undoes nothing, because
-// the other client's plan is based on its changes.
+// because it was suspended or disconnected for too long. Such a run does not undo
+// anything, because the other client's plan is based on its changes.
 var ErrOvertaken = errors.New("another client has overtaken this one")
 
-// take takes the leases of machines. step returns the step for which a machine's lease is
-// needed. take returns once each lease is held or its worker does not answer. It returns an
-// error if a lease cannot be taken. waited reports whether another client held one of the
-// leases.
+// take acquires the leases of the given machines. The argument step is a function that
+// returns the step for which a machine's lease is needed. take returns once each lease is
+// held or its worker does not answer. It returns an error if a lease cannot be acquired.
+// The result waited reports whether another client held one of the leases.
 func (l *leases) take(ctx context.Context, ids []bourse.MachineID, step func(bourse.MachineID) int) (waited bool, err error) {
 	if len(ids) == 0 {
 		return false, nil
 	}
-	// Two runs that need the same machines begin with the same machine. So neither waits
-	// for the other while it holds a lease that the other needs.
+	// Two runs that need the same machines begin with the same machine. This prevents a
+	// deadlock in which each run holds a lease that the other needs.
 	if err := l.begin(ctx, ids[0], step(ids[0]), false).tried(ctx, l); err != nil {
 		return false, err
 	}
@@ -212,7 +212,7 @@ func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 	}
 }
 
-// turn waits until another client's lease may have ended.
+// turn waits until another client's lease may have expired or been released.
 func (l *leases) turn(ctx context.Context, id bourse.MachineID) error {
 	changed, most := l.news.next(id)
 	timer := time.NewTimer(min(max(most, backFirst), lookWithNews))
@@ -336,8 +336,8 @@ func (l *leases) list() []*lease {
 	return out
 }
 
-// extend extends a lease, or finds out that it is lost. The new expiry is computed before
-// the request, from this process's monotonic clock. A lease can therefore not appear to
+// extend extends a lease, or detects that it is lost. The new expiry is computed before
+// the request, from this process's monotonic clock. Therefore a lease never appears to
 // last longer than it does, even if the system clock is changed.
 func (l *leases) extend(ctx context.Context, one *lease) {
 	ttl := l.opts.LeaseTTL
@@ -365,8 +365,8 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 		one.lose(l.overtake(one.machine, err))
 	default:
 		// While the machine's worker does not answer, no other client can take the lease
-		// either. If another client takes it later, our nonce is refused. So keep the lease
-		// for as long as the worker may still answer.
+		// either. If another client takes it later, our nonce is refused. Therefore give
+		// up the lease only once it has been expired for l.opts.Silence.
 		if time.Since(one.until) > l.opts.Silence {
 			one.lose(because("the lease of machine "+string(one.machine)+" has expired, because it could not be extended", err))
 		}
@@ -386,7 +386,8 @@ func (l *leases) overtake(id bourse.MachineID, cause error) error {
 	return err
 }
 
-// overtaken returns the reason why nothing may be undone, or nil if undoing is permitted.
+// overtaken returns the reason why nothing may be undone, or nil if the run may undo its
+// changes.
 func (l *leases) overtaken() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -417,12 +418,11 @@ func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// refreshAll extends all expired leases, in order to find out whether another client has
-// taken one.
+// refreshAll extends all expired leases, to detect whether another client has taken one.
 func (l *leases) refreshAll(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, one := range l.list() {
-		group.Go(func() { _ = l.refresh(ctx, one.machine) }) // a lost lease is recorded by overtake, a silent worker by the steps
+		group.Go(func() { _ = l.refresh(ctx, one.machine) }) // overtake records a lost lease; the steps detect a worker that does not answer
 	}
 	group.Wait()
 }

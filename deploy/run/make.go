@@ -65,8 +65,9 @@ func (o operation) orderID() (id bourse.OrderID, first bool) {
 	return id, first
 }
 
-// orderOutcome is like outcome, for a request with an order id. After a refusal the outcome
-// is known, because an order is either filled or refused, however often it is sent.
+// orderOutcome is like outcome, but for requests with an order id. After a refusal the
+// outcome is known, because an order is either filled or refused, however often it is
+// sent.
 func (o operation) orderOutcome(err error) {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeUnavailable, bourse.CodeRateLimited:
@@ -99,7 +100,7 @@ func (o operation) makeVolume(ctx context.Context, region bourse.Region, do depl
 		case time.Since(began) > o.opts.Wait:
 			return bourse.Errorf(bourse.CodeTimeout, "volume %s is still %s after %s", id, v.State, time.Since(began).Round(time.Second))
 		}
-		if err := rest(ctx, lookWithoutNews); err != nil { // the view contains no news of volumes
+		if err := rest(ctx, lookWithoutNews); err != nil { // news covers only machines, not volumes
 			return err
 		}
 	}

@@ -9,15 +9,15 @@ import (
 )
 
 // Intervals at which a machine is read while the run waits for it. lookWithNews applies
-// while changes of the view are received. It is needed because some of them may be lost.
+// while the run receives changes of the view, because some changes may be lost.
 const (
 	lookWithNews    = time.Second
 	lookWithoutNews = 200 * time.Millisecond
 )
 
 // news follows the app's machines in the API server's copy of the view. It is only a hint
-// about when to read a machine and which changes are published. The API's replies are
-// authoritative.
+// about when to read a machine and which changes have been published. The API's replies
+// are authoritative.
 type news struct {
 	mu     sync.Mutex
 	live   bool // rows contains all of the app's machines
@@ -115,8 +115,8 @@ func (n *news) never() bool {
 	return n.denied
 }
 
-// until polls a machine with look: it calls look at once, and again whenever there is news
-// of the machine, until look returns true or an error, or until ctx is done.
+// until calls look at once, and again at intervals and whenever there is news of the
+// machine. It stops when look returns true or an error, or when ctx is done.
 func (n *news) until(ctx context.Context, id bourse.MachineID, look func() (bool, error)) error {
 	for {
 		news, most := n.next(id) // must precede look, so that no news is missed

@@ -9,11 +9,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Options configures a run. The zero value is useful.
+// Options configures a run. The zero value is valid.
 type Options struct {
 	// Owner describes where the run takes place and what it does, such as "ana@laptop,
-	// release v12". Clients that wait for its leases see it, preceded by the name of the
-	// run's token.
+	// release v12". Clients that wait for the run's leases see this text, preceded by the
+	// name of the run's token.
 	Owner string
 	// Release is the release whose status the run records. The status is running once the
 	// leases are held, and then complete, failed (everything was undone) or interrupted
@@ -22,16 +22,16 @@ type Options struct {
 	// Resumed reports that an earlier run began the release. If this run fails, the status
 	// is interrupted even if it has undone all of its own changes.
 	Resumed bool
-	// Replan makes a new plan from the current state of the machines. The run calls it once
-	// it holds the leases of all machines in the first plan's Seen. The run calls it again
-	// if it fails with unavailable or timeout, or if the new plan changes machines whose
-	// leases are not held yet. If Replan is nil, the run fails with conflict if a machine
-	// was changed after the plan was made.
+	// Replan makes a new plan from the current state of the machines. The run calls
+	// Replan once it holds the leases of all machines in the first plan's Seen. It
+	// repeats the call if Replan fails with unavailable or timeout, or if the new plan
+	// changes machines whose leases are not held yet. If Replan is nil, the run fails
+	// with conflict if a machine was changed after the plan was made.
 	Replan func(context.Context) (deploy.Plan, error)
-	// Events receives the events of the run, one at a time and in order. It must not wait
-	// for the run.
+	// Events receives the events of the run, one at a time and in order. The function
+	// must not wait for the run.
 	Events func(Event)
-	// Abandon ends the run at once when it is closed: requests in progress are canceled and
+	// Abandon, when closed, ends the run at once. Requests in progress are canceled, and
 	// nothing more is undone.
 	Abandon <-chan struct{}
 	// KeepOnFailure disables undoing if a step fails or the context is done.

@@ -27,9 +27,9 @@ func (o operation) changedBefore() []bourse.MachineID {
 // proxiesWithin limits how long a step waits for proxies.
 const proxiesWithin = 10 * time.Second
 
-// awaitProxies waits until every proxy knows the current state of the machines, which means
-// that it has received the transactions with which the machines' workers have published it.
-// Proxies that take longer than proxiesWithin are recorded as silent.
+// awaitProxies waits until every proxy has received the machines' current state, which
+// means the transactions in which the machines' workers have published it. Proxies that
+// take longer than proxiesWithin are recorded as silent.
 func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, proxiesWithin)
 	defer cancel()
@@ -47,8 +47,8 @@ func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID
 	return nil
 }
 
-// proxiesBehind waits until all proxies know the current state of the machines. If ctx is
-// done before, it returns the proxies that do not.
+// proxiesBehind waits until all proxies have received the current state of the machines.
+// If ctx is done first, it returns the proxies that have not.
 func (o operation) proxiesBehind(ctx context.Context, machines []bourse.MachineID) ([]string, error) {
 	health, err := o.health(ctx)
 	if err != nil || !slices.ContainsFunc(health.Members, isProxy) {

@@ -52,10 +52,10 @@ type expected struct {
 	since time.Time // time since which it has run without interruption
 }
 
-// ready reports whether a machine is ready, which means that it has started and its checks
-// pass. If smoke is set and the machine has no checks, it must also have run for smokeTime.
-// If the machine is not ready, why describes what is missing. An error means that the
-// machine cannot become ready any more.
+// ready reports whether a machine is ready, which means that it has started and its
+// checks pass. If smoke is set and the machine has no checks, it must also have run for
+// smokeTime. If the machine is not ready, why describes what is missing. An error means
+// that the machine can no longer become ready.
 func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why string, err error) {
 	if w.version.instance == "" {
 		w.version = versionOf(m)

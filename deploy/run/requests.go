@@ -14,7 +14,7 @@ import (
 const (
 	parallel  = 16                     // maximum number of requests in progress
 	quick     = 30 * time.Second       // time limit for a request that does not wait for a program
-	grace     = 10 * time.Second       // time that requests in progress have when the run stops; their outcome is unknown afterwards
+	grace     = 10 * time.Second       // time that requests in progress still have when the run stops; after that, their outcome is unknown
 	backFirst = 100 * time.Millisecond // first pause between two attempts
 	backMost  = 2 * time.Second
 )
@@ -75,9 +75,9 @@ func (s *slots) take(ctx context.Context, tag bourse.WorkerTag) (func(), error) 
 	}, nil
 }
 
-// once makes a request. If the run stops, the request has some more time to finish, because
-// its outcome would otherwise be unknown. If the run is abandoned or a lease is lost, the
-// request is canceled at once.
+// once makes a request. If the run stops, the request gets some more time to finish,
+// because its outcome would otherwise be unknown. If the run is abandoned or a lease is
+// lost, the request is canceled at once.
 func (r *requests) once(ctx context.Context, tag bourse.WorkerTag, limit time.Duration, f func(context.Context) error) error {
 	free, err := r.slots.take(ctx, tag)
 	if err != nil {

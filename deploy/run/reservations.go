@@ -108,7 +108,7 @@ func batches(p *deploy.Plan, most int) []batch {
 		if makes.Worker != "" {
 			config.Requirements = c.Requirements.On(makes.Worker)
 		}
-		if former := s.Replaces(); former != "" { // the replaced machine must not count for the spread
+		if former := s.Replaces(); former != "" { // do not count the replaced machine in the spread score
 			config.Metadata = map[string]string{deploy.KeyReplaces: string(former)}
 		}
 		order := machinesapi.ReserveOrder{App: p.App, Region: string(s.Region), Config: config}

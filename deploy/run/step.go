@@ -64,8 +64,8 @@ func (o operation) do(ctx context.Context) error {
 	})
 }
 
-// leased calls do with the step's machine while the run holds the machine's lease. If again
-// is set, it takes a lost lease again.
+// leased calls the function do, with the step's machine, while the run holds the
+// machine's lease. If again is set, it takes a lost lease again.
 func (o operation) leased(ctx context.Context, again bool, do func(ctx context.Context, m target) error) error {
 	id := o.journal.machine(o.i)
 	in, nonce, leave, err := o.leases.enter(ctx, o.i, id, again)
@@ -159,10 +159,11 @@ func (o operation) updateMachine(ctx context.Context, m target, do deploy.Update
 	return o.newVersion(ctx, m, before, true, machinesapi.UpdateMachine{Config: &config, SkipLaunch: do.Stopped})
 }
 
-// newVersion updates a machine. before is the machine's current version. If the answer is
-// lost, newVersion repeats the request. At most one of these requests takes effect, because
-// each of them requires the current version to be before. only is set if no other request
-// of this run can have created a version that is found after a repeated request.
+// newVersion updates a machine. The argument before is the machine's current version. If
+// the answer is lost, newVersion repeats the request. At most one of these requests takes
+// effect, because each requires that version. The argument only is set if no other
+// request of this run can have created a newer version that newVersion finds after
+// repeating the request.
 func (o operation) newVersion(ctx context.Context, m target, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
 	in.CurrentVersion = before
 	return o.repeat(ctx, m.id, o.opts.Wait+quick, func(ctx context.Context, unknown bool) error {

@@ -19,7 +19,7 @@ import (
 
 // machines returns the sorted IDs of the machines whose leases a plan requires, which are
 // the machines that it changes. If the plan can be made again, it requires the leases of
-// all machines that it was made from, so that none of them changes.
+// all machines that it is based on, so that none of them changes.
 func (x *executor) machines(p *deploy.Plan) []bourse.MachineID {
 	out := map[bourse.MachineID]bool{}
 	for i := range p.Steps {
@@ -111,10 +111,10 @@ func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, agai
 	return x.leases.overtake(id, bourse.Errorf(bourse.CodeConflict, "this run did not create its version %s", now))
 }
 
-// checkMissing returns an error if the plan requires machine id, which does not exist. A
-// plan that only destroys the machine does not require it, because an earlier plan may have
-// destroyed it. A plan that is made again once the leases are held does not require it
-// either.
+// checkMissing returns an error if the plan requires the machine with the given id, which
+// does not exist. A plan that only destroys the machine does not require it, because an
+// earlier plan may have destroyed it. A plan that is made again once the leases are held
+// does not require it either.
 func (x *executor) checkMissing(id bourse.MachineID) error {
 	if x.opts.Replan == nil && !x.destroys(id) {
 		return errGone(id)

@@ -88,7 +88,8 @@ func (w *watches) watched(ctx context.Context, chosen func(step int) bool) error
 	return rest(ctx, left)
 }
 
-// begins, called before step i begins, ends the watches that the step makes useless.
+// begins ends the watches that step i makes useless. It must be called before the step
+// begins.
 func (w *watches) begins(i int) {
 	s := &w.plan.Steps[i]
 	switch s.Do.(type) {
