@@ -9,12 +9,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bundle is the content of the file with a cluster's CA. While one CA replaces another, it contains
-// both, and the first one is the CA from which servers get certificates.
+// Bundle is the content of a cluster's CA file. While one CA is being replaced by
+// another, the bundle contains both. Servers get their certificates from the first CA.
 type Bundle struct {
 	CAs []*x509.Certificate
-	// Signers are servers' certificates. They remain valid for signatures, but not for connections,
-	// after the CA that issued them was removed.
+	// Signers contains servers' certificates that remain valid for signatures, but not
+	// for connections, although the CA that issued them was removed.
 	Signers []*x509.Certificate
 }
 
@@ -58,7 +58,7 @@ func (b *Bundle) IDs() []string {
 	return out
 }
 
-// pools returns the CAs, and everything that is valid for signatures.
+// pools returns two pools: the CAs, and all certificates that are trusted for signatures.
 func (b *Bundle) pools() (cas, signers *x509.CertPool) {
 	cas = x509.NewCertPool()
 	for _, c := range b.CAs {
@@ -71,14 +71,16 @@ func (b *Bundle) pools() (cas, signers *x509.CertPool) {
 	return cas, signers
 }
 
-// Issued reports whether one of the CAs has issued the certificate of a server, which comes first in
-// chain, either itself or through the issuers that follow. It ignores whether they have expired.
+// Issued reports whether one of the CAs has issued the first certificate in chain, either
+// directly or through the issuers that follow it. It does not check whether the
+// certificates have expired.
 func (b *Bundle) Issued(chain []*x509.Certificate) bool {
 	cas, _ := b.pools()
 	return verifyChain(chain, x509.VerifyOptions{Roots: cas, CurrentTime: chain[0].NotBefore.Add(skew)}) == nil
 }
 
-// verifyChain verifies the first certificate of a chain. The others are its issuers.
+// verifyChain verifies the first certificate of a chain. The other certificates are its
+// issuers.
 func verifyChain(chain []*x509.Certificate, with x509.VerifyOptions) error {
 	with.Intermediates, with.KeyUsages = x509.NewCertPool(), []x509.ExtKeyUsage{x509.ExtKeyUsageAny}
 	for _, issuer := range chain[1:] {
@@ -88,8 +90,8 @@ func verifyChain(chain []*x509.Certificate, with x509.VerifyOptions) error {
 	return err
 }
 
-// CheckIssuer returns an error unless an issuer, whose certificate and key are in PEM, was created by the only
-// CA in text. It returns that CA. Errors: invalid.
+// CheckIssuer checks that text contains exactly one CA, and that this CA has created the
+// given issuer, whose certificate and key are in PEM. It returns the CA. Errors: invalid.
 func CheckIssuer(text, issuer []byte) (*x509.Certificate, error) {
 	b, err := ParseBundle(text)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 	skew       = time.Hour
 )
 
-// RenewedLife is the validity of certificates that servers renew by themselves.
+// RenewedLife is the validity of certificates that servers renew automatically.
 const RenewedLife = 7 * 24 * time.Hour
 
 // Pair is a certificate and its private key, in PEM.
@@ -99,8 +99,8 @@ func ParseCA(p Pair) (*CA, error) {
 	return &CA{cert: both.Leaf, key: key, pair: p}, nil
 }
 
-// Pair returns the CA's certificate, which every server has, and its key, which servers do
-// not need.
+// Pair returns the CA's certificate, which every server needs, and the CA's key, which
+// servers do not need.
 func (c *CA) Pair() Pair { return c.pair }
 
 // Issue creates a key and a certificate for a server. The certificate is valid for a year or,
@@ -121,7 +121,7 @@ func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	return create(template, c)
 }
 
-// IsIssuer reports whether c is an issuer, and not a cluster's CA.
+// IsIssuer reports whether c is an issuer rather than a cluster's CA.
 func (c *CA) IsIssuer() bool { return c.cert.MaxPathLenZero }
 
 // Sign creates a certificate, valid for [RenewedLife], for a server that has created its own key.
@@ -148,9 +148,9 @@ func (c *CA) Sign(request []byte, who Identity, hosts []string, now time.Time) (
 	return c.sign(template, r.PublicKey)
 }
 
-// IssueOther creates a certificate, valid for a year, for a server outside of the cluster, such
-// as NATS. Clients reach that server at hosts. The certificate gives no access to the cluster's
-// servers.
+// IssueOther creates a certificate, valid for a year, for a server outside of the
+// cluster, such as NATS. Clients reach that server at hosts. The certificate does not
+// give access to the cluster's servers.
 func (c *CA) IssueOther(name string, hosts []string, now time.Time) (Pair, error) {
 	if len(hosts) == 0 {
 		return Pair{}, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s would name no host", bourse.Quoted(name))

@@ -31,8 +31,8 @@ type Credentials struct {
 // material is one immutable version of the credentials.
 type material struct {
 	trusted Bundle
-	pool    *x509.CertPool // the CAs of trusted
-	signers *x509.CertPool // everything in trusted
+	pool    *x509.CertPool // the CAs in trusted
+	signers *x509.CertPool // all certificates in trusted
 	cert    tls.Certificate
 	chain   []*x509.Certificate // the certificate, followed by its issuers
 	self    Identity
@@ -122,8 +122,8 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 	return m, nil
 }
 
-// Used returns the certificates that the server has had since its start, in DER and followed by
-// their issuers.
+// Used returns the certificates that the server has used since its start, in DER, each
+// followed by its issuers.
 func (c *Credentials) Used() [][]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,8 +133,8 @@ func (c *Credentials) Used() [][]byte {
 // CAs returns the fingerprints of the CAs that the server trusts.
 func (c *Credentials) CAs() []string { return c.Get().trusted.IDs() }
 
-// Issued reports whether one of the CAs that the server trusts has issued a certificate, which comes
-// first in chain, followed by its issuers.
+// Issued reports whether a CA that the server trusts has issued the first certificate in
+// chain, either directly or through the issuers that follow it.
 func (c *Credentials) Issued(chain []*x509.Certificate) bool { return c.Get().trusted.Issued(chain) }
 
 // ByFirstCA reports whether the first of the CAs that the server trusts has issued the server's
@@ -163,8 +163,8 @@ func (c *Credentials) Names() []string {
 	})
 }
 
-// Server returns the TLS configuration of a server that accepts only the cluster's servers
-// with one of these roles.
+// Server returns the TLS configuration of a server that accepts connections only from the
+// cluster's servers with one of the given roles.
 func (c *Credentials) Server(roles ...bourse.Role) *tls.Config {
 	return c.serving(tls.RequireAndVerifyClientCert, func(peer Identity) error {
 		if !slices.Contains(roles, peer.Role) {
@@ -180,8 +180,9 @@ func (c *Credentials) Public() *tls.Config {
 	return c.serving(tls.VerifyClientCertIfGiven, func(Identity) error { return nil })
 }
 
-// serving returns the TLS configuration of a server. Each handshake uses the current credentials.
-// It refuses certificates of removed servers, and those for which allow returns an error.
+// serving returns the TLS configuration of a server. Each handshake uses the current
+// credentials, and refuses certificates of removed servers, and those for which allow
+// returns an error.
 func (c *Credentials) serving(auth tls.ClientAuthType, allow func(Identity) error) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -216,9 +217,9 @@ func (c *Credentials) serving(auth tls.ClientAuthType, allow func(Identity) erro
 	}
 }
 
-// Require wraps h so that it serves only the cluster's servers with one of these roles,
-// identified by their certificates. Others get status 403. Requests without TLS are served;
-// [CheckListen] decides where these are allowed.
+// Require wraps h so that it serves only the cluster's servers with one of the given
+// roles, identified by their certificates. Other callers get status 403. Requests without
+// TLS are served; [CheckListen] determines at which addresses they are allowed.
 func Require(h http.Handler, roles ...bourse.Role) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil {
@@ -246,8 +247,9 @@ func (c *Credentials) Client() *tls.Config {
 	}
 }
 
-// AnyServer returns the TLS configuration for a connection to any server with one of these roles,
-// whatever its address. The server's certificate must be issued by a CA in pool.
+// AnyServer returns the TLS configuration for a connection to any server with one of the
+// given roles, whatever its address. The server's certificate must be issued by a CA in
+// pool.
 func AnyServer(pool *x509.CertPool, roles ...bourse.Role) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,

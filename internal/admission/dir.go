@@ -25,7 +25,7 @@ func (d Dir) Server(name bourse.WorkerID) string {
 // with this file admits hosts and renews certificates.
 func (d Dir) Issuer() string { return filepath.Join(string(d), "issuer.pem") }
 
-// GossipKey returns the path of the key that encrypts the membership.
+// GossipKey returns the path of the file with the keys that encrypt gossip messages.
 func (d Dir) GossipKey() string { return filepath.Join(string(d), "gossip.key") }
 
 // Tokens returns the path of the tokens that brokers accept.

@@ -13,16 +13,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Gate protects every listener from web pages. It refuses pages of other sites, pages
-// whose host name resolves to the server's address (DNS rebinding), and all pages on paths
-// for the cluster's servers.
+// Gate protects listeners from requests by web pages. It refuses requests from pages of
+// other sites, and from pages whose host name resolves to the server's address (DNS
+// rebinding). On paths for the cluster's servers, it refuses requests from all pages.
 type Gate struct {
 	Names func() []string // returns the server's host names in addition to IP addresses and localhost; nil means none
 	Proof Proof           // the proof that the cluster's servers must present
 }
 
-// headerServer is the header with the cluster of the server that sends a request. A page could
-// set it only after a preflight request, which every server refuses.
+// headerServer is the request header in which a server names its cluster. A page could
+// set the header only after a preflight request, which every server refuses.
 const headerServer = "Bourse-Server"
 
 // pathsOfMetrics are the paths for monitoring systems, which do not send headerServer.
@@ -31,8 +31,8 @@ var pathsOfMetrics = []string{"/worker/metrics", "/proxy/metrics"}
 // pathsOfServers are the prefixes of paths for calls between the cluster's servers.
 var pathsOfServers = []string{"/worker/", "/view/", "/proxy/"}
 
-// Wrap returns h behind the gate. A request for an unknown host name gets status 421, and
-// any other refused request 403.
+// Wrap returns a handler that passes admitted requests to h. A request for an unknown
+// host name gets status 421, and any other refused request gets status 403.
 func (g *Gate) Wrap(h http.Handler) http.Handler {
 	pages := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,10 +88,10 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// calls reports whether a request with this host is safe from DNS rebinding, because the author of
-// a web page cannot have chosen the name: an IP address is the one that the browser connected to,
-// localhost is not resolved by DNS, the operator has chosen the names in g.Names, and browsers
-// never send an empty host.
+// calls reports whether requests with this host are safe from DNS rebinding, because the
+// author of a web page cannot have chosen the host. An IP address is the one that the
+// browser connected to. DNS does not resolve localhost. The operator has chosen the names
+// in g.Names. Browsers never send an empty host.
 func (g *Gate) calls(host string) bool {
 	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -110,15 +110,15 @@ func CheckName(name string) error {
 	return nil
 }
 
-// refuse replies with an error in a form that both clients of the API and servers can decode.
+// refuse replies with an error that both API clients and servers can decode.
 func refuse(w http.ResponseWriter, status int, code bourse.Code, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": text, "message": text, "code": string(code)}) // the client may have disconnected
 }
 
-// Proof identifies a server of the cluster to others, in addition to its certificate. The zero
-// value is the proof for a cluster whose name is empty.
+// Proof identifies a server of the cluster to other servers, in addition to its
+// certificate. The zero value is the proof for a cluster whose name is empty.
 type Proof struct {
 	Cluster string
 	Bearer  string // secret that is sent and required on loopback; "" means no secret

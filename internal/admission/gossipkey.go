@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxGossipKeys is the maximum number of keys in a file. It is small, because every key may have
-// to be tried on a message.
+// maxGossipKeys is the maximum number of keys in a file. It is small, because a server
+// may have to try every key on each message.
 const maxGossipKeys = 8
 
 // LoadGossipKeys reads the keys that encrypt the membership's messages. The file has one key of
@@ -72,7 +72,7 @@ func GossipKeyIDs(keys [][]byte) []string {
 	return ids
 }
 
-// NewGossipKey creates a gossip key, a line of a file of gossip keys.
+// NewGossipKey creates a gossip key and returns its line for a key file.
 func NewGossipKey() []byte {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // crypto/rand never fails

@@ -33,8 +33,8 @@ func (i Identity) Validate() error {
 // ServerName returns the DNS name of i.
 func (i Identity) ServerName() string { return string(i.ID) + "." + string(i.Role) + domain }
 
-// IdentityOf returns the server in a verified certificate. Errors: forbidden if the
-// certificate contains no server or several.
+// IdentityOf returns the identity of the server in a verified certificate. Errors:
+// forbidden if the certificate does not contain exactly one server.
 func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	var found []Identity
 	for _, name := range cert.DNSNames {

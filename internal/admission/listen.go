@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Safeguard describes a means to protect an address from other hosts.
+// Safeguard is a way to protect an address from other hosts.
 type Safeguard string
 
-// The means of protection.
+// The safeguards.
 const (
 	TLS       Safeguard = "TLS (CA, certificate and key)"
 	Tokens    Safeguard = "client tokens"
@@ -27,7 +27,8 @@ type Listen struct {
 }
 
 // CheckListen checks that other hosts cannot reach l without the required safeguards.
-// Loopback requires none. insecure disables the check, for test networks. Errors: invalid.
+// Loopback requires none. The argument insecure disables the check; it is for test
+// networks. Errors: invalid.
 func CheckListen(l Listen, insecure bool) error {
 	if !l.Addr.IsValid() {
 		return bourse.Errorf(bourse.CodeInvalid, "%s has no address to listen on", l.What)

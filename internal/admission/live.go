@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Live is a value read from files, which is read again when they change. If the new files
-// are invalid, the previous value remains in use.
+// Live is a value that is read from files, and read again when they change. If the new
+// files are invalid, the previous value remains in use.
 type Live[T any] struct {
 	files   []string
 	read    func() (T, error)
@@ -24,8 +24,9 @@ type Live[T any] struct {
 	seen string     // stamp of the files at the last call of Look
 }
 
-// NewLive reads files with read and returns the value. [Live.Look] reads them again if they have
-// changed, and passes the new value to changed, which may refuse it. changed may be nil.
+// NewLive calls read to read a value from files. If the files change, [Live.Look] calls
+// read again and passes the new value to changed, which may refuse it. The argument
+// changed may be nil.
 func NewLive[T any](files []string, read func() (T, error), changed func(T) error) (*Live[T], error) {
 	l := &Live[T]{files: files, read: read, changed: changed}
 	l.used = stamp(files)
@@ -51,10 +52,10 @@ func (l *Live[T]) Get() T { return *l.current.Load() }
 // Files returns the paths of the files.
 func (l *Live[T]) Files() []string { return l.files }
 
-// Look reads the files again if they have changed, and reports whether a new value is in use. It
-// counts files as changed only if the previous call found the same change, because a certificate
-// and its key cannot be replaced at the same instant. If the changed files are invalid, only one
-// call returns the error.
+// Look reads the files again if they have changed, and reports whether a new value is in
+// use. It counts files as changed only if the previous call found the same change,
+// because a certificate and its key cannot be replaced at the same instant. If the
+// changed files are invalid, the error is returned only once.
 func (l *Live[T]) Look() (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +79,7 @@ func (l *Live[T]) Look() (bool, error) {
 	return true, nil
 }
 
-// stamp returns a text that changes if one of the files changes, appears or disappears.
+// stamp returns a string that changes if one of the files changes, appears or disappears.
 func stamp(files []string) string {
 	var b strings.Builder
 	for _, name := range files {

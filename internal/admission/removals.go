@@ -11,18 +11,18 @@ import (
 )
 
 // removals contains the servers that were removed from the cluster, and the open
-// connections that were accepted from other servers. The zero value is ready to use.
+// connections that were accepted from servers. The zero value is ready to use.
 type removals struct {
 	mu    sync.Mutex
 	at    map[bourse.WorkerID]time.Time        // time of each removal
 	conns map[*trackedConn][]*x509.Certificate // the certificates that the client has presented
 }
 
-// SetRemoved replaces the list of removed servers, which contains the time of each
-// removal. The certificates of removed servers are refused from now on, and the
-// connections that were made with them are closed. If a certificate was issued after
-// its server was removed, the server has joined again, and the certificate is accepted.
-// SetRemoved returns the number of connections that it has closed.
+// SetRemoved replaces the list of removed servers with at, which contains the time of
+// each removal. From now on, the certificates of removed servers are refused. Connections
+// that were made with them are closed. A certificate that was issued after its server was
+// removed is accepted, because the server has joined again. SetRemoved returns the number
+// of connections that it has closed.
 func (c *Credentials) SetRemoved(at map[bourse.WorkerID]time.Time) int {
 	r := &c.removals
 	r.mu.Lock()
@@ -47,8 +47,9 @@ func (r *removals) closeIf(refused func(chain []*x509.Certificate) bool) int {
 	return len(closing)
 }
 
-// Refused reports whether others would refuse a certificate that is issued to a server now, because
-// the server was removed less than a second ago. Certificates are dated in whole seconds.
+// Refused reports whether other servers would refuse a certificate that is issued to a
+// server now. This is the case if the server was removed less than a second ago, because
+// certificates are dated in whole seconds.
 func (c *Credentials) Refused(id bourse.WorkerID, now time.Time) bool {
 	c.removals.mu.Lock()
 	defer c.removals.mu.Unlock()
@@ -69,13 +70,14 @@ func (r *removals) check(cert *x509.Certificate) error {
 	return nil
 }
 
-// IssuedAt returns when a certificate was issued. Certificates are dated back by skew. A
-// certificate from another program may not be, so it is treated as if it had been issued that
-// much later.
+// IssuedAt returns when a certificate was issued. Bourse backdates certificates by skew.
+// A certificate from another program may not be backdated; it is then treated as issued
+// later than it was.
 func IssuedAt(cert *x509.Certificate) time.Time { return cert.NotBefore.Add(skew) }
 
-// allow checks the certificate of a connected server, which comes first in chain. If the server has
-// connected through conn, which may be nil, conn is closed once the server or the CA is removed.
+// allow checks the certificate of a connected server, which comes first in chain. If conn
+// is not nil, it is the server's connection, and is closed once the server or its CA is
+// removed.
 func (r *removals) allow(chain []*x509.Certificate, conn net.Conn) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +130,7 @@ func (t *trackedConn) Close() error {
 	return t.Conn.Close()
 }
 
-// Abort closes the connection in such a way that the other end reports an error.
+// Abort closes the connection with a reset, so that the other end reports an error.
 func (t *trackedConn) Abort() {
 	switch c := t.Conn.(type) {
 	case interface{ SetLinger(seconds int) error }:

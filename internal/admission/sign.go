@@ -21,10 +21,10 @@ func (c *Credentials) Own() ([]byte, crypto.Signer) {
 	return slices.Concat(cert.Certificate...), key
 }
 
-// Author verifies another server's certificate, and returns the server's id, role and public key.
-// The certificate must have been valid at the given time. It may have expired since then, because
-// that does not make older signatures invalid. Errors: forbidden if it is not a certificate of the
-// cluster or contains no server.
+// Author verifies another server's certificate, and returns the server's id, role and
+// public key. The certificate must have been valid at the given time. It may have expired
+// since then, because that does not make older signatures invalid. Errors: forbidden if
+// the certificate is not from the cluster or contains no server.
 func (c *Credentials) Author(der []byte, at time.Time) (bourse.WorkerID, bourse.Role, crypto.PublicKey, error) {
 	chain, err := x509.ParseCertificates(bytes.Clone(der))
 	if err != nil || len(chain) == 0 {

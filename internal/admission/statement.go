@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// statements is the prefix of the bytes that are signed, so that a statement's signature is valid
-// for nothing else.
+// statements is a prefix of the signed bytes. It ensures that a statement's signature is
+// not valid for any other kind of data.
 const statements = "bourse statement\x00"
 
 // Sign signs a statement of this server about itself with its certificate's key.
@@ -36,7 +36,7 @@ func (c *Credentials) Sign(statement []byte) ([]byte, error) {
 	return signature, nil
 }
 
-// Verify reports whether signature is a statement's signature by the key of cert.
+// Verify reports whether signature is a valid signature of statement by the key of cert.
 func Verify(cert *x509.Certificate, statement, signature []byte) bool {
 	var by x509.SignatureAlgorithm
 	switch cert.PublicKeyAlgorithm {

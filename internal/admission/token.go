@@ -64,11 +64,11 @@ func OneToken(token string) (*TokenSet, error) {
 	return ReadTokens(strings.NewReader(token + " " + everything))
 }
 
-// ReadTokens reads tokens, one on each line: the token, the organization's slug and, for a token
-// that is valid for one app only, the app's name. "*" in place of the slug stands for the whole
-// cluster, and "role:scraper" for its metrics. Empty lines and lines that begin with "#" are
-// ignored. Errors: invalid if there is no token or an invalid line. An error contains the number
-// of the line, but no part of the line.
+// ReadTokens reads tokens, one on each line. A line contains the token, the
+// organization's slug and, if the token is valid for only one app, the app's name. The
+// slug "*" stands for the whole cluster, and "role:scraper" for its metrics. Empty lines
+// and lines that begin with "#" are ignored. Errors: invalid if there is no token or an
+// invalid line. An error contains the number of the line, but no part of the line.
 func ReadTokens(r io.Reader) (*TokenSet, error) {
 	t, err := readTokens(r)
 	if err != nil {

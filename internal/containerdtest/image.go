@@ -38,8 +38,8 @@ type Image struct {
 	Layer    ocispec.Descriptor
 }
 
-// Build builds an image for this platform from files by path. Equal files and configurations
-// have equal digests. Parent directories are optional.
+// Build builds an image for this platform. The files are keyed by path. Equal files and
+// configurations have equal digests. Parent directories are optional.
 func Build(files map[string]File, config ocispec.ImageConfig) (Image, error) {
 	data, err := layer(files)
 	if err != nil {

@@ -100,7 +100,7 @@ func (s *Server) start() error {
 		return err
 	}
 	defer log.Close()
-	// No test's context, because tests may share the server.
+	// Do not use a test's context, because tests may share the server.
 	cmd := exec.CommandContext(context.Background(), "containerd", "--config", s.file("config.toml"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
@@ -130,9 +130,9 @@ func (s *Server) start() error {
 	return fmt.Errorf("containerd does not serve after %s; its log:\n%s", patience, text)
 }
 
-// startFromOwnThread starts a process from a thread that runs until ended is closed. A process
-// with a parent death signal ends with the thread that started it, and a thread ends early if a
-// test uses it to enter other namespaces.
+// startFromOwnThread starts a process from a thread that runs until ended is closed. A
+// process with a parent death signal is killed when the thread that started it ends. A
+// thread ends early if a test uses it to enter other namespaces.
 func startFromOwnThread(cmd *exec.Cmd, ended <-chan struct{}) error {
 	result := make(chan error, 1)
 	go func() {
@@ -164,7 +164,8 @@ func (s *Server) kill() {
 	}
 }
 
-// Restart starts the containerd again with the same directory. It kills a running one first.
+// Restart starts the containerd again with the same directory. If it is running, Restart
+// kills it first.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.kill()

@@ -22,7 +22,7 @@ type Desk struct {
 	CA      func() []byte                                  // the cluster's CA in PEM; may be several certificates
 	Taken   func(name bourse.WorkerID) bool                // reports whether a server of the cluster has this name
 	Refused func(name bourse.WorkerID, now time.Time) bool // reports whether a certificate that is issued now would be refused
-	Common  func(roles []bourse.Role) (Reply, error)       // what hosts with these servers need, except certificates
+	Common  func(roles []bourse.Role) (Reply, error)       // returns the reply for hosts with servers of these roles, without certificates
 	Log     *slog.Logger
 	Now     func() time.Time
 }

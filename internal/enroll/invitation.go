@@ -72,7 +72,7 @@ const maxText = 4096
 func (v Invitation) String() string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // its fields can all be encoded
+		panic(err) // cannot happen: all fields can be encoded
 	}
 	data = binary.BigEndian.AppendUint32(data, crc32.ChecksumIEEE(data))
 	return prefix + base64.RawURLEncoding.EncodeToString(data)

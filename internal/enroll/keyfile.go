@@ -17,22 +17,23 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// KeyFile is a file of keys that a running server uses and that other servers have, too. Each line
-// is a key or a comment. The first key encrypts, and all keys decrypt.
+// KeyFile is a file of keys that a running server shares with other servers. Each line is
+// a key or a comment. The first key encrypts, and all keys decrypt.
 //
-// The file with the cluster's CA is a KeyFile, too. Its keys are the CAs' certificates in PEM: servers
-// get certificates from the first CA, and accept those of all CAs. See [admission.Bundle].
+// The file with the cluster's CA is a KeyFile, too. Its keys are the CAs' certificates in
+// PEM: servers get certificates from the first CA, and accept those of all CAs. See
+// [admission.Bundle].
 type KeyFile struct {
 	Path  string
-	IDs   func(text []byte) ([]string, error) // IDs of the keys in a text, in order, or why the text is invalid
-	InUse func() []string                     // IDs of the keys that the server uses
+	IDs   func(text []byte) ([]string, error) // returns the IDs of the keys in a text, in order, or an error if the text is invalid
+	InUse func() []string                     // returns the IDs of the keys that the server uses
 	Look  func() (bool, error)                // reads the file again if it has changed; see admission.Live
 	New   func() []byte                       // creates a key
-	// InNeed returns the error failed_precondition, with the reason, if only the old one of two keys decrypts
-	// something that is still needed. It may be nil.
+	// InNeed returns a failed_precondition error if data that is still needed can be
+	// decrypted only with the older of two keys. It may be nil.
 	InNeed func() error
-	// Adopt makes the server use the first key, where that takes more than reading the file. Set calls it
-	// each time. It may be nil.
+	// Adopt makes the server use the first key, if that requires more than reading the
+	// file. Each call of Set calls it. It may be nil.
 	Adopt func(ctx context.Context, in *KeyRequest, reply *KeyReply) error
 
 	mu sync.Mutex // locked while the file is replaced
@@ -48,11 +49,12 @@ func (f *KeyFile) Report() KeyReply {
 	return f.report()
 }
 
-// Set replaces the file, and returns once the server uses the new keys, which it also returns. The
-// old and the new keys must overlap: the server must know the key that will encrypt, and keep the
-// key that has encrypted so far, because other servers may not have changed their files yet.
-// Errors: invalid; failed_precondition if the keys do not overlap, or if a
-// removed key is still needed; conflict if the file has a later step.
+// Set replaces the file, waits until the server uses the new keys, and returns them. The
+// old and the new keys must overlap, because other servers may not have changed their
+// files yet: the server must already have the first new key, and the new keys must
+// include the server's current first key. Errors: invalid; failed_precondition if the
+// keys do not overlap, or if a removed key is still needed; conflict if the file has a
+// later step.
 func (f *KeyFile) Set(ctx context.Context, in *KeyRequest) (KeyReply, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,11 +120,11 @@ func (f *KeyFile) report() KeyReply {
 type ring struct {
 	keys    []string // the first one encrypts
 	signers []string // certificates, in PEM, that remain valid for signatures although their CA was removed
-	// number counts the steps of all rotations. It tells steps apart from earlier ones.
+	// number counts the steps of all rotations, so a later step has a higher number.
 	number int
 }
 
-// steps contains the step of a ring by its number modulo 3.
+// steps maps the number of a ring, modulo 3, to the ring's step.
 var steps = [3]machinesapi.RotationStep{machinesapi.RotationRemove, machinesapi.RotationAdd, machinesapi.RotationUse}
 
 func (r ring) step() machinesapi.RotationStep { return steps[r.number%len(steps)] }
@@ -130,8 +132,8 @@ func (r ring) step() machinesapi.RotationStep { return steps[r.number%len(steps)
 // numberMark begins the comment that contains a ring's number.
 const numberMark = "# rotation step "
 
-// parseRing parses the text of a key file. Errors: failed_precondition if it has several keys and
-// does not say which of them is the new one.
+// parseRing parses the text of a key file. Errors: failed_precondition if it has several
+// keys and does not indicate which of them is the new one.
 func parseRing(text []byte) (ring, error) {
 	var r ring
 	bundle, err := admission.ParseBundle(text)
@@ -160,7 +162,8 @@ func parseRing(text []byte) (ring, error) {
 	return r, nil
 }
 
-// nextRotation returns the number at which the rotation after the one with this number starts.
+// nextRotation returns the number at which the next rotation starts. It is the given
+// number, rounded up to the end of a rotation.
 func nextRotation(number int) int {
 	return (number + len(steps) - 1) / len(steps) * len(steps)
 }
@@ -179,8 +182,8 @@ func inLines(certs []*x509.Certificate) []string {
 	return out
 }
 
-// with returns the ring at the beginning of a rotation. highest is the highest number that a
-// server has.
+// with returns the ring that starts a rotation to the given key. The argument highest is
+// the highest number that any server has.
 func (r ring) with(key []byte, highest int) ring {
 	return ring{keys: []string{r.keys[0], strings.TrimSpace(string(key))}, signers: r.signers, number: nextRotation(highest) + 1}
 }

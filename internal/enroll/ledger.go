@@ -39,7 +39,7 @@ type Issued struct {
 type Use struct {
 	Host bourse.WorkerID `json:"host"`
 	At   time.Time       `json:"at"`
-	Keys []byte          `json:"keys"` // digest of the servers' public keys; identifies a host that asks again
+	Keys []byte          `json:"keys"` // digest of the servers' public keys; identifies a host that repeats its request
 }
 
 // Ended reports why an invitation can no longer be used. It returns "" if it still can
@@ -63,8 +63,8 @@ type Ledger struct {
 	all map[string]*Issued
 }
 
-// maxIssued limits the number of invitations that can still be used. All others are
-// kept for the time retention, so that people can see how they were used.
+// maxIssued limits the number of invitations that can still be used. Other invitations
+// are kept for the duration retention, so that users can see how they were used.
 const (
 	maxIssued = 1000
 	retention = 30 * 24 * time.Hour
@@ -101,7 +101,7 @@ func (l *Ledger) decode(data []byte) error {
 	return nil
 }
 
-// Make makes an invitation and returns it with its secret, which the ledger does not
+// Make creates an invitation and returns it with its secret, which the ledger does not
 // store.
 func (l *Ledger) Make(terms Terms, now time.Time) (Issued, string, error) {
 	i := Issued{ID: rand.Text()[:10], Terms: terms, Made: now}
@@ -164,10 +164,10 @@ func find(all map[string]*Issued, id, secret string) (*Issued, error) {
 }
 
 // Use records that a host uses the invitation with this secret. If a host repeats its
-// request with the same keys, this counts as one use. taken reports whether the cluster
-// has a server with this name. Errors: unauthorized if the secret is wrong; forbidden
-// if the invitation can no longer be used, or does not permit this request;
-// already_exists if the cluster has a server with one of the names.
+// request with the same keys, this counts as one use. The function taken reports whether
+// the cluster has a server with the given name. Errors: unauthorized if the secret is
+// wrong; forbidden if the invitation can no longer be used, or does not permit this
+// request; already_exists if the cluster has a server with one of the names.
 func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bourse.WorkerID) bool) (Terms, error) {
 	var terms Terms
 	err := l.change(func(all map[string]*Issued) error {

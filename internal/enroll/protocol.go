@@ -25,7 +25,7 @@ type Request struct {
 	ID      string          `json:"id"` // the invitation's ID
 	Secret  string          `json:"secret"`
 	Host    bourse.WorkerID `json:"host"`
-	Region  bourse.Region   `json:"region,omitempty"`  // "" means the invitation's, or otherwise the broker's
+	Region  bourse.Region   `json:"region,omitempty"`  // "" means the invitation's region or, if it has none, the broker's
 	Address string          `json:"address,omitempty"` // IP address at which clients reach the host's broker, if it has one
 	Servers []Server        `json:"servers"`
 }
@@ -93,7 +93,8 @@ func ServerName(host bourse.WorkerID, role bourse.Role) bourse.WorkerID {
 	return host + "-" + bourse.WorkerID(role)
 }
 
-// Reply contains everything that a host needs to be part of the cluster.
+// Reply contains the credentials and settings that a host needs to be part of the
+// cluster.
 type Reply struct {
 	Cluster      string                 `json:"cluster"`
 	Region       bourse.Region          `json:"region"`       // the host's region
@@ -114,8 +115,8 @@ type Renewed struct {
 	Certificate []byte `json:"certificate"` // PEM
 }
 
-// hostsOf returns the host names and addresses in a server's certificate, except the
-// name that stands for its identity. A renewed certificate contains the same ones.
+// hostsOf returns the host names and addresses in a server's certificate, except the DNS
+// name of its identity. A renewed certificate contains the same names and addresses.
 func hostsOf(cert *x509.Certificate, who admission.Identity) []string {
 	hosts := slices.DeleteFunc(slices.Clone(cert.DNSNames), func(name string) bool { return name == who.ServerName() })
 	for _, ip := range cert.IPAddresses {

@@ -20,20 +20,21 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// The paths at which servers give each other keys. Only brokers may use the first two, and only
-// workers the last one.
+// The paths at which servers exchange keys. Only brokers may use the first two, and only
+// workers may use the last.
 const (
 	PathKeys    = "/cluster/keys"     // POST a [KeyRequest]; get a [KeyReply]
 	PathRotate  = "/cluster/rotate"   // POST a [RotateRequest] to the broker that rotates keys; get a machinesapi.Rotation
 	PathAppKeys = "/cluster/app-keys" // POST an [AppKeysRequest] to a broker; get an [AppKeysReply]
 )
 
-// AppKeysRequest asks for the keys of the app of one of the worker's machines.
+// AppKeysRequest requests the keys of the app that one of the worker's machines belongs
+// to.
 type AppKeysRequest struct {
 	Machine bourse.MachineID `json:"machine"`
 }
 
-// AppKeysReply contains the keys as bytes, since bourse.AppKeys hides them.
+// AppKeysReply contains the keys as bytes, because bourse.AppKeys hides them.
 type AppKeysReply struct {
 	Keys []byte `json:"keys"`
 }
@@ -58,7 +59,7 @@ func AppKeysHandler(keysOf func(context.Context, bourse.WorkerID, bourse.Machine
 	})
 }
 
-// KeyRequest gives a server the text of a key file.
+// KeyRequest sends a server the text of a key file.
 type KeyRequest struct {
 	Key    machinesapi.SharedKey `json:"key"`
 	Text   []byte                `json:"text,omitempty"`   // if empty, the server's keys remain as they are
@@ -138,18 +139,20 @@ type Holder struct {
 	Down   bool // the server is not a member at present
 }
 
-// Rotation replaces a key that several servers have, in steps, so that all servers can decrypt each
-// other's messages at any time. The broker's own file records the step, so an interrupted rotation
-// can be continued. Only one broker of a cluster may rotate a key at a time.
+// Rotation replaces a key that several servers share. It does so in steps, so that all
+// servers can decrypt each other's messages at any time. The broker's own file records
+// the step, so an interrupted rotation can be continued. Only one broker of a cluster may
+// rotate a key at a time.
 type Rotation struct {
 	Self    bourse.Member // this broker
 	Own     *KeyFile
 	Holders func() []Holder // all other servers that have the key
-	// Send gives a server the text of a key file, and returns the keys that it then uses. If the text is
-	// empty, it only asks which ones it uses.
+	// Send sends the text of a key file to a server, and returns the keys that the server
+	// then uses. If the text is empty, Send only asks which keys the server uses.
 	Send func(ctx context.Context, to bourse.Member, in *KeyRequest) (KeyReply, error)
-	// Signers returns the certificates, in PEM, that must remain valid for signatures when only the
-	// given CA is left. replied contains the Signers of all replies. It is nil unless the key is a CA.
+	// Signers returns the certificates, in PEM, that must remain valid for signatures
+	// when only the given CA remains. The argument replied contains the Signers of all
+	// replies. Signers is nil unless the key is a CA.
 	Signers func(ctx context.Context, ca []byte, replied [][]byte) ([]string, error)
 
 	mu sync.Mutex // locked during a step
@@ -157,8 +160,8 @@ type Rotation struct {
 
 // Limits for one step.
 const (
-	sendWithin = 10 * time.Second // for one server
-	sendAtOnce = 16               // number of servers
+	sendWithin = 10 * time.Second // time limit for one server
+	sendAtOnce = 16               // number of servers at a time
 	maxKeys    = 4 << 20          // size of a request with keys, in bytes
 )
 
@@ -217,7 +220,7 @@ func (r *Rotation) Step(ctx context.Context, in machinesapi.Rotate) (machinesapi
 	return out, err
 }
 
-// done reports whether all servers have done a step.
+// done reports whether all servers have completed a step.
 func done(r *machinesapi.Rotation) bool {
 	return !slices.ContainsFunc(r.Servers, func(s machinesapi.RotationServer) bool { return !s.OK })
 }

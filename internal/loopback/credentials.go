@@ -136,7 +136,7 @@ func addresses(api string) []netip.AddrPort {
 	return out
 }
 
-// with opens the user's directory for a call of do.
+// with opens the user's directory and passes it to a function.
 func with(getenv func(string) string, create bool, do func(*Store) error) error {
 	dir, err := Dir(getenv)
 	if err != nil {

@@ -46,8 +46,9 @@ func Dev(getenv func(string) string) (api netip.AddrPort) {
 	return api
 }
 
-// UnsetDev removes the stored address if it is api. It does nothing if another cluster has stored
-// its address since, but a cluster that stores its address at the same moment may lose it.
+// UnsetDev removes the stored address if it is api. It does nothing if another cluster
+// has stored its address since then. However, if a cluster stores its address at the same
+// moment, that address may be removed.
 func UnsetDev(getenv func(string) string, api netip.AddrPort) error {
 	if Dev(getenv) != api {
 		return nil

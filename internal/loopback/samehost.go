@@ -15,8 +15,8 @@ func HostID() string {
 	if err != nil {
 		return ""
 	}
-	// /proc/self describes the main thread, which may have entered a machine's network namespace
-	// for good.
+	// /proc/self describes the main thread, which may have entered a machine's network
+	// namespace permanently.
 	namespace, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
 		return ""

@@ -15,7 +15,7 @@ import (
 // Call is a call to the other end.
 type Call struct {
 	Subject  string    // the call's subject, an ASCII word; required
-	Deadline time.Time // when the caller abandons the call; zero if there is no such time or the other end did not send it
+	Deadline time.Time // time at which the caller abandons the call; zero if there is none or the other end did not send it
 	Type     string    // media type of the payload; optional
 	Payload  []byte
 }
@@ -40,7 +40,7 @@ type Config struct {
 	Limits
 	Idle  time.Duration // close the connection after it has been unused for this time
 	Rest  time.Duration // maximum time for the rest of a frame to arrive, because other answers wait for it
-	Stall time.Duration // maximum time in which the other end reads nothing although data is waiting
+	Stall time.Duration // maximum time for which the other end may read nothing while data is waiting
 	// Ping is the silence after which a ping is sent. The other end must respond within
 	// Pong.
 	Ping, Pong time.Duration
@@ -61,7 +61,7 @@ type Conn struct {
 	err     error // why the connection ended
 	timer   *time.Timer
 	seen    uint64    // the newest call at the last tick
-	used    time.Time // the last tick with a call in progress
+	used    time.Time // time of the last tick with a call in progress
 	pinged  bool      // whether a ping was sent and nothing has been received since
 }
 
@@ -91,8 +91,8 @@ var (
 	errBounds  = errors.New("the call exceeds its limits")
 )
 
-// NewConn returns a Conn that owns conn, which is a [Pipe] or TLS over one. The caller must
-// call Run.
+// NewConn returns a Conn that owns conn. The connection is a [Pipe] or TLS over a Pipe.
+// The argument below is that Pipe. The caller must call Run.
 func NewConn(conn net.Conn, below *Pipe, config Config) *Conn {
 	below.begin(config.Stall)
 	c := &Conn{

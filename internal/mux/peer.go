@@ -152,8 +152,8 @@ func (p *peer) look() {
 	}
 }
 
-// cut cancels all calls and tells their callers that there will be no answer. Answers of canceled
-// handlers would be meaningless.
+// cut cancels all calls and notifies their callers that there will be no answer. The
+// answers of canceled handlers would be meaningless.
 func (p *peer) cut(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

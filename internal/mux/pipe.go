@@ -15,7 +15,7 @@ const maxSpare = 64 << 10
 type Pipe struct {
 	net.Conn
 	try   func([]byte) (int, error) // writes as much as possible without blocking
-	stall time.Duration             // maximum time in which the other end reads nothing; 0 means no limit
+	stall time.Duration             // maximum time for which the other end may read nothing; 0 means no limit
 
 	mu       sync.Mutex
 	muxed    bool   // whether a Conn uses the Pipe
@@ -81,8 +81,8 @@ func (p *Pipe) flush() error {
 	}
 }
 
-// writeSteps writes all of b to c. It fails if the other end reads nothing for the time stall; 0
-// means no limit.
+// writeSteps writes all of b to c. It fails if the other end reads nothing for the
+// duration stall; 0 means no limit.
 func writeSteps(c net.Conn, b []byte, stall time.Duration) error {
 	for len(b) > 0 {
 		if stall > 0 {

@@ -13,9 +13,10 @@ import (
 // would have to grow its stack, which costs as much as the rest of a call.
 const idleCrew = 64
 
-// Handler answers a call. It owns the call and its payload until it returns. ctx ends when the
-// caller abandons the call or the connection ends; the answer is then dropped. If the answer has
-// status 0 or exceeds the limits, the caller learns that there is no answer.
+// Handler answers a call. It owns the call and its payload until it returns. ctx ends
+// when the caller abandons the call or the connection ends; the answer is then dropped.
+// If the answer has status 0 or exceeds the limits, the caller is notified that there is
+// no answer.
 type Handler func(ctx context.Context, c *Call) Answer
 
 // ServerConfig configures a [Server]. All fields except the limits are optional.
@@ -27,12 +28,13 @@ type ServerConfig struct {
 	// is nil, such a call ends its connection.
 	Refuse  func(why error) Answer
 	Silence time.Duration // close a connection on which nothing has arrived for about this time
-	Stall   time.Duration // maximum time in which the other end reads nothing although data is waiting
+	Stall   time.Duration // maximum time for which the other end may read nothing while data is waiting
 }
 
-// Server answers calls. A goroutine of the server's crew reads each connection. When it has read
-// a call, it serves the call itself, and another goroutine continues to read. A call is thus
-// served by the goroutine that the system has woken for it.
+// Server answers calls with a pool of goroutines, its crew. A goroutine of the crew reads
+// each connection. When it has read a call, it serves the call itself, and another
+// goroutine continues to read. As a result, the goroutine that the system has woken for a
+// call also serves it.
 type Server struct {
 	config ServerConfig
 	work   sync.WaitGroup
@@ -218,8 +220,8 @@ func (s *Server) Abort() {
 	}
 }
 
-// Close drains the server, cancels the remaining calls with the cause why, waits for their
-// handlers, and closes each connection once its waiting data has been written.
+// Close drains the server, cancels the remaining calls with the given cause, waits for
+// their handlers, and closes each connection once its waiting data has been written.
 func (s *Server) Close(why error) {
 	s.Drain()
 	for _, p := range s.all() {

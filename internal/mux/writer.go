@@ -20,7 +20,7 @@ const (
 type writer struct {
 	conn  net.Conn
 	pipe  *Pipe         // the pipe of a caller's connection: conn itself, or the connection below it; if nil, writes block
-	stall time.Duration // for blocking writes: maximum time in which the other end reads nothing; 0 means no limit
+	stall time.Duration // for blocking writes: maximum time for which the other end may read nothing; 0 means no limit
 	until time.Time     // the current write deadline; used only by the writing goroutine
 	work  sync.WaitGroup
 	crowd atomic.Bool // whether other goroutines may soon have frames, too

@@ -10,7 +10,7 @@ import (
 )
 
 // Containerd returns a client for the containerd that listens at address, the path of a
-// socket. It connects on first use. While containerd is unavailable, the client tries again
+// socket. It connects on first use. While containerd is unavailable, the client retries
 // at least every half second. On a busy host, a single attempt may take longer.
 //
 // Do not use [grpc.ClientConn.ResetConnectBackoff] to retry immediately: in grpc 1.83 it

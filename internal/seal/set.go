@@ -25,8 +25,9 @@ const (
 	writerBits = 10
 	writers    = 1 << writerBits
 	maxVersion = 1<<53 - 1
-	// leastVersion is less than every created version. Lower versions come from other systems,
-	// such as a client that used another server, and count as known.
+	// leastVersion is less than every version that brokers create. Lower versions come
+	// from other systems, such as a client that used another server, and are treated as
+	// known.
 	leastVersion = 1 << 40
 )
 

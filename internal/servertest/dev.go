@@ -18,7 +18,7 @@ import (
 // error message is printed first.
 const devReadyWithin = 4 * time.Minute
 
-// Dev contains the ready file of a running "bourse dev".
+// Dev contains the content of the ready file of a running "bourse dev".
 type Dev struct {
 	API     string      `json:"api"`   // http://host:port
 	Proxy   string      `json:"proxy"` // http://host:port

@@ -41,7 +41,8 @@ func startGuard(dir string) (end func() error, err error) {
 	return func() error { return errors.Join(in.Close(), c.Wait()) }, nil
 }
 
-// guarded does the work of a guard if this process is one, and reports whether it is.
+// guarded reports whether this process is a guard. If it is, guarded first does the
+// guard's work.
 func guarded() bool {
 	dir := os.Getenv(guardVariable)
 	if dir == "" {

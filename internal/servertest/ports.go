@@ -39,8 +39,8 @@ func Ports(tb testing.TB) (first, last int) {
 	return 0, 0
 }
 
-// inUse reports whether a program listens on a port of the range. It may be left from a test that
-// was killed.
+// inUse reports whether a program listens on a port of the range. Such a program may be
+// left over from a killed test.
 func inUse(tb testing.TB, first, last int) bool {
 	for port := first; port <= last; port++ {
 		l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))

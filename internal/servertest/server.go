@@ -39,8 +39,8 @@ type Server struct {
 	Args   []string
 	Ready  string                // path of its ready file
 	Path   string                // path of the program that it runs; default: Program
-	Launch func(*exec.Cmd) error // starts it in other namespaces; nil: this process's namespaces
-	Dial   DialFunc              // connects to it in its namespaces; nil: from this process's namespaces
+	Launch func(*exec.Cmd) error // starts the process in other namespaces; nil means this process's namespaces
+	Dial   DialFunc              // connects to the server in its namespaces; nil means from this process's namespaces
 	Cmd    *exec.Cmd
 
 	settled bool
@@ -174,8 +174,8 @@ func (s *Server) Stop() error {
 	return err
 }
 
-// HTTP returns a client for requests to the server, with the credentials of clients and of the
-// servers of its cluster.
+// HTTP returns a client for requests to the server, with the credentials of clients and
+// of its cluster's servers.
 func (s *Server) HTTP(tb testing.TB) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 32, DialContext: s.Dial}
 	tb.Cleanup(transport.CloseIdleConnections)
@@ -246,8 +246,8 @@ func Agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) er
 	return nil
 }
 
-// Within calls yes repeatedly until it returns true or limit has passed, and reports whether it
-// returned true. It is for changes in other processes, which send no events.
+// Within polls a condition until it holds or limit has passed, and reports whether it
+// holds. It is for changes in other processes, which send no events.
 func Within(limit time.Duration, yes func() bool) bool {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if yes() {

@@ -41,8 +41,9 @@ type Bodies struct {
 	decode  *semaphore.Weighted
 }
 
-// NewBodies returns a limit of total bytes for all bodies together, and a limit of the same size
-// for large replies. 0 means a sixteenth of the process's memory limit, between 8 and 64 MiB.
+// NewBodies returns Bodies that allow total bytes for all request bodies together, and
+// the same amount for large replies. A total of 0 means a sixteenth of the process's
+// memory limit, between 8 and 64 MiB.
 func NewBodies(total int64) *Bodies {
 	if total <= 0 {
 		total = maxTotal
@@ -156,8 +157,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reserve determines the part of the budget that only small bodies may take: the budget divided by
-// reserve.
+// reserve is the divisor for the part of the budget that only small bodies may take.
 const reserve = 4
 
 // take takes n bytes of the budget. Large bodies leave a part to small ones, so that

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Fair is a budget that principals share. It is safe for concurrent use.
+// Fair is a budget that several principals share, such as organizations and addresses. It
+// is safe for concurrent use.
 type Fair struct {
 	total int64
 

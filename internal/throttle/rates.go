@@ -8,8 +8,8 @@ import (
 // maxRates limits the number of keys in memory.
 const maxRates = 1 << 16
 
-// Rates contains a token bucket for each key. A bucket has room for the tokens of one second.
-// Rates is safe for concurrent use, and its zero value is ready to use.
+// Rates contains a token bucket for each key. A bucket holds at most the tokens of one
+// second. Rates is safe for concurrent use, and its zero value is ready to use.
 type Rates struct {
 	mu      sync.Mutex
 	buckets map[string]bucket

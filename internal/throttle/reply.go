@@ -18,7 +18,8 @@ func (r *replier) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // ReserveReply reserves space in the budget for a complete reply of size bytes, until
 // release is called. A client that does not read the reply holds the space until
 // [WriteReply] gives up. Call ReserveReply before writing anything. Small replies need no
-// space, and one reply of any size fits if no other is reserved. Errors: rate_limited.
+// space, and a reply of any size fits if no other reply has reserved space. Errors:
+// rate_limited.
 func ReserveReply(w http.ResponseWriter, size int) (release func(), err error) {
 	r := replierOf(w)
 	if r == nil || size <= piece {

@@ -72,7 +72,7 @@ type Turn struct {
 	lease *time.Timer
 }
 
-// Take waits for a turn. The turn ends after the time lease at the latest. The caller must call
+// Take waits for a turn, which lasts for the duration lease at most. The caller must call
 // Done when the order has ended. Errors: rate_limited, canceled.
 func (t *Turns) Take(ctx context.Context, lease time.Duration) (*Turn, error) {
 	t.mu.Lock()

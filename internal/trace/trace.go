@@ -136,7 +136,7 @@ func Query(ctx context.Context) string {
 	return "?" + param + "=" + h[param]
 }
 
-// textIn returns the trace in a query, or "".
+// textIn returns the trace in a query, or "" if there is none.
 func textIn(query string) string {
 	if !strings.Contains(query, param+"=") {
 		return ""

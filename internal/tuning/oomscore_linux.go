@@ -9,7 +9,7 @@ import (
 
 const path = "/proc/self/oom_score_adj"
 
-// process is the score of this process, which applies to all of its threads.
+// process contains this process's OOM score, which applies to all of its threads.
 var process struct {
 	mu        sync.Mutex // locked while writing to /proc, which does not block
 	protected bool

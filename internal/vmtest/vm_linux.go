@@ -19,7 +19,7 @@ import (
 // Host contains the files of this host that virtual machines need.
 type Host struct{ qemu, busybox, kernel string }
 
-// Find finds the files. It skips the test if one of them is missing.
+// Find locates the files. It skips the test if one of them is missing.
 func Find(t *testing.T) Host {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 )
 
-// Write creates or replaces a file atomically: readers see either the old or the new content, also
-// after a crash of the host. The new content is on the disk when Write returns. If Write returns an
-// error, the old file is unchanged, except that the new name may not be on the disk yet.
+// Write creates or replaces a file atomically: readers see either the old or the new
+// content, even after a crash of the host. The new content is on the disk when Write
+// returns nil. If Write returns an error, the old file is usually unchanged. If the error
+// occurred after the file was replaced, the new content is in place, but a crash of the
+// host may restore the old content.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// Body returns the encoding by package codec of the value in a JSON text. Other text is
-// returned unchanged.
+// Body converts JSON text to package codec's encoding. It returns any other text
+// unchanged.
 func Body(t testing.TB, text string) []byte {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
