@@ -12,8 +12,8 @@ type Action interface {
 	String() string
 }
 
-// Actions that create a machine or a volume. Undoing such a step destroys the object that
-// it created.
+// These actions create a machine or a volume. Undoing such a step destroys the object
+// that it created.
 type (
 	// RunCommand creates a machine for a command and runs it until it exits with status
 	// 0. The step cannot be undone.
@@ -53,7 +53,7 @@ type (
 	}
 )
 
-// Actions on the machine that Step.Machine or Step.MadeBy names.
+// These actions act on the machine that Step.Machine or Step.MadeBy identifies.
 type (
 	// UpdateMachine changes the machine's config. Undoing the step restores Former.
 	UpdateMachine struct {
@@ -63,7 +63,7 @@ type (
 		// machine has another version.
 		Instance  bourse.InstanceID `json:"instance,omitempty"`
 		Stopped   bool              `json:"stopped,omitempty"`    // the machine is not started after the update
-		StandbyOf *int              `json:"standby_of,omitempty"` // see MakeMachine
+		StandbyOf *int              `json:"standby_of,omitempty"` // as in MakeMachine
 	}
 
 	// AwaitReady waits until the machine has started and its checks pass. There is nothing
@@ -91,14 +91,15 @@ type (
 		Former   map[string]string `json:"former"`
 	}
 
-	// DestroyMachine destroys the machine. It cannot be undone, so only other destroy steps
-	// may come after it, unless the plan itself created the machine (Step.MadeBy).
+	// DestroyMachine destroys the machine. Unless the plan itself created the machine
+	// (Step.MadeBy), the step cannot be undone, and only other destroy steps may come
+	// after it.
 	DestroyMachine struct {
 		Volumes []bourse.VolumeID `json:"volumes,omitempty"` // volumes that the machine mounts
 	}
 )
 
-// Actions that do not act on a single machine.
+// These actions do not act on a single machine.
 type (
 	// AwaitProxies waits until every proxy has received the changes made by all preceding
 	// steps. There is nothing to undo.

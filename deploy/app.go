@@ -48,7 +48,7 @@ type Count struct {
 
 // Mount describes the volume that each machine of a group mounts.
 type Mount struct {
-	Volume string `json:"volume"` // name of all of the group's volumes
+	Volume string `json:"volume"` // name shared by all of the group's volumes
 	Path   string `json:"path"`
 	SizeGB int64  `json:"size_gb"` // size of new volumes
 
@@ -58,7 +58,7 @@ type Mount struct {
 	AddSizeGB              int64 `json:"add_size_gb,omitempty"`
 	SizeGBLimit            int64 `json:"size_gb_limit,omitempty"`
 
-	// Settings of new volumes, as in a request for a volume. nil means the API's default.
+	// Settings of new volumes. nil means the API's default.
 	SnapshotRetention *int  `json:"snapshot_retention,omitempty"`
 	AutoBackup        *bool `json:"auto_backup_enabled,omitempty"`
 }

@@ -144,9 +144,9 @@ func (b *builder) finish() {
 	}
 }
 
-// depth returns the length of the chain of replacements from m to a machine that replaces
-// no other. A replacement must be destroyed before the machine that it replaces, because it
-// would otherwise count as an additional machine.
+// depth returns the length of the chain of replacements from m to a machine that does not
+// replace another one. A replacement must be destroyed before the machine that it
+// replaces, because it would otherwise count as an additional machine.
 func (b *builder) depth(m *machine) int {
 	for n := range len(b.survey.machines) {
 		next := b.survey.machines[m.replaces()]
@@ -302,7 +302,7 @@ type placing struct {
 	stopped   bool
 	standbyOf *int // if the machine is a standby, the step that creates its primary; otherwise nil
 	why       string
-	metadata  map[string]string // additional metadata, which overrides that of config
+	metadata  map[string]string // additional metadata; takes precedence over the config's metadata
 }
 
 // make adds the step that creates a machine, and a step that creates its volume if one is

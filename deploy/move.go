@@ -297,7 +297,8 @@ func (b *mover) onTarget(n *machine) bool {
 	return (b.opts.To == "" || n.Worker == b.opts.To) && (b.opts.Region == "" || n.Region == b.opts.Region)
 }
 
-// alike reports whether two machines differ only in their volumes and in the metadata that plans write.
+// alike reports whether two machines differ only in their volumes, their standbys and
+// their metadata.
 func (b *mover) alike(m, n *machine) bool {
 	same := func(a, b bourse.Mount) bool { return a.Path == b.Path }
 	return len(b.compare.differences(m.config, n.config, "", "")) == 0 && slices.EqualFunc(m.config.Mounts, n.config.Mounts, same)

@@ -47,9 +47,9 @@ type Step struct {
 	Group  string        `json:"group,omitempty"`
 	Region bourse.Region `json:"region,omitempty"`
 
-	// Machine is the existing machine that the step acts on. If the plan itself creates the
-	// machine, MadeBy is the MakeMachine step instead. Both are zero if the action concerns
-	// no machine.
+	// Machine is the existing machine that the step acts on. If the plan itself creates
+	// the machine, MadeBy is the ID of the MakeMachine step instead. Both are zero if the
+	// action concerns no machine.
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	MadeBy  *int             `json:"made_by,omitempty"`
 	Name    string           `json:"name,omitempty"` // name of Machine, for display

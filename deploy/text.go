@@ -55,7 +55,7 @@ func (p *Plan) changes() []change {
 		listed[m] = true
 		out = append(out, change{s.Group, s.Region, k, p.nameOf(m), s.Why})
 	}
-	for i := range p.Steps { // these steps describe the change to a machine best
+	for i := range p.Steps { // prefer these steps, which describe the change to a machine best
 		switch s := &p.Steps[i]; do := s.Do.(type) {
 		case RunCommand:
 			add(s, command, "")
@@ -90,7 +90,7 @@ func (p *Plan) changes() []change {
 	return out
 }
 
-func (p *Plan) nameOf(id bourse.MachineID) string { return named(id, p.Seen[id].Name) } // "" if id is ""
+func (p *Plan) nameOf(id bourse.MachineID) string { return named(id, p.Seen[id].Name) } // returns "" if id is ""
 
 // Summary counts the plan's changes.
 func (p *Plan) Summary() Summary {

@@ -63,7 +63,7 @@ func (w *work) lanes() []*job {
 	return out
 }
 
-// cold returns the updates of machines that are stopped and stay stopped.
+// cold returns the jobs of machines that are stopped and stay stopped.
 func (w *work) cold() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.stopped })
 }

@@ -38,8 +38,8 @@ type Request struct {
 	Progress func(push.Progress) // called with the progress of the push; may be nil
 }
 
-// Dockerfile returns the path of the Dockerfile for a build in dir, and whether it exists.
-// name is the value of [Request.Dockerfile].
+// Dockerfile returns the path of the Dockerfile for a build in dir, and whether it
+// exists. The argument name is the value of [Request.Dockerfile].
 func Dockerfile(dir, name string) (string, bool) {
 	path := under(dir, cmp.Or(name, "Dockerfile"))
 	info, err := os.Lstat(path) // does not follow symbolic links; Check does

@@ -35,7 +35,7 @@ type Options struct {
 	Files fs.FS
 }
 
-// Defaults of a deploy.
+// Default settings of a deploy.
 const (
 	DefaultStrategy       = deploy.Rolling
 	DefaultMaxUnavailable = 0.33

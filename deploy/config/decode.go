@@ -52,12 +52,14 @@ func (d *decoder) problem(n *yaml.Node, field, format string, args ...any) {
 	}
 }
 
-// wrong adds a problem about an invalid value. allowed describes which values are valid.
+// wrong adds a problem about an invalid value. The argument allowed describes the valid
+// values.
 func (d *decoder) wrong(n *yaml.Node, w where, allowed string) {
 	d.problem(n, w.path, "%s: use %s", shown(n), allowed)
 }
 
-// value decodes n into v. tag contains the tags of the field that contains v.
+// value decodes n into v. The argument tag contains the tags of the field that contains
+// v.
 func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	if kindOf(n) == null {
 		return

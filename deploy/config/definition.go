@@ -6,9 +6,9 @@ import (
 )
 
 // Definition contains the fields of a configuration, with the names and the JSON encoding
-// of fly.json. [Fields] describes each field. Tags tell the decoder which values are valid:
-// "in" contains a list of words or a range, "bare" the unit of numbers without a unit, and
-// "quoted" permits numbers in quotes, as in old files.
+// of fly.json. [Fields] describes each field. Tags tell the decoder which values are
+// valid: "in" contains a list of words or a range, "bare" contains the unit of numbers
+// that are written without one, and "quoted" permits numbers in quotes, as in old files.
 type Definition struct {
 	AppName          string            `json:"app,omitempty"`
 	PrimaryRegion    string            `json:"primary_region,omitempty"`
@@ -105,7 +105,7 @@ type Service struct {
 	MachineChecks []MachineCheck        `json:"machine_checks,omitempty"`
 }
 
-// Times contains the durations of a check.
+// Times contains the time settings of a check.
 type Times struct {
 	Interval bourse.Duration `json:"interval,omitempty" bare:"1ms" in:"0s..1h"`
 	Timeout  bourse.Duration `json:"timeout,omitempty" bare:"1ms" in:"0s..1h"`

@@ -9,7 +9,7 @@ type Treatment string
 const (
 	Done    Treatment = "done"
 	AsAPI   Treatment = "as the API" // the field becomes a member of machines' configs, which [bourse.Fields] describes
-	NotDone Treatment = "not done"   // the field has no effect, and causes a warning unless it has an idle value
+	NotDone Treatment = "not done"   // the field has no effect, and causes a warning unless its value is idle (see Field.Idle)
 	Ignored Treatment = "ignored"    // like NotDone, but other clients no longer support the field either, and Definition does not contain it
 )
 
@@ -38,7 +38,7 @@ var fieldsByPath = func() map[string]*Field {
 	return out
 }()
 
-// within prefixes the paths of fields with a section.
+// within adds a section as a prefix to the paths of fields.
 func within(section string, list ...Field) []Field {
 	for i := range list {
 		list[i].Path = section + "." + list[i].Path

@@ -126,7 +126,8 @@ func one[T any](m *maker, name string, list []T, group string, processes func(*T
 	return found
 }
 
-// mount returns a group's mount and the path of its section, or nil if the group has none.
+// mount returns the path of a group's mount section and the mount, which is nil if the
+// group has none.
 func (m *maker) mount(group string) (string, *deploy.Mount) {
 	var found *Mount
 	where := ""

@@ -102,7 +102,7 @@ func (d *decoder) may(n *yaml.Node, w where) bool {
 	return true
 }
 
-// said reports whether there already is a warning about a field or an enclosing table.
+// said reports whether there is already a warning about a field or an enclosing table.
 func (d *decoder) said(field string) bool {
 	for {
 		if d.unacted[field] {
@@ -116,8 +116,9 @@ func (d *decoder) said(field string) bool {
 	}
 }
 
-// asked reports whether the field's value n requests something. This is the case unless n
-// is listed in f.Idle or, if f.Idle is empty, unless asks returns false for n.
+// asked reports whether the field's value n requests something. If f.Idle is not empty,
+// this means that n is not listed there; otherwise, it means that asks returns true for
+// n.
 func (f *Field) asked(n *yaml.Node) bool {
 	if len(f.Idle) > 0 {
 		return !slices.Contains(f.Idle, n.Value)

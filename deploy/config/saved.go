@@ -111,7 +111,8 @@ func (s *saver) common(d *Definition, names []string) {
 	}
 }
 
-// group adds the sections of a group. named is set if the sections must name the group.
+// group adds the sections of a group. The argument named is set if the sections must name
+// the group.
 func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) {
 	var processes []string
 	if named || len(c.Init.Cmd) > 0 {

@@ -21,7 +21,7 @@ type leases struct {
 	opts     *Options
 	emit     func(Event)
 	// check returns an error if a machine with a newly taken lease has an unexpected
-	// version. again is set if this run held the lease before and lost it.
+	// version. The argument again is set if this run held the lease before and lost it.
 	check func(id bourse.MachineID, v bourse.InstanceID, again bool) error
 	// missing returns an error if the plan requires a machine that does not exist.
 	missing func(id bourse.MachineID) error
@@ -345,7 +345,7 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	limited, cancel := context.WithTimeout(ctx, ttl/3)
 	defer cancel()
 	held, err := l.request(limited, one.machine, one.nonce)
-	if err == nil && held.Nonce != one.nonce { // our lease had expired, and so had another client's, so this is a new lease
+	if err == nil && held.Nonce != one.nonce { // this is a new lease: ours had expired, and so had the lease of another client after it
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		_ = l.api.Release(last, one.machine, held.Nonce) // if this fails, the lease expires
 		done()

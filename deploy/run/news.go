@@ -99,8 +99,9 @@ func (n *news) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
 	return c, lookWithoutNews
 }
 
-// row returns a machine's row. there reports whether the row exists. known reports whether
-// all rows have been received, which means that a missing row does not exist.
+// row returns a machine's row. The result there reports whether the row has been
+// received. The result known reports whether all rows have been received, so that a
+// missing row does not exist.
 func (n *news) row(id bourse.MachineID) (row Row, there, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -39,8 +39,8 @@ type Options struct {
 
 	Wait      time.Duration // time limit for a machine to become ready, to stop, or to run its command; default 5 min
 	Watch     time.Duration // minimum time for which a ready machine is watched before the run ends or destroys what the machine replaces; default 0
-	LeaseWait time.Duration // time limit for waiting for other clients' leases; default 1 min, negative: do not wait
-	LeaseTTL  time.Duration // duration of the run's leases, in whole seconds; each is extended after a third of it; default 15 s
+	LeaseWait time.Duration // time limit for waiting for other clients' leases; default 1 min; negative means do not wait
+	LeaseTTL  time.Duration // duration of the run's leases, in whole seconds; each lease is extended after a third of this time; default 15 s
 	Silence   time.Duration // time for which requests without an answer are repeated; default 1 min
 }
 

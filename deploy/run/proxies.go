@@ -142,8 +142,9 @@ func furthest(h *machinesapi.ViewHealth, workers map[bourse.WorkerID]bool) map[b
 	return out
 }
 
-// lagging returns the proxies that do not answer or have not received the streams up to the
-// given positions. It ignores proxies that are known to be down, because they serve nobody.
+// lagging returns the proxies that do not answer or have not received the streams up to
+// the given positions. It ignores proxies that are known to be down, because they serve
+// no requests.
 func lagging(h *machinesapi.ViewHealth, want map[bourse.WorkerID]position) []string {
 	var out []string
 	for i := range h.Members {

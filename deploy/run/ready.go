@@ -48,8 +48,8 @@ type expected struct {
 	version version // version that this run has created; zero if there is none
 	smoke   bool    // an early exit counts as a failure
 
-	seen  bool      // the machine has been found started
-	since time.Time // time since which it has run without interruption
+	seen  bool      // the machine has been seen in state started
+	since time.Time // start of its current uninterrupted run
 }
 
 // ready reports whether a machine is ready, which means that it has started and its

@@ -83,10 +83,10 @@ type batch struct {
 	orderOf []int // for each element of steps, the index of its order
 }
 
-// batches groups the machines that a plan creates into reservations. most is the maximum
-// number of machines in a reservation. Equal orders are combined. batches omits machines
-// with a volume, which are bound to the volume's worker, and stopped machines, which need
-// no capacity.
+// batches groups the machines that a plan creates into reservations. The argument most is
+// the maximum number of machines in a reservation. Equal orders are combined. batches
+// omits machines with a volume, which are bound to the volume's worker, and stopped
+// machines, which need no capacity.
 func batches(p *deploy.Plan, most int) []batch {
 	var out []batch
 	equal := map[string]int{} // indexes of the last batch's orders, by their JSON

@@ -1,15 +1,16 @@
-// Package run executes plans. It works with steps and the dependencies between them, and is
-// independent of strategies and terminals.
+// Package run executes plans. It works with steps and the dependencies between them, and
+// is independent of strategies and terminals.
 //
 // [Run] holds the leases of all machines that its plan changes, and begins no change to a
 // machine whose lease it has lost. It waits until machines have started and their checks
-// pass, and until proxies know about changes. Requests that get no answer are repeated for
-// a limited time, but take effect only once. Refused requests are not repeated.
+// pass, and until proxies have received the changes. Requests that get no answer are
+// repeated for a limited time, but take effect only once. Refused requests are not
+// repeated.
 //
 // When a step fails or the context is done, no further step begins, and the steps in
-// progress finish. Before anything is undone, the last output of a failed machine is read.
-// All changes are then undone in reverse order: each step is undone after the steps that
-// depend on it.
+// progress finish. Before anything is undone, the last output of a failed machine is
+// read. All changes are then undone in reverse order: each step is undone after the steps
+// that depend on it.
 //
 // Run starts one goroutine for each step in progress and for each watched machine, and a
 // few for leases, reservations and news from the view. All of them have ended when it
@@ -29,13 +30,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Run executes a plan. It returns an error unless all steps were done. This is the error of
-// the first failed step, or canceled if ctx is done. If [Options].Replan is set, Run makes
-// the plan again once it holds the leases of all machines.
+// Run executes a plan. It returns an error unless all steps were done. The error is that
+// of the first failed step, or canceled if ctx is done. If [Options].Replan is set, Run
+// makes the plan again once it holds the leases of all machines.
 //
 // Errors: invalid (the plan is refused), conflict (another client holds a lease, or a
-// machine was changed after the plan was made), insufficient_capacity, failed_precondition
-// (a machine failed), timeout, unavailable, canceled.
+// machine was changed after the plan was made), insufficient_capacity,
+// failed_precondition (a machine failed), timeout, unavailable, canceled.
 func Run(ctx context.Context, api API, plan deploy.Plan, opts Options) (Result, error) {
 	if err := canRun(&plan); err != nil {
 		return Result{Plan: plan}, err

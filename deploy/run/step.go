@@ -188,7 +188,7 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 			return unread
 		case now.State == bourse.StateReplacing, unknown && !now.State.Settled() && now.State != bourse.StateRestarting:
 			return busy(m.id)
-		case now.InstanceID == before && conflict: // an update is waiting for its image, or the lease is lost, which its next extension detects
+		case now.InstanceID == before && conflict: // an update is waiting for its image, or the lease is lost; extending the lease detects the latter
 			return busy(m.id)
 		case now.InstanceID == before, !unknown && !conflict:
 			return err

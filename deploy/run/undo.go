@@ -29,7 +29,7 @@ func (u undo) all() {
 	for _, i := range u.plan.Undoable(begun) {
 		wanted[i] = true
 	}
-	later := newGraph(u.plan).reverse() // dependencies for undoing, which are the reverse ones
+	later := newGraph(u.plan).reverse() // undo the steps in the reverse order of their dependencies
 	later.walk(func(i int) bool {
 		if u.hard.Err() != nil {
 			return true
@@ -59,8 +59,8 @@ func (u undo) undone(steps []int) (out []bourse.MachineID) {
 	return out
 }
 
-// one undoes a step. after contains the steps that were undone before it, because they
-// depend on it.
+// one undoes a step. The argument after contains the steps that were undone before it,
+// because they depend on it.
 func (u undo) one(i int, after []int) {
 	p := u.journal.get(i)
 	if !p.sent || p.already { // the step has changed nothing
@@ -225,8 +225,8 @@ func (u undoing) makeMachine(order machinesapi.CreateMachine) error {
 	})
 }
 
-// retire stops a machine that the step madeBy has created. If the machine may be serving,
-// it is cordoned first, so that its requests can finish.
+// retire stops a machine that the step with the ID madeBy has created. If the machine may
+// be serving, it is cordoned first, so that its requests can finish.
 func (u undoing) retire(ctx context.Context, madeBy int, now *machinesapi.Machine, m target) error {
 	if !now.Cordoned {
 		if err := u.setCordoned(ctx, m, true); err != nil {

@@ -76,9 +76,10 @@ func (x *executor) checkSeen(ctx context.Context) error {
 	return nil
 }
 
-// checkVersion checks the version of a machine whose lease was just taken. again is set if
-// the run held the lease before and lost it. In that case the version must be one that this
-// run has found or created; otherwise another client has overtaken the run.
+// checkVersion checks the version of a machine whose lease was just taken. The argument
+// again is set if the run held the lease before and lost it. In that case the version
+// must be one that this run has found or created; otherwise another client has overtaken
+// the run.
 func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, again bool) error {
 	if now == "" || x.opts.Replan != nil && !again {
 		return nil

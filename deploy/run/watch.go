@@ -19,11 +19,10 @@ const (
 )
 
 // watches monitors machines after a step has found them ready. If such a machine crashes,
-// that step fails. The run monitors each machine for at least Options.Watch before it
-// completes, or before it destroys what the machine replaces. It stops monitoring a machine
-// before a later step starts, stops, restarts, updates or destroys that machine. It also
-// stops before it destroys what the machine replaces, because nothing can be undone after
-// that.
+// that step fails. Each machine is monitored for at least Options.Watch before the run
+// completes or destroys the machine that it replaces. Monitoring ends before a later step
+// starts, stops, restarts, updates or destroys the machine. It also ends before a step
+// destroys the replaced machine, because nothing can be undone after that.
 type watches struct {
 	*executor
 	graph graph
@@ -88,7 +87,7 @@ func (w *watches) watched(ctx context.Context, chosen func(step int) bool) error
 	return rest(ctx, left)
 }
 
-// begins ends the watches that step i makes useless. It must be called before the step
+// begins ends the watches that step i makes obsolete. It must be called before the step
 // begins.
 func (w *watches) begins(i int) {
 	s := &w.plan.Steps[i]
@@ -193,8 +192,8 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 }
 
 // crash describes how a machine's program has failed since the machine was ready, or
-// returns "" if it has not. It updates was if an idle machine was stopped and started
-// again.
+// returns "" if it has not. It updates the argument was if an idle machine was stopped
+// and started again.
 func crash(m *machinesapi.Machine, was *version) string {
 	if m.InstanceID != was.instance {
 		return ""
