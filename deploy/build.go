@@ -112,8 +112,8 @@ func roll(count, n int, begin []int, change func(i int, after []int) []int) {
 	}
 }
 
-// unavailable returns how many of count machines may be unavailable at a time. limit is a
-// number of machines, or a fraction of them if it is less than 1.
+// unavailable returns how many of count machines may be unavailable at a time. The
+// argument limit is a number of machines, or a fraction of them if it is less than 1.
 func unavailable(limit float64, count int) int {
 	const usual = 0.33
 	if limit <= 0 || math.IsNaN(limit) {

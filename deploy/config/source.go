@@ -300,8 +300,8 @@ var tomlTags = map[unstable.Kind]string{
 	unstable.String: "!!str", unstable.LocalDate: "!!str", unstable.LocalTime: "!!str", unstable.LocalDateTime: "!!str", unstable.DateTime: "!!str",
 }
 
-// value converts a value to a node. near is the offset of its key, which is used for values
-// that have no offset.
+// value converts a value to a node. The argument near is the offset of its key, which is
+// used for values that have no offset.
 func (t *tomlReader) value(v *unstable.Node, near int) *yaml.Node {
 	if v.Raw.Length > 0 {
 		near = int(v.Raw.Offset)
