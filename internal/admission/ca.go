@@ -124,8 +124,9 @@ func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 // IsIssuer reports whether c is an issuer rather than a cluster's CA.
 func (c *CA) IsIssuer() bool { return c.cert.MaxPathLenZero }
 
-// Sign creates a certificate, valid for [RenewedLife], for a server that has created its own key.
-// request is a certificate request in DER, from which only the key is used. Errors: invalid.
+// Sign creates a certificate, valid for [RenewedLife], for a server that has created its
+// own key. The argument request is a certificate request in DER, of which only the key is
+// used. Errors: invalid.
 func (c *CA) Sign(request []byte, who Identity, hosts []string, now time.Time) (cert []byte, err error) {
 	r, err := x509.ParseCertificateRequest(request)
 	if err == nil {

@@ -18,7 +18,7 @@ type removals struct {
 	conns map[*trackedConn][]*x509.Certificate // the certificates that the client has presented
 }
 
-// SetRemoved replaces the list of removed servers with at, which contains the time of
+// SetRemoved replaces the list of removed servers. The argument at contains the time of
 // each removal. From now on, the certificates of removed servers are refused. Connections
 // that were made with them are closed. A certificate that was issued after its server was
 // removed is accepted, because the server has joined again. SetRemoved returns the number

@@ -2,7 +2,7 @@
 // It uses the field names in the JSON tags, so types need no additional code.
 //
 // Unlike in JSON, byte slices are byte strings, durations are numbers of nanoseconds, and
-// strings need not be valid UTF-8. Times keep their nanoseconds.
+// strings need not be valid UTF-8. Times have nanosecond precision.
 package codec
 
 import (

@@ -1,9 +1,9 @@
-// Package containerdtest runs a real containerd for tests and builds images for it without a
-// network.
+// Package containerdtest runs a real containerd for tests and builds images for it
+// without a network.
 //
 // Start returns the containerd that the tests of a process share. Main, which TestMain
-// calls, stops it, and fails the run if containers have left anything on the host. New
-// returns one that a test may kill and restart.
+// calls, stops this containerd, and fails the run if containers have left anything on the
+// host. New returns a separate containerd that a test may kill and restart.
 //
 //	func TestMain(m *testing.M) { os.Exit(containerdtest.Main(m)) }
 //
@@ -12,6 +12,6 @@
 //
 // The socket, root and state of containerd are in a temporary directory. The sockets of
 // shims and the state of runc are in containerd's default places, so concurrent test
-// processes should use different container ids. The server ends with the test process, but
-// running containers do not: a test must destroy the containers that it has started.
+// processes should use different container ids. The server ends with the test process,
+// but running containers do not: a test must destroy the containers that it has started.
 package containerdtest

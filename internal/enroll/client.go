@@ -23,7 +23,7 @@ const maxReply = 1 << 20
 
 // Join joins a cluster with an invitation. It sends the secret only to a broker whose
 // certificate comes from the CA that the invitation names. Errors: unavailable if no
-// broker answers; forbidden if a server with another certificate answers; and those of
+// broker answers; forbidden if a server without such a certificate answers; and those of
 // the broker.
 func Join(ctx context.Context, v *Invitation, r Request) (*Reply, error) {
 	r.ID, r.Secret = v.ID, v.Secret

@@ -39,8 +39,8 @@ type AppKeysReply struct {
 	Keys []byte `json:"keys"`
 }
 
-// AppKeysHandler serves PathAppKeys. Only workers may have access to it. keysOf returns the keys of the
-// app of a worker's machine.
+// AppKeysHandler serves PathAppKeys. Only workers may have access to it. The function
+// keysOf returns the keys of the app that a worker's machine belongs to.
 func AppKeysHandler(keysOf func(context.Context, bourse.WorkerID, bourse.MachineID) (bourse.AppKeys, error)) http.Handler {
 	return handler(func(r *http.Request) (any, error) {
 		in, err := decode[AppKeysRequest](r)
@@ -79,8 +79,8 @@ type RotateRequest struct {
 	machinesapi.Rotate
 }
 
-// KeysHandler serves PathKeys. Only brokers may have access to it. files contains the server's
-// files of shared keys.
+// KeysHandler serves PathKeys. Only brokers may have access to it. The argument files
+// contains the server's files of shared keys.
 func KeysHandler(files map[machinesapi.SharedKey]*KeyFile) http.Handler {
 	return handlerUpTo(maxKeys, func(r *http.Request) (any, error) {
 		in, err := decode[KeyRequest](r)

@@ -140,10 +140,10 @@ func (c *Conn) Leave() {
 	}
 }
 
-// Call sends a call and waits for its answer until its deadline or until ctx ends. In these cases,
-// the error is context.DeadlineExceeded or ctx's cause. It is [NotSent] if nothing was sent or the
-// call exceeds the limits. Any other error means that the connection broke or the other end aborted
-// the call.
+// Call sends a call and waits for its answer until its deadline or until ctx ends. In
+// these cases, the error is context.DeadlineExceeded or ctx's cause. The error is
+// [NotSent] if nothing was sent or the call exceeds the limits. Any other error means
+// that the connection broke or the other end aborted the call.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	l := &c.config.Limits
 	if !isWord(q.Subject, l.Word) || !isMedia(q.Type, l.Word) || len(q.Payload) > l.Payload {

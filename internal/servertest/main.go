@@ -19,7 +19,7 @@ var Program string
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 //
 // The processes that the tests have started are killed when the tests' process ends, even
-// if it is killed.
+// if that process is killed.
 func Main(m *testing.M) int {
 	if guarded() {
 		return 0

@@ -25,7 +25,8 @@ const (
 	whole = time.Minute
 )
 
-// Bounds of the memory for all bodies of a server, in bytes, if the total is not configured.
+// Limits for the memory of all of a server's bodies, in bytes, if the total is not
+// configured.
 const (
 	maxTotal = 64 << 20
 	minTotal = 8 << 20
@@ -160,8 +161,8 @@ func (b *body) Read(p []byte) (int, error) {
 // reserve is the divisor for the part of the budget that only small bodies may take.
 const reserve = 4
 
-// take takes n bytes of the budget. Large bodies leave a part to small ones, so that
-// ordinary requests remain possible.
+// take takes n bytes of the budget. Large bodies leave part of the budget to small ones,
+// so that ordinary requests remain possible.
 func (b *body) take(n int64) bool {
 	spare := int64(0)
 	if b.held += n; b.held > small {
@@ -192,7 +193,7 @@ func StreamBody(r *http.Request) {
 	}
 }
 
-// Bounds of decoding, in bytes of text.
+// Limits for decoding bodies, in bytes of text.
 const (
 	small        = 64 << 10 // bodies up to this size are decoded without waiting
 	decodeAtOnce = 4 << 20

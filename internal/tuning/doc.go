@@ -2,8 +2,8 @@
 // score, which children must not inherit, and the frequency of garbage collection.
 package tuning
 
-// OOM scores of servers; see proc(5). The lower a process's score, the later the kernel kills it.
-// At -1000 it never does.
+// OOM scores of servers; see proc(5). The lower a process's score, the later the kernel
+// kills it. A process with the score -1000 is never killed.
 const (
 	OOMCompanion = -900 // a supervisor or keeper; without it machines end, or their output is lost
 	OOMDaemon    = -500 // a worker's daemon, which is restarted if it is killed
