@@ -193,8 +193,8 @@ func (b *builder) canary(w *work) []int {
 	return []int{b.add(b.onMade(id, DestroyMachine{}, "the canary was ready"), ready)}
 }
 
-// blueGreen creates a replacement for each running machine that must be updated. Stopped
-// and cordoned machines are updated in place.
+// blueGreen creates a replacement for each running machine that must be updated. Machines
+// that are stopped, or that stay cordoned, are updated in place.
 func (b *builder) blueGreen(w *work) {
 	for _, j := range w.lanes() {
 		if !j.update || j.machine.Cordoned && !j.uncordon {
