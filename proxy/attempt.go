@@ -16,14 +16,14 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// retryTransport is an http.RoundTripper that sends a request to one machine after another until a
-// machine replies.
+// retryTransport is an http.RoundTripper that tries machines one after another until one of them
+// replies to the request.
 type retryTransport struct{ p *Proxy }
 
 // attempt is one attempt to get a reply from a machine.
 type attempt struct {
 	backend      route.Backend    // the chosen machine; zero if none was chosen
-	chosen       time.Time        // when it was chosen
+	chosen       time.Time        // when the machine was chosen
 	notPreferred bourse.MachineID // the machine that the client prefers, if another one was chosen
 	slot         Slot
 	upstream     Upstream
@@ -89,8 +89,8 @@ func (a retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// retry reports whether a failed request should be sent again. If so, the next attempt uses
-// another machine if there is one.
+// retry reports whether a failed request should be sent again. The next attempt prefers a machine
+// on which the request has not failed yet.
 func (p *Proxy) retry(x *exchange, req *http.Request, t *attempt) bool {
 	if t.stage == stageChoose || x.clientLeft() || x.replay.expired() || !canRepeat(x.body, req, t) {
 		return false
@@ -127,9 +127,9 @@ func canRepeat(b *body, req *http.Request, t *attempt) bool {
 	return isIdempotent(req, b.unread())
 }
 
-// isIdempotent reports whether processing a request twice does no harm, because of its method or
-// because it has an idempotency key. The rules are those of net/http. The parameter untouched
-// specifies that no byte of the body has been read.
+// isIdempotent reports whether processing a request twice does no harm. As in net/http, this
+// depends on the request's method or an idempotency key. PUT and DELETE count as idempotent if no
+// byte of the body has been read (untouched).
 func isIdempotent(req *http.Request, untouched bool) bool {
 	_, keyed := req.Header["Idempotency-Key"]
 	_, keyedX := req.Header["X-Idempotency-Key"]
@@ -166,15 +166,16 @@ func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t 
 	return resp, t
 }
 
-// Limits for the pause before the proxy retries a machine that has already failed, which it does
-// if no other machine is left. The pause doubles from firstPause to mostPause.
+// Limits for the pause before the proxy retries a machine that has already failed. The proxy
+// retries such a machine only if no other machine is left. The pause doubles each time, from
+// firstPause up to mostPause.
 const (
 	firstPause = 50 * time.Millisecond
 	mostPause  = 400 * time.Millisecond
 )
 
-// choose waits for a slot on a machine. If all remaining machines have failed, it returns the
-// previous attempt's error, unless another attempt may succeed.
+// choose waits for a slot on a machine. If the request has already failed on every usable machine,
+// choose returns the previous attempt's error, unless another attempt may succeed.
 func (p *Proxy) choose(x *exchange, t *attempt) error {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(x.in.Context(), x.replay.deadline(began.Add(p.Limits.Queue)))
@@ -230,7 +231,7 @@ func (x *exchange) lastError(err error) error {
 	return x.failed.err
 }
 
-// ensureReady makes the machine's worker start the machine if necessary, and waits until the
+// ensureReady asks the machine's worker to start the machine if necessary, and waits until the
 // machine accepts connections.
 func (p *Proxy) ensureReady(x *exchange, t *attempt) (err error) {
 	if !p.waitLimit.enter(x.target) {
@@ -287,8 +288,8 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 	span.End(err)
 	if t.conn = on.Load(); t.conn != nil {
 		c := t.conn
-		// This includes bytes of other requests on a shared HTTP/2 connection. Therefore, sent may
-		// be true although nothing of this request was sent, which is the safe assumption.
+		// The count includes bytes of other requests on a shared HTTP/2 connection. Therefore, sent
+		// may be true even if no byte of this request was sent, which is the safe assumption.
 		t.sent = c.written.Load() > before.Load()
 	}
 	t.early = early.Load()
@@ -296,7 +297,7 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 		return resp, errConnectionShare()
 	}
 	if err != nil && isClosed(t.upstream) {
-		err = bourse.Errorf(bourse.CodeUnavailable, "lost the connection to the machine: %s", err) // not one of the proxy's timeouts, even if it is a timeout
+		err = bourse.Errorf(bourse.CodeUnavailable, "lost the connection to the machine: %s", err) // not wrapped, so that isTimeout does not take err for one of the proxy's own timeouts
 	}
 	return resp, err
 }
@@ -311,8 +312,8 @@ func isClosed(w Upstream) bool {
 	}
 }
 
-// done releases the attempt's connection, upstream and slot. failed is the result of
-// [backendError]. Further calls do nothing.
+// done releases the attempt's connection, upstream and slot. The argument failed is the result of
+// [backendError]. Further calls have no effect.
 func (t *attempt) done(failed error) {
 	if t.transport != nil && failed != nil && !errors.Is(failed, context.Canceled) {
 		t.transport.CloseIdleConnections() // the remaining idle connections may be broken, too

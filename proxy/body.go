@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxMemoryBody is the maximum number of bytes of a body that are stored for further attempts if
-// there are no spools.
+// maxMemoryBody is the maximum number of bytes of a body that are stored for further attempts if no
+// Spools are configured.
 const maxMemoryBody = 64 << 10
 
 var (
@@ -44,7 +44,7 @@ type body struct {
 	from    io.ReadCloser
 	control *http.ResponseController
 	stalled time.Duration
-	timed   bool // set the connection's read deadline while reading the body
+	timed   bool // whether to set the connection's read deadline while reading the body
 
 	ended     atomic.Bool
 	settled   atomic.Bool // there will be no further attempt
@@ -193,7 +193,7 @@ func (b *body) next(p []byte) (int, error) {
 		b.late = isTimeout(err)
 	}
 	if b.err = err; err != nil && b.timed {
-		_ = b.control.SetReadDeadline(time.Time{}) // from now on, the server waits for the next request
+		_ = b.control.SetReadDeadline(time.Time{}) // no deadline, because from now on the server waits for the next request
 	}
 	return n, err
 }

@@ -26,7 +26,7 @@ type BrokerOrders struct {
 var _ Orders = BrokerOrders{}
 
 const (
-	maxBrokers       = 3        // maximum number of brokers that are asked for one order, one after the other
+	maxBrokers       = 3        // maximum number of brokers that are tried, one after the other, for one order
 	maxFailoverReply = 64 << 10 // maximum size of a broker's reply, in bytes
 )
 
@@ -50,9 +50,9 @@ func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.Machine
 	return out, err
 }
 
-// sortBrokers sorts brokers into the sequence in which they are asked for a machine of an app.
-// Brokers in the machine's region come first. Apart from that, the sequence is determined by a
-// hash, and is the same at every proxy but differs from app to app.
+// sortBrokers sorts brokers into the sequence in which they are tried for a machine of an app.
+// Brokers in the machine's region come first. Apart from that, a hash determines the sequence,
+// which is the same at every proxy but differs from app to app.
 func sortBrokers(brokers []bourse.Member, app string, region bourse.Region) {
 	type rank struct {
 		far  bool

@@ -43,7 +43,7 @@ func compress(in *http.Request, resp *http.Response) {
 	h.Del("Content-Length")
 	h.Del("Accept-Ranges")
 	if tag := h.Get("Etag"); tag != "" && !strings.HasPrefix(tag, "W/") {
-		h.Set("Etag", "W/"+tag) // use a weak tag, because the body's bytes change
+		h.Set("Etag", "W/"+tag) // make the tag weak, because compression changes the body's bytes
 	}
 	resp.Body = &compressed{from: resp.Body, flush: resp.ContentLength < 0}
 	resp.ContentLength = -1
@@ -79,7 +79,7 @@ func acceptsGzip(h http.Header) bool {
 }
 
 var writers = sync.Pool{New: func() any {
-	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // cannot fail, because the level is valid
 	return w
 }}
 

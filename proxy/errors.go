@@ -142,8 +142,8 @@ const (
 	machineFault fault = "machine"
 )
 
-// faultOf determines who is responsible for an attempt's error. All code that needs to know uses
-// this function, and a machine is marked as failed if and only if it returns machineFault.
+// faultOf determines who is responsible for an attempt's error. A machine is marked as failed if
+// and only if faultOf returns machineFault.
 func faultOf(r *request, t *attempt, err error) fault {
 	switch _, refused := errors.AsType[*statusError](err); {
 	case refused || t.stage == stageChoose || t.conn.isShed():

@@ -79,14 +79,13 @@ func (r *request) secure() bool { return r.client.proto == "https" }
 // clientLeft reports whether the client has disconnected.
 func (r *request) clientLeft() bool { return errors.Is(r.in.Context().Err(), context.Canceled) }
 
-// setTarget makes t the target of further attempts. It resets the state that belongs to earlier
-// attempts.
+// setTarget sets the target of further attempts, and resets the state of earlier attempts.
 func (c *routing) setTarget(t *route.Target, want Criteria) {
 	c.target, c.criteria = t, want
 	c.tries, c.failed, c.readyDeadline = 0, nil, time.Time{}
 }
 
-// noResponse records that the request has waited for a worker, which did not respond.
+// noResponse records for how long the request has waited for a worker that did not respond.
 func (c *routing) noResponse(from bourse.WorkerID, waited time.Duration) {
 	if c.criteria.Unresponsive == nil {
 		c.criteria.Unresponsive = map[bourse.WorkerID]time.Duration{}
@@ -94,7 +93,7 @@ func (c *routing) noResponse(from bourse.WorkerID, waited time.Duration) {
 	c.criteria.Unresponsive[from] += waited
 }
 
-// follow makes the destination of a replay the target of further attempts.
+// follow sets the target of further attempts to the destination of a replay.
 func (c *routing) follow(dest replay.Destination) {
 	want := Criteria{Instance: dest.Prefer, Force: len(dest.Regions) > 0}
 	if dest.Instance != "" {

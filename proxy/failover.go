@@ -15,11 +15,11 @@ import (
 // Orders places orders for machines on other hosts. The proxy uses it if no machine can be started
 // for a request.
 type Orders interface {
-	// Order orders and starts a copy of a machine on another host. like is the machine's ID, and
-	// app is the ID of the machine's app. Once the order has an ID, the result contains it, even
-	// if Order returns an error. If possible, concurrent calls by several proxies return the same
-	// machine. Order may return any error code; insufficient_capacity means that no worker
-	// accepted the order.
+	// Order orders and starts a copy of a machine on another host. The argument like is the
+	// machine's ID, and app is the ID of the machine's app. Once the order has an ID, the result
+	// contains it, even if Order returns an error. If possible, concurrent calls by several proxies
+	// return the same machine. Order may return any error code; insufficient_capacity means that no
+	// worker accepted the order.
 	Order(ctx context.Context, app string, like bourse.MachineID) (fabric.FailoverOrder, error)
 }
 
@@ -86,8 +86,8 @@ func (o *orders) end(s *failoverOrder, got fabric.FailoverOrder, err error) {
 }
 
 // failover orders a machine on another host if the request cannot be served because the hosts of
-// its machines are full. It reports whether the request should be sent to the new machine. If the
-// error is not nil, it replaces the error of the failed attempt.
+// the app's machines are full. It reports whether the request should be sent to the new machine. If
+// the error is not nil, it replaces the error of the failed attempt.
 func (p *Proxy) failover(x *exchange, t *attempt) (bool, error) {
 	if p.Orders == nil || bourse.CodeOf(t.err) != bourse.CodeInsufficient || t.stage == stageSend || x.ordered || x.criteria.Only || x.clientLeft() || x.replay.expired() {
 		return false, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Handler returns the HTTP handler for the requests of a listener.
+// Handler returns the HTTP handler for the requests that a listener receives.
 func (p *Proxy) Handler(l Listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{request: request{id: newID(), began: time.Now(), listener: l, in: r, client: p.clientOf(r)}}
@@ -48,7 +48,7 @@ func (p *Proxy) serve(x *exchange) {
 	r := x.in.WithContext(context.WithValue(x.in.Context(), exchangeKey{}, x))
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
 		control := http.NewResponseController(x.out)
-		_ = control.EnableFullDuplex() // otherwise, the server would read a part of the body when the reply begins before the request has ended
+		_ = control.EnableFullDuplex() // otherwise, the server would read part of the body as soon as a reply begins before the whole request has arrived
 		x.body = &body{store: p.newBodyStore(), from: r.Body, control: control, stalled: p.Limits.Stall, timed: r.ProtoMajor == 1 || r.ContentLength > 0}
 		r.Body = x.body.reader()
 		defer x.body.end()

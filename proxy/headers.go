@@ -56,7 +56,7 @@ func (p *Proxy) clientOf(r *http.Request) client {
 	c.chain = append(before, peer)
 	for _, addr := range slices.Backward(before) {
 		if _, err := netip.ParseAddr(addr); err != nil {
-			break // this address, which is not trusted, could have written all earlier entries
+			break // this address is not trusted, and may have forged all earlier entries
 		}
 		if c.addr = addr; !p.trusts(addr) {
 			break
@@ -111,14 +111,14 @@ func via(major, minor int) string {
 	return "." + strconv.Itoa(minor) + " " + serverName
 }
 
-// prepareRequest adapts a request to the machine to which an attempt sends it.
+// prepareRequest adapts a request to the machine that an attempt has chosen.
 func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts int) {
 	u := *out.URL
-	u.Scheme, u.Host = "http", "machine" // the transport connects to only one machine; the Host header stays as the client sent it
+	u.Scheme, u.Host = "http", "machine" // a placeholder, because the transport connects to only one machine; the Host header is not changed
 	out.URL = &u
 	upgrades := to.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil
 	if t.notPreferred != "" || attempts > 1 || upgrades {
-		out.Header = out.Header.Clone() // the previous attempt may still be sending the header
+		out.Header = out.Header.Clone() // a copy, because the previous attempt may still be sending the header
 		out.Header.Del("Fly-Preferred-Instance-Unavailable")
 	}
 	if upgrades { // HTTP/2 has no upgrades, and servers may ignore them (RFC 9110, section 7.8)

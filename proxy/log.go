@@ -38,7 +38,7 @@ func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 	p.Log.LogAttrs(ctx, slog.LevelInfo, "request", list...)
 }
 
-// maxLogged is the maximum number of bytes logged of a text from the client.
+// maxLogged is the length in bytes to which a client's texts are truncated in the log.
 const maxLogged = 256
 
 func short(text string) string {
@@ -89,6 +89,6 @@ func (x *exchange) endSpan() {
 
 // propagateTrace adds the current trace context to the headers that are sent to the machine.
 func propagateTrace(out *http.Request) {
-	out.Header = out.Header.Clone() // the previous attempt may still be sending the header
+	out.Header = out.Header.Clone() // a copy, because the previous attempt may still be sending the header
 	trace.Into(out.Context(), out.Header)
 }

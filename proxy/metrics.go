@@ -15,11 +15,11 @@ const maxApps = 1000
 // otherLabel is the label value for apps without their own time series, and for unknown values.
 const otherLabel = "other"
 
-// seconds contains the upper bounds of the latency buckets. They range from a reply from memory to
-// a start that pulls an image.
+// seconds contains the upper bounds of the latency buckets. The lowest buckets are for replies from
+// memory, and the highest ones for starts that pull an image.
 var seconds = []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}
 
-// reasons contains the reasons for sending a request again.
+// reasons contains the label values that explain why a request was sent again.
 var reasons = []string{"use", "dial", "lost", "replay"}
 
 // Counts implements [Metrics] and [prometheus.Collector]. It is safe for concurrent use.
@@ -108,8 +108,9 @@ func (c *Counts) MachineWoken(app string, ok bool, took time.Duration) {
 	c.wakes.WithLabelValues(c.appLabel(app), outcome).Inc()
 }
 
-// statusClass returns the label value for a status. Each status that the proxy itself sends has
-// its own label value.
+// statusClass returns the label value for a status. Statuses with which the proxy itself reports a
+// failure (499, and 502 to 504) have their own values. All others are grouped into classes, such as
+// "2xx".
 func statusClass(status int) string {
 	switch {
 	case status == 499 || status >= 502 && status <= 504:

@@ -1,11 +1,11 @@
-// Package proxy implements the HTTP proxy that serves the users of apps. For each request
-// it looks up the machines behind a host name and port, chooses one of them, starts that
-// machine if it is stopped, and forwards the request and its reply.
+// Package proxy implements the HTTP proxy that serves the users of apps. For each request it looks
+// up the machines behind a host name and port, chooses one of them, starts that machine if it is
+// stopped, and forwards the request and its reply.
 //
 // If an attempt fails before any byte of the request was sent, the proxy tries another machine. A
-// request that a machine may already have acted on is repeated only if its method is idempotent
-// and the client has not read any part of a reply (ADR 63). If a request cannot be served, the
-// reply contains a one-sentence error and the request's ID.
+// request that a machine may already have acted on is repeated only if it is idempotent and the
+// client has not received any part of a reply (ADR 63). If a request cannot be served, the reply
+// contains a one-sentence error and the request's ID.
 //
 // The proxy stores nothing. Routing, load balancing and connections to machines are provided by
 // [Routes], [Balance] and [Upstreams]. Every goroutine belongs to a request and ends when the
@@ -54,8 +54,8 @@ type Criteria = balance.Criteria
 // called exactly once.
 type Slot interface {
 	Backend() route.Backend
-	// Done releases the slot. If failed is not nil, the machine has failed, and other machines are
-	// temporarily preferred. A canceled error does not count against the machine.
+	// Done releases the slot. If the machine has failed, failed is the reason, and other machines
+	// are temporarily preferred. A canceled error does not count as a failure of the machine.
 	Done(failed error)
 }
 
@@ -99,7 +99,7 @@ type Config struct {
 	Balance   Balance
 	Upstreams Upstreams
 	Orders    Orders         // orders a machine on another host if the hosts of an app's machines are full; nil: requests fail in this case
-	Replays   *Replays       // nil: a reply that requests a replay is forwarded unchanged
+	Replays   *Replays       // handles replies that request a replay; nil: such replies are forwarded unchanged
 	Metrics   Metrics        // nil: no metrics
 	Tracer    *trace.Tracer  // nil: no traces
 	Region    bourse.Region  // the proxy's region
@@ -123,7 +123,7 @@ type Limits struct {
 	Ready          time.Duration // time limit for starting a machine, including until it accepts connections; default 1 min
 	WorkerOutage   time.Duration // how long a request waits for each worker that does not respond; default 5 s
 	Dial           time.Duration // time limit for connecting to a ready machine; default 2 s
-	ResponseHeader time.Duration // time from sending the request to the header of the reply; default 1 min; the idle timeout of a port overrides it
+	ResponseHeader time.Duration // time limit for receiving the header of a reply once the request is sent; default 1 min; a port's idle timeout overrides it
 	Idle           time.Duration // time after which an upgraded connection (WebSocket) is closed if no bytes flow in either direction; default 0: never
 	Stall          time.Duration // time that a client may take to send or read the next part of a body; default 1 min
 }

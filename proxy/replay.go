@@ -29,8 +29,8 @@ type replayState struct {
 	fellBack  bool     // the request has fallen back, and must not be replayed again
 }
 
-// deadline returns limit, which is one of the proxy's deadlines, or the replay's deadline if that
-// is earlier.
+// deadline returns the earlier of two times: limit, which is one of the proxy's deadlines, and the
+// replay's own deadline.
 func (s *replayState) deadline(limit time.Time) time.Time {
 	if !s.until.IsZero() && s.until.Before(limit) {
 		return s.until
@@ -82,7 +82,7 @@ func cloneRequest(req *http.Request) *http.Request {
 	return next
 }
 
-// startReplay makes the destination of a replay the target of further attempts.
+// startReplay records a replay, and sets the target of further attempts to its destination.
 func (c *routing) startReplay(asked *replay.Replay, from replay.Issuer, dest replay.Destination, req *http.Request) {
 	s := &c.replay
 	if s.replays == 0 {
@@ -98,7 +98,7 @@ func (c *routing) startReplay(asked *replay.Replay, from replay.Issuer, dest rep
 }
 
 // withoutBackend returns a copy of the target without one of its machines. If id is empty, it
-// returns the target.
+// returns the target itself.
 func withoutBackend(t *route.Target, id bourse.MachineID) *route.Target {
 	if id == "" {
 		return t
@@ -193,10 +193,10 @@ func (p *Proxy) refuseReplay(x *exchange, status int, text string, err error) er
 	return &statusError{status: status, text: text, err: err}
 }
 
-// fallBack returns the request that must be sent after an attempt of a replay has not reached any
-// machine. If the failed replay came from the cache, the request goes to the app. Otherwise, if
-// the replay has a fallback, the request goes to the machine that requested the replay. Without a
-// fallback, fallBack returns nil.
+// fallBack returns the request that must be sent after a replay has reached no machine. If the
+// failed replay came from the cache, the request goes to the app. Otherwise, if the replay has a
+// fallback, the request goes to the machine that requested the replay. Without a fallback, fallBack
+// returns nil.
 func (p *Proxy) fallBack(x *exchange, t *attempt) *http.Request {
 	s := &x.replay
 	if s.current == nil || x.clientLeft() || t.sent || t.early || !x.body.replayable() {

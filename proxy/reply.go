@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// trackReply makes the attempt end when the reply's body is closed.
+// trackReply arranges for the attempt to end when the reply's body is closed.
 func (p *Proxy) trackReply(x *exchange, t *attempt, resp *http.Response) {
 	e := &attemptEnd{request: &x.request, t: t}
 	if both, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
@@ -74,9 +74,8 @@ type response struct {
 // Unwrap implements the interface that http.ResponseController expects.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter. It drops a "100 Continue" from the machine. The HTTP
-// server sends its own when the body is first read, which happens only after the machine has sent
-// one.
+// WriteHeader implements http.ResponseWriter. It drops a machine's "100 Continue", because the HTTP
+// server sends its own when the client's body is first read.
 func (w *response) WriteHeader(status int) {
 	if status == http.StatusContinue {
 		return
@@ -99,8 +98,8 @@ func (w *response) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// clearDeadline removes the write deadline, which an earlier reply on the same connection may have
-// set. It does not limit the time until this reply begins.
+// clearDeadline removes the write deadline that an earlier reply on the same connection may have
+// set, so that it does not limit the time until this reply begins.
 func (w *response) clearDeadline() {
 	if w.timed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
@@ -146,7 +145,7 @@ type upgradedConn struct {
 	timer   *time.Timer  // nil: there is no idle timeout
 }
 
-// watch closes the connection once no bytes have flowed for the given time (idle).
+// watch closes the connection once no bytes have flowed for the duration idle.
 func (s *upgradedConn) watch(idle time.Duration) {
 	var before int64
 	var armed sync.Mutex // held until timer is set, so that the callback does not run earlier
@@ -165,7 +164,7 @@ func (s *upgradedConn) watch(idle time.Duration) {
 	})
 }
 
-// firstBuffer is the size of the buffer that each direction uses until it transfers more data.
+// firstBuffer is the size, in bytes, of the small buffer with which each direction starts.
 const firstBuffer = 2 << 10
 
 // WriteTo implements io.WriterTo. It copies data from the machine to the client.

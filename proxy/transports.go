@@ -160,7 +160,7 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *
 			soon, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
 			c, err := Dial(soon, conns, key.owner, key.upstream)
-			if err != nil && ctx.Err() == nil && isTimeout(err) { // the machine was not reached, which does not count as a timeout; see isTimeout
+			if err != nil && ctx.Err() == nil && isTimeout(err) { // not reported as a timeout, because the machine was not reached; see isTimeout
 				return nil, bourse.Errorf(bourse.CodeUnavailable, "connect to the machine: %s", err)
 			}
 			return c, err

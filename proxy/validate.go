@@ -13,8 +13,8 @@ import (
 
 // validate returns an error for a request that could not be sent to any machine, regardless of the
 // machine's program. It is called before a machine is chosen or started. net/http's transport can
-// write a valid request over HTTP/1.1 and over HTTP/2, so a failure to write it is never the
-// request's fault.
+// write every request that passes this check, over HTTP/1.1 and over HTTP/2, so a failure to write
+// a request is never the request's fault.
 //
 // net/http's server checks most of this for HTTP/1.1. For HTTP/2 it checks neither the method nor
 // the announced trailers, and accepts spaces in the query. Errors: invalid.

@@ -1,13 +1,12 @@
-// Package balance chooses the machine of a target that handles a request, and counts the
-// requests in progress on each machine.
+// Package balance chooses the machine of a target that handles a request, and counts the requests
+// in progress on each machine.
 //
-// [Choose] is a pure function. A [Balancer] maintains the input of Choose: the number of requests
-// that each machine has from this proxy and others, the machines and workers that failed recently,
-// and the requests that wait for a free slot. While all machines of an app are at their hard
-// limits, requests wait in order. A released slot is handed directly to the first waiter that can
-// use it.
+// [Choose] is a pure function. A [Balancer] maintains its input: the number of requests that each
+// machine is handling for this proxy and for others, and the machines and workers that failed
+// recently. While all machines of an app are at their hard limits, the Balancer queues requests. A
+// released slot is handed directly to the first waiting request that can use it.
 //
-// A Balancer stores nothing and starts no goroutines. One mutex guards all of its state.
+// A Balancer keeps all of its state in memory and starts no goroutines. One mutex guards the state.
 // The only callback invoked with the mutex held is [Config.Others], which must not block.
 package balance
 
@@ -25,12 +24,12 @@ import (
 // Config configures a Balancer.
 type Config struct {
 	Region bourse.Region // the proxy's region
-	// Others returns the number of requests that other proxies are known to have in progress on a
-	// machine. If Others is nil, requests of other proxies are not counted.
+	// Others returns the number of requests that other proxies have in progress on a machine, as
+	// last reported. If Others is nil, those requests are not counted.
 	Others           func(bourse.MachineID) int
 	MaxWaitingPerApp int        // maximum number of waiting requests per app; default 2048
 	MaxWaiting       int        // maximum number of waiting requests; default 32768
-	Rand             *rand.Rand // default: seeded randomly
+	Rand             *rand.Rand // source of random numbers; default: a randomly seeded source
 }
 
 // Defaults and intervals.
@@ -170,9 +169,9 @@ func (b *Balancer) reserve(t *route.Target, m *route.Backend) *Slot {
 	return &Slot{balancer: b, app: t.App.ID, backend: *m, began: time.Now()}
 }
 
-// Done releases the slot. If failed is not nil, the machine has failed, and other machines are
-// temporarily preferred. A canceled error does not count as a failure of the machine. Further
-// calls have no effect.
+// Done releases the slot. If the machine has failed, failed is the reason, and other machines are
+// temporarily preferred. A canceled error does not count as a failure of the machine. Further calls
+// have no effect.
 func (t *Slot) Done(failed error) {
 	b := t.balancer
 	b.mu.Lock()

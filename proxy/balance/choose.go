@@ -14,13 +14,13 @@ import (
 // Criteria restricts and orders the machines that a request may use. The zero value allows
 // every machine.
 type Criteria struct {
-	Regions  [][]bourse.Region  // in order of preference; other regions come last or, if Force is set, are not allowed
+	Regions  [][]bourse.Region  // groups of regions, in order of preference; other regions come last or, if Force is set, are not allowed
 	Force    bool               // only the listed regions are allowed
 	Instance bourse.MachineID   // the preferred machine; "": none
 	Only     bool               // only the preferred machine is allowed
 	Tried    []bourse.MachineID // machines on which this request has failed; tried again only if no other machine is left
 
-	// Unresponsive contains, for each worker that has not responded, for how long this request has
+	// Unresponsive maps each worker that has not responded to the time for which this request has
 	// waited for it. Of equally healthy machines, those on the worker with the shortest wait come
 	// first.
 	Unresponsive map[bourse.WorkerID]time.Duration
@@ -36,7 +36,7 @@ type Load struct {
 // Input contains the data that Choose needs in addition to the machines.
 type Input struct {
 	Load     func(*route.Backend) Load
-	Distance func(bourse.Region) int // distance of a region in kilometers; 0: the proxy's own region
+	Distance func(bourse.Region) int // distance from the proxy to a region in kilometers; 0: the proxy's own region
 	Rand     *rand.Rand
 }
 
@@ -50,15 +50,16 @@ const (
 	None   Verdict = "none"   // no machine is usable
 )
 
-// Choose returns the index of the machine in list that should handle a request, and Chosen. If
-// there is no such machine, it returns -1 and the reason. The list must be sorted by ID.
+// Choose returns the index of the machine in list that should handle a request, and the verdict
+// Chosen. If there is no such machine, it returns -1 and another verdict. The list must be sorted
+// by ID.
 //
 // Running machines below their soft limits come first, nearest region first. A region is used only
 // if all machines in nearer regions are at their hard limits or unhealthy, or if nearer regions
 // have no machines. If no running machine is below its soft limit, a stopped one is started;
-// machines that are already starting, nearer regions, and suspended machines are preferred, in
-// this order. Machines that failed recently or whose worker is unreachable come last. Among
-// equally good machines, Choose picks two at random and returns the less loaded one.
+// machines that are already starting, nearer regions, and suspended machines are preferred, in this
+// order. Machines that failed recently or whose worker is unreachable come last. Among equally good
+// machines, Choose picks two at random and returns the less loaded one.
 func Choose(list []route.Backend, w *Criteria, s *Input) (int, Verdict) {
 	var c chooser
 	if w.Instance != "" {
@@ -118,7 +119,7 @@ type kind int
 const (
 	running      kind = iota // the machine is already running
 	starting                 // the machine is starting, or must be started
-	startingFull             // like starting, but as many requests as its soft limit allows are already waiting for the machine
+	startingFull             // like starting, but the number of requests that wait for the machine has already reached its soft limit
 	kindCount
 )
 
@@ -173,8 +174,8 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// wakeOrder returns the rank of a state among the states from which machines are woken. Machines
-// in states with a lower rank are running sooner.
+// wakeOrder ranks the states from which machines are woken. Machines in states with a lower rank
+// need less time until they are running.
 func wakeOrder(s bourse.State) int {
 	return slices.Index([]bourse.State{
 		bourse.StateStarting, bourse.StateSuspended, bourse.StateStopped, bourse.StateCreated, bourse.StateReplacing, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting,
@@ -204,7 +205,7 @@ func (l *levelGroups) best() *group {
 // of two.
 type group struct {
 	n       int
-	hasRoom bool // at least one machine of this kind is below its soft limit, even if it is not one of the best
+	hasRoom bool // whether any machine of this kind is below its soft limit, even one that is not among the best
 	key     rank
 	sample  [2]int
 }
@@ -266,7 +267,8 @@ func unusableReason(b *route.Backend) string {
 	return "it is " + string(b.State)
 }
 
-// distances caches how far regions are from the proxy's region. It is not safe for concurrent use.
+// distances caches the distances between the proxy's region and other regions. It is not safe for
+// concurrent use.
 type distances struct {
 	here  bourse.Region
 	known map[bourse.Region]int
@@ -277,7 +279,7 @@ const (
 	maxKnown        = 1024
 )
 
-// of returns the distance of a region in kilometers. It is 0 only for the proxy's own region.
+// of returns the distance to a region in kilometers. It is 0 only for the proxy's own region.
 func (p *distances) of(r bourse.Region) int {
 	if r == p.here {
 		return 0

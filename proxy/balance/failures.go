@@ -8,23 +8,23 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// A machine that has failed is the last choice for one second, and for twice as long after each
-// further failure, because another machine is more likely to succeed. If an app has only one
-// machine, that machine is still tried every time.
+// A machine that has failed becomes the last choice, because another machine is more likely to
+// succeed. The penalty lasts for one second, and doubles with each further failure. If an app has
+// only one machine, that machine is still tried every time.
 const (
 	firstPenalty = time.Second
 	maxDoublings = 5
-	forgetAfter  = time.Minute // after this time without another failure, the failures are forgotten
+	forgetAfter  = time.Minute // after this time without another failure, earlier failures no longer count
 )
 
-// failures records recent failures of a machine or worker. The zero value contains none.
+// failures records recent failures of a machine or worker. The zero value records no failures.
 type failures struct {
 	count int // consecutive failures
 	last  time.Time
 	until time.Time
 
-	// For a machine: the version and the number of the start that failed. For a worker: the machine
-	// that failed last.
+	// For a machine: its version, and the number of its latest start, at the time of the failure.
+	// For a worker: the machine that failed last.
 	instance bourse.InstanceID
 	boot     int
 	machine  bourse.MachineID
@@ -36,7 +36,7 @@ func (s *failures) appliesTo(m *route.Backend, now time.Time) bool {
 	if !now.Before(s.until) || s.instance != m.Instance {
 		return false
 	}
-	return s.boot == m.Boot || !m.Running() // a failed start counts as well
+	return s.boot == m.Boot || !m.Running() // a restart that has failed does not end the penalty
 }
 
 // add records the failure of a request that began at the given time. Requests that were in progress
@@ -52,8 +52,8 @@ func (s *failures) add(began, now time.Time) {
 	s.last, s.until = now, now.Add(firstPenalty<<min(s.count-1, maxDoublings))
 }
 
-// recordFailure records that the machine of a slot has failed. If another machine of the same
-// worker failed recently, it also records that the worker has failed. The caller holds the mutex.
+// recordFailure records that a slot's machine has failed. If another machine of the same worker
+// failed recently, it also records that the worker has failed. The caller holds the mutex.
 func (b *Balancer) recordFailure(t *Slot) {
 	now, m := time.Now(), &t.backend
 	b.prune(now)
@@ -79,8 +79,8 @@ func (b *Balancer) recordFailure(t *Slot) {
 	}
 }
 
-// recordSuccess records that the machine of a slot has answered. The machine's failures are reset
-// only if the request began after the latest failure. The caller holds the mutex.
+// recordSuccess records that a slot's machine has answered. The machine's failures are reset only
+// if the request began after the latest failure. The caller holds the mutex.
 func (b *Balancer) recordSuccess(t *Slot) {
 	u := b.machines[t.backend.Machine]
 	u.lastSuccess = time.Now()

@@ -10,7 +10,7 @@ import (
 
 // Status returns the current state of all routes, or only of an app's routes if app is not empty.
 // It includes the reasons why machines are not used. The result is meant only for operators,
-// because it contains names that belong to all tenants.
+// because it contains names from all tenants.
 func (b *Balancer) Status(table *route.Table, app bourse.AppName) machinesapi.Proxy {
 	targets := table.Targets()
 	if app != "" {

@@ -84,7 +84,7 @@ func (b *Balancer) remove(w *waiter) {
 	}
 }
 
-// answer ends the wait with a slot or an error. The caller holds the mutex.
+// answer ends a request's wait by giving it a slot or an error. The caller holds the mutex.
 func (b *Balancer) answer(w *waiter, slot *Slot, err error) {
 	b.remove(w)
 	w.slot, w.err = slot, err
@@ -108,14 +108,14 @@ func (b *Balancer) handOver(app string, id bourse.MachineID) {
 			b.answer(w, b.reserve(w.target, m), nil)
 			return
 		}
-		if w.want.isZero() { // no other waiter can use the machine either
+		if w.want.isZero() { // if a waiter without criteria cannot use the machine, no other waiter can
 			return
 		}
 	}
 }
 
-// recheck rechecks the queue of a waiter if the waiter is the first in its queue. One waiter per
-// queue is sufficient for this.
+// recheck rechecks a waiter's whole queue, but only if the waiter is the first one in the queue, so
+// that one waiter does this for all others.
 func (b *Balancer) recheck(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

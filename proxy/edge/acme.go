@@ -56,7 +56,7 @@ type issueBackoff struct {
 const (
 	firstPause  = time.Minute
 	maxPause    = 6 * time.Hour
-	maxFailures = 4096 // maximum number of names; when it is exceeded, all are removed
+	maxFailures = 4096 // maximum number of names in ACME.failed; when it is exceeded, all of them are removed
 	issueTime   = 90 * time.Second
 )
 
@@ -64,7 +64,7 @@ const (
 // goroutine, which ends when Run returns.
 func NewACME(c ACMEConfig) *ACME {
 	a := &ACME{allowed: c.Allowed, log: c.Log, failed: map[string]issueBackoff{}}
-	quiet := zap.NewNop() // certmagic's events contain all relevant information
+	quiet := zap.NewNop() // discards logs, because certmagic's events contain all relevant information
 	a.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return a.config, nil }, Logger: quiet,
 	})

@@ -18,7 +18,7 @@ type limitedListener struct {
 	net.Listener
 	limits  Limits
 	clients *throttle.Fair // limits all listeners together; nil: no such limit
-	exempt  []netip.Prefix // sources that are exempt from the limit for each source
+	exempt  []netip.Prefix // sources to which the limit for each source does not apply
 	log     *slog.Logger
 
 	mu         sync.Mutex
@@ -49,7 +49,7 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		conn, ok := c.(*net.TCPConn)
-		if !ok { // only in tests
+		if !ok { // not a TCP connection; this happens only in tests
 			return c, nil
 		}
 		source, bound := b.sourceOf(conn)

@@ -48,7 +48,7 @@ type Config struct {
 	Certificates  *Certificates   // used by listeners with TLS
 	Balance       proxy.Balance   // used by streams
 	Upstreams     proxy.Upstreams // used by streams
-	HoldOpen      bool            // count an open stream as a request in progress for as long as it is open
+	HoldOpen      bool            // whether an open stream counts as a request in progress; otherwise, only transferred bytes count as use
 	LoadBalancers []netip.Prefix  // sources whose connections must begin with a PROXY header
 	Limits        Limits
 	Clients       *throttle.Fair // limits the connections of all listeners together, sharing them fairly among sources; nil: only Limits apply
@@ -58,10 +58,10 @@ type Config struct {
 
 // Limits limits the resources that clients may use. Zero fields mean the defaults.
 type Limits struct {
-	Connections int           // open connections of each listener; default 32,768
-	PerSource   int           // open connections of each IPv4 address or IPv6 /64; default an eighth of Connections
+	Connections int           // maximum number of open connections of each listener; default 32,768
+	PerSource   int           // maximum number of open connections of each IPv4 address or IPv6 /64; default an eighth of Connections
 	Handshake   time.Duration // time limit for a PROXY header, for the handshake of a stream, and for a refused client to disconnect; default 10 s
-	Drain       time.Duration // time that connections in progress have to end when the proxy stops; default 20 s
+	Drain       time.Duration // time limit for connections in progress to end when the proxy stops; default 20 s
 	Idle        time.Duration // time after which a stream is closed if no bytes flow in either direction; default 0: never
 	Attempts    int           // maximum number of attempts to reach a machine for one stream; default 5
 	Ready       time.Duration // time limit for starting a stream's machine and connecting to it; default 1 min

@@ -36,9 +36,9 @@ func (e *Edge) acceptProxyHeaders(l net.Listener) net.Listener {
 
 var errNotTCP = errors.New("PROXY header does not describe a TCP connection")
 
-// clientOf returns the address of the client that has made a connection. If the connection comes
-// from a load balancer, clientOf waits for the PROXY header. It returns an invalid address if the
-// client is unknown.
+// clientOf returns the address of a connection's client. If the connection comes from a load
+// balancer, clientOf waits for the PROXY header. It returns an invalid address if the client is
+// unknown.
 func clientOf(c net.Conn) netip.AddrPort {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {

@@ -101,7 +101,7 @@ func (e *Edge) serveStream(ctx context.Context, s *Stream, c net.Conn) {
 	log.Info("stream")
 }
 
-// streamStats describes what a stream has transferred.
+// streamStats contains a stream's machine and byte counts, for the log.
 type streamStats struct {
 	machine bourse.MachineID
 	in, out int64 // number of bytes received from the client and sent to it
@@ -193,8 +193,8 @@ type machineConn struct {
 	endUse func()
 }
 
-// close closes the connection and releases the slot. If failed is not nil, the machine has failed
-// for this reason.
+// close closes the connection and releases the slot. If the machine has failed, failed is the
+// reason.
 func (m *machineConn) close(failed error) {
 	if m.conn != nil {
 		_ = m.conn.Close()

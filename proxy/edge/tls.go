@@ -11,7 +11,7 @@ import (
 )
 
 // tlsOf returns the TLS configuration of an HTTP listener. Each handshake uses the options of the
-// service to which the client's host name and the port belong.
+// service that the client's host name and the port select.
 func (e *Edge) tlsOf(port int) *tls.Config {
 	config := e.Certificates.tlsConfig(workload.TLSOptions{}, true)
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -30,13 +30,13 @@ func (e *Edge) tlsOf(port int) *tls.Config {
 func (e *Edge) tlsOfTarget(t *route.Target) *tls.Config {
 	config := e.Certificates.tlsConfig(t.Port.TLS, false)
 	if t.Port.Has(workload.HandlerPGTLS) && len(config.NextProtos) == 0 {
-		config.NextProtos = []string{"postgresql"} // clients that begin with the TLS handshake expect this
+		config.NextProtos = []string{"postgresql"} // required by PostgreSQL clients that begin with the TLS handshake
 	}
 	return config
 }
 
-// tlsConfig returns the TLS configuration of a server with a service's options. If web is set, the
-// ALPN protocols default to those of HTTP.
+// tlsConfig returns a server's TLS configuration for a service with the given options. If web is
+// set, the ALPN protocols default to those of HTTP.
 func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: slices.Clone(o.ALPN)}
 	if web && len(config.NextProtos) == 0 {
@@ -62,9 +62,9 @@ func nameOf(hello *tls.ClientHelloInfo) string {
 // Certificates provides certificates for host names. It prefers certificates from files, then
 // certificates from an ACME CA, then self-signed certificates.
 type Certificates struct {
-	Files           *Files // nil: there are no files
-	ACME            *ACME  // nil: disabled
-	SelfSigned      bool   // create self-signed certificates for names that have no other certificate
+	Files           *Files // certificates from files; nil: there are none
+	ACME            *ACME  // obtains certificates from an ACME CA; nil: disabled
+	SelfSigned      bool   // whether to create self-signed certificates for names that have no other certificate
 	selfSignedCerts selfSigned
 }
 

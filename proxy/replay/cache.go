@@ -21,7 +21,7 @@ type Status string
 // Values of Status.
 const (
 	Hit    Status = "hit"    // the cache contained the destination of an earlier replay
-	Miss   Status = "miss"   // the request was replayed by another machine, and not from the cache
+	Miss   Status = "miss"   // another machine requested the replay, and the cache was not used
 	Bypass Status = "bypass" // the client asked to bypass the cache
 )
 
@@ -73,8 +73,9 @@ type CachedReplay struct {
 // NewCache returns an empty cache.
 func NewCache() *Cache { return &Cache{all: list.New(), apps: map[string]*appCache{}} }
 
-// Lookup returns the cached replay that applies to a request, and Hit. If there is one but the
-// client asked to bypass the cache, the status is Bypass. If there is none, the status is "".
+// Lookup returns the cached replay that applies to a request, and Hit. If there is such a replay
+// but the client asked to bypass the cache, the status is Bypass. If there is no such replay, the
+// status is empty.
 func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedReplay, Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,7 +28,7 @@ type Issuer struct {
 // Destination describes the machines to which a request is replayed.
 type Destination struct {
 	Target   *route.Target
-	Regions  []bourse.Choice  // in order of preference, without other regions; nil: any region
+	Regions  []bourse.Choice  // the only regions allowed, in order of preference; nil: any region
 	Instance bourse.MachineID // only this machine; "": any machine
 	Prefer   bourse.MachineID
 	Avoid    bourse.MachineID
@@ -88,7 +88,7 @@ func notFoundf(format string, args ...any) error {
 // app that serves the port of the request or, if there is none, one that serves HTTP.
 func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	own, port := from.Target.App, from.Port
-	if p := &from.Target.Port; port < p.First || port > p.Last { // for example, the listener stands for all ports
+	if p := &from.Target.Port; port < p.First || port > p.Last { // the target does not contain the port, for example because the listener serves all of the app's ports
 		port = p.First
 	}
 	name := own.Name
@@ -101,7 +101,7 @@ func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 		case t.App.Org != own.Org || t.App.Network != own.Network:
 		case name == own.Name && t.App.ID != own.ID: // another app has the name now
 		case t.Port.First <= port && port <= t.Port.Last && (len(t.Port.Handlers) == 0 || t.Port.Has(workload.HandlerHTTP)):
-			return t, nil // a port without handlers uses the protocol of the listener
+			return t, nil // if the port has no handlers, the listener determines the protocol
 		case best == nil && t.Port.Has(workload.HandlerHTTP):
 			best = t
 		}

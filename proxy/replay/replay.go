@@ -1,9 +1,9 @@
-// Package replay implements the fly-replay protocol. A machine replies to a request with the
-// header "fly-replay" if it wants the proxy to send the request again, to another machine, region
-// or app. The package parses the reply, determines the destination, stores the request's body
-// while it is sent, so that it can be sent again, and caches earlier replays.
+// Package replay implements the fly-replay protocol. A machine can reply to a request with the
+// header "fly-replay" to make the proxy send the request again, to another machine, region or app.
+// The package parses the reply, determines the destination, and caches earlier replays. It also
+// stores a request's body while it is sent, so that it can be sent again.
 //
-// It opens no connections and starts no goroutines: [Parse] and [Plan] are pure functions,
+// The package opens no connections and starts no goroutines: [Parse] and [Plan] are pure functions,
 // [Cache] is a bounded cache in memory, and [Spools] stores data in unnamed files.
 //
 // The formats are those of the Machines API (Dynamic Request Routing).
@@ -62,8 +62,8 @@ type Replay struct {
 	PreferInstance bourse.MachineID
 	App            bourse.AppName // "": the app to which the machine belongs
 	State          string         // passed to the next machine without changes
-	Elsewhere      bool           // exclude the machine that requests the replay
-	Timeout        time.Duration  // time for reaching a machine; 0: the proxy's default
+	Elsewhere      bool           // whether to exclude the machine that requests the replay
+	Timeout        time.Duration  // time limit for reaching a machine; 0: the proxy's default
 	Fallback       Fallback
 	Transform      Transform
 	Cache          CacheRule
@@ -85,7 +85,7 @@ type CacheRule struct {
 	Prefix      string // prefix of the paths, which ends with "/"; "": the replay is not cached
 	TTL         time.Duration
 	AllowBypass bool // clients may bypass the cache
-	Invalidate  bool // remove the cached replays that apply to the request
+	Invalidate  bool // whether to remove the cached replays that apply to the request
 }
 
 // Form is the format in which a reply requests a replay.

@@ -33,8 +33,8 @@ func (l *Limits) setDefaults() {
 }
 
 // Spools stores requests' bodies while they are sent, so that they can be sent again. The start of
-// each body is stored in memory, and the rest in a file without a name, which disappears with the
-// process, even if it crashes. Spools is safe for concurrent use.
+// each body is stored in memory, and the rest in an unnamed file, which disappears when the process
+// exits or crashes. Spools is safe for concurrent use.
 type Spools struct {
 	limits Limits
 	dir    *tempdir.Dir

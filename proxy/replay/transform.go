@@ -13,9 +13,9 @@ import (
 
 // Transform specifies how a request is changed before it is replayed.
 type Transform struct {
-	Path          string      `json:"path"` // includes the query; "": not changed
+	Path          string      `json:"path"` // new path and query; "": unchanged
 	DeleteHeaders []string    `json:"delete_headers"`
-	SetHeaders    []SetHeader `json:"set_headers"` // replace existing headers with the same names
+	SetHeaders    []SetHeader `json:"set_headers"` // headers to set; they replace existing headers with the same names
 }
 
 // SetHeader is a header that is set in a request.

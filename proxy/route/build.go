@@ -202,7 +202,7 @@ func compareBool(a, b bool) int {
 
 // backends returns the machines of a list of entries. before and lent are the previous target's
 // entries and backends. If both targets have the same machines with the same services, which is
-// common for apps with two ports, they share the list lent.
+// common for apps with two ports, backends returns lent, so that the targets share the list.
 func backends(list, before []entry, lent []Backend) []Backend {
 	if slices.EqualFunc(list, before, func(a, b entry) bool { return a.candidate == b.candidate && a.service == b.service }) {
 		return lent

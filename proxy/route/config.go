@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// parsedConfig contains the parts of a configuration that affect routing. Machines whose
-// configurations are equal share it. It never changes.
+// parsedConfig contains the parts of a configuration that affect routing. Machines with equal
+// configurations share a parsedConfig, which never changes.
 type parsedConfig struct {
 	services []workload.Service
 	checks   []workload.Check // checks that determine whether requests may reach a machine
@@ -41,9 +41,9 @@ func parseConfig(c *bourse.Config) *parsedConfig {
 	}
 }
 
-// health returns two slices with an element for each service. failing contains the name of the
-// first failing check that keeps requests away. unproven reports whether any check that can keep
-// requests away has no result yet.
+// health returns two slices with an element for each service: failing contains the name of the
+// service's first failing check that keeps requests away, or "". unproven reports whether any check
+// that can keep requests away has no result yet.
 func (r *parsedConfig) health(m *bourse.Machine) (failing []string, unproven []bool) {
 	failing, unproven = make([]string, len(r.services)), make([]bool, len(r.services))
 	if m.State != bourse.StateStarted || len(r.checks) == 0 {

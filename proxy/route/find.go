@@ -15,8 +15,8 @@ import (
 const maxHost = 253
 
 // Find returns the target of a host name and port. The host may be in any case, have a trailing
-// dot, and be internationalized. Errors: not_found. The message may be shown to the client,
-// because it does not reveal whether there is an app without services.
+// dot, and be internationalized. Errors: not_found. The message may be shown to the client, because
+// it does not reveal whether an app without services exists.
 func (t *Table) Find(host string, port int) (*Target, error) { return t.find(host, port, false) }
 
 // FindAny is like Find, but for a listener that serves every HTTP port of an app, like the one of
@@ -73,9 +73,9 @@ func (s *servedApp) listPorts() string {
 	return strings.Join(out, ", ")
 }
 
-// byHost returns the app to which a host name belongs. This is the app to which the operator has
-// assigned the name. If there is none, and the name consists of a label and one of the domains, it
-// is the app with that label as its name.
+// byHost returns the app to which a host name belongs. Names that the operator has assigned take
+// precedence. Otherwise, if the name consists of a label and one of the domains, the label is the
+// app's name.
 func (t *Table) byHost(host string) *servedApp {
 	host, ok := normalHost(host)
 	if !ok {

@@ -79,7 +79,7 @@ func (f *Follower) ListenAny(port, first int) { f.any[port] = first }
 // processor time for requests.
 func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 	for {
-		members := f.config.Members() // get the channel before reading the members
+		members := f.config.Members() // get the channel before the members are read, so that no change is missed
 		began := time.Now()
 		var again <-chan time.Time
 		if !f.build(ctx) {
@@ -105,7 +105,7 @@ func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 // build builds a table from the view. It reports whether the view was complete.
 func (f *Follower) build(ctx context.Context) bool {
 	c := &f.config
-	whole := c.Whole() // call Whole before reading the view
+	whole := c.Whole() // call Whole before reading the view, so that a view counts as whole only if it was whole when it was read
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	now, err := c.Read(limited)
@@ -131,7 +131,7 @@ func (f *Follower) build(ctx context.Context) bool {
 	return whole && err == nil
 }
 
-// with returns s, extended with those machines and apps of before that s lacks.
+// with returns a copy of s, to which it adds the machines and apps that only before contains.
 func (s Snapshot) with(before Snapshot) Snapshot {
 	type key struct {
 		worker bourse.WorkerID
@@ -166,7 +166,7 @@ func (f *Follower) Table() *Table { return f.current.Load() }
 // view has been complete for the first time, Find returns unavailable instead of not_found,
 // because the app may still appear.
 func (f *Follower) Find(host string, port int) (*Target, error) {
-	known := f.known.Load() // must be read before the table
+	known := f.known.Load() // read before the table, so that not_found always refers to a complete table
 	t, err := f.FindIn(f.current.Load(), host, port)
 	if !known && bourse.CodeOf(err) == bourse.CodeNotFound {
 		err = bourse.Errorf(bourse.CodeUnavailable, "this proxy does not know all apps yet: try again")

@@ -25,7 +25,7 @@ type App struct {
 // Target is the destination of requests to a host name and port.
 type Target struct {
 	App      *App
-	Port     workload.Port // from the newest version of the service, but First and Last are the first and last port that these backends serve
+	Port     workload.Port // from the newest version of the service, except that First and Last delimit the ports that these backends serve
 	Backends []Backend     // sorted by machine ID; never empty
 
 	// Fixed is set if the target was created for a single request, with different machines than in
@@ -56,7 +56,7 @@ type Backend struct {
 	Unchecked bool   // a check that can keep requests away has no result since the machine started
 	Reachable bool   // the machine's worker is a member that can be reached
 	Standby   bool   // the machine is a standby, which its worker starts when a primary machine is lost; requests never start it
-	Unusable  string // why the machine's configuration excludes all requests; "": they are not excluded
+	Unusable  string // why the machine's configuration makes the machine unusable; "": the machine is usable
 }
 
 // Running reports whether the machine is running according to the view.

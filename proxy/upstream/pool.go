@@ -1,12 +1,12 @@
-// Package upstream connects a proxy to machines. One call to a machine's worker
-// (fabric.MachineUse) starts the machine if necessary, waits until it accepts connections,
-// and counts it as in use. The resulting [Upstream] is reused until it ends.
+// Package upstream connects a proxy to machines. One call to a machine's worker (fabric.MachineUse)
+// starts the machine if necessary, waits until it accepts connections, and counts it as in use. The
+// resulting [Upstream] is reused until it ends.
 //
 // An [Upstream] belongs to one run of a machine. Connections go directly to the machine if it has
 // an address on this host, and through its worker's tunnel otherwise. While requests are in
-// progress or bytes flow, the pool renews this use repeatedly. An upstream ends when its machine
-// stops, or when its worker has not answered for so long that the machine no longer counts as
-// used.
+// progress or bytes flow, the pool repeats the call regularly, so that the machine still counts as
+// in use. An upstream ends when its machine stops, or when its worker has not answered for so long
+// that the machine no longer counts as in use.
 //
 // # Trust
 //
@@ -17,8 +17,8 @@
 //
 // # Goroutines and locks
 //
-// [Pool.Run] renews uses, and each call in progress has a goroutine. Pool.mu is locked
-// before an upstream's own mutex; neither is held across I/O.
+// [Pool.Run] renews uses, and each call in progress has a goroutine. Pool.mu is locked before an
+// upstream's own mutex; neither is held across I/O.
 package upstream
 
 import (
@@ -156,7 +156,7 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if a.waiting--; a.waiting == 0 {
-			a.cancel() // even if the worker has already begun to start the machine, which then continues
+			a.cancel() // the worker may already be starting the machine; if so, it continues
 			if w.calls[key] == a {
 				delete(w.calls, key)
 			}
@@ -169,7 +169,7 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 func (w *Pool) ask(ctx context.Context, a *useCall, key useKey, to bourse.Member) {
 	defer a.cancel()
 	reply, err := w.use(ctx, key.endpoint, to, key.start, w.Wait, 1)
-	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // the worker has restarted, and repeating the call does no harm
+	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // most likely, the worker has restarted; repeating the call does no harm
 		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s is unreachable: %w", to.ID, key.machine, err)
 	}
 	w.mu.Lock()

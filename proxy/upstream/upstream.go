@@ -27,7 +27,7 @@ type Upstream struct {
 	address  string // the machine's direct address; "": use the tunnel
 	done     chan struct{}
 	active   atomic.Bool // the upstream was used since the latest renewal
-	mayStart atomic.Bool // a user of the upstream permits starting the machine
+	mayStart atomic.Bool // at least one user of the upstream permits starting the machine
 
 	mu            sync.Mutex
 	worker        bourse.Member // guarded by mu, like all fields below
@@ -52,8 +52,8 @@ func (w *Pool) newUpstream(at endpoint, to bourse.Member, reply *fabric.UseReply
 // loopbackAddr is the only machine address to which direct connections are made.
 var loopbackAddr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// direct returns the machine's direct address. If its worker has reported none, or one that is not
-// trusted (see the package comment), it returns "".
+// direct returns the machine's direct address. It returns "" if the worker has not reported an
+// address, or if the address is not trusted (see the package comment).
 func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 	at, err := netip.ParseAddrPort(reply.Address)
 	if err != nil || at.Addr() != loopbackAddr || at.Port() == 0 || int(at.Port()) != reply.Port {
@@ -116,7 +116,7 @@ func (u *Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err != nil {
-		_ = c.Close() // nothing has been sent
+		_ = c.Close() // ignore the error, because nothing has been sent
 		return nil, u.err
 	}
 	u.conns[out] = struct{}{}
@@ -160,8 +160,8 @@ func (u *Upstream) renew(to bourse.Member, reply *fabric.UseReply, ttl time.Dura
 	return true
 }
 
-// close ends the upstream. If cut is set, which means that the worker does not answer, close also
-// closes the tunnels. Otherwise, the tunnels end when the machine closes its connections.
+// close ends the upstream. If cut is set, because the worker does not answer, close also closes the
+// tunnels. Otherwise, the tunnels end when the machine closes its connections.
 func (u *Upstream) close(why error, cut bool) {
 	u.mu.Lock()
 	first := u.err == nil
