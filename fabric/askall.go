@@ -11,8 +11,8 @@ import (
 // Call is the signature of [Fabric].Call.
 type Call func(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 
-// AskAll implements Ask for a Fabric that sends each order separately. When it returns, all
-// of its calls have ended.
+// AskAll implements Ask for a Fabric by sending the order to each worker separately. When it
+// returns, all of these calls have ended.
 func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	body, err := EncodeOrder(order)
 	if err != nil {
@@ -36,7 +36,7 @@ func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Or
 	}
 	for i, m := range to {
 		if i == len(to)-1 {
-			one(m) // use this goroutine as well, instead of only waiting
+			one(m) // use this goroutine for the last worker, instead of only waiting
 			break
 		}
 		wg.Go(func() { one(m) })

@@ -37,9 +37,9 @@ func putBuffer(b *bytes.Buffer) {
 	}
 }
 
-// ReadBody decodes a request's body into v. The body must consist of a single value of at
-// most [MaxBody] bytes. It returns CodeInvalid if the body is invalid; package codec
-// limits its nesting.
+// ReadBody decodes a request's body into v. The body must consist of a single value of at most
+// [MaxBody] bytes. ReadBody returns CodeInvalid if the body is invalid or exceeds the nesting limit
+// of package codec.
 func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
@@ -86,8 +86,8 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 
 const contentType = "application/cbor"
 
-// readReply decodes a worker's reply into v. If the reply is invalid, the outcome is unknown,
-// because a worker acts before it replies.
+// readReply decodes a worker's reply into v. If the reply is invalid, the outcome of the request is
+// unknown, because a worker acts before it replies.
 func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v any, most int64) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
@@ -125,8 +125,8 @@ func encodeBody(v any) ([]byte, error) {
 	return body, nil
 }
 
-// setBytes sets the body of req. As long as nothing has been written, a Fabric can send the
-// request again.
+// setBytes sets the body of req. It allows a Fabric to send the request again as long as none of
+// its bytes have been written.
 func setBytes(req *http.Request, body []byte) {
 	req.Header.Set("Content-Type", contentType)
 	req.ContentLength = int64(len(body))

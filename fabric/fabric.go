@@ -17,11 +17,12 @@ import (
 // Fabric transports requests to workers. Implementations are safe for concurrent use.
 type Fabric interface {
 	// Ask sends an order to many workers concurrently and calls answer for each quote as it
-	// arrives, never concurrently. It returns when all workers have answered or ctx ends. It
-	// does not report which workers have not answered.
+	// arrives. Calls of answer never overlap. Ask returns when all workers have answered or ctx
+	// ends. It does not report which workers have not answered.
 	Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote))
-	// Send sends one request to one worker and returns the worker's complete answer. Errors
-	// reported by the worker count as answers; Send returns the same errors as Call.
+	// Send sends one request to one worker and returns the worker's complete answer. An error that
+	// the worker reports is such an answer. For all other errors, Send returns the same errors as
+	// Call.
 	Send(ctx context.Context, to bourse.Member, m *Message) (Answer, error)
 	// Call sends one request to one worker. The request's URL contains only a path and a query.
 	// The reply's body is a stream and must be closed. An error with CodeUnavailable means that

@@ -36,7 +36,7 @@ func WriteFailure(w http.ResponseWriter, err error) {
 // FailureOf returns the part of err that is sent to the caller of a verb.
 func FailureOf(err error) *Failure {
 	f := &Failure{Code: bourse.CodeOf(err), Message: bourse.MessageOf(err)}
-	if !slices.Contains(bourse.Codes(), f.Code) { // the error has no code, or one that is not Bourse's
+	if !slices.Contains(bourse.Codes(), f.Code) { // the error has no code, or a code that Bourse does not define
 		f.Code = bourse.CodeInternal
 	}
 	if e, ok := errors.AsType[*bourse.Error](err); ok && f.Code == bourse.CodeInternal && e.Err != nil {
@@ -57,9 +57,9 @@ func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) e
 	return failureIn(from, resp.StatusCode, body)
 }
 
-// failureIn returns the error in a worker's error reply. If the reply does not contain a
-// Failure, the error has CodeInternal, because it is unknown what the worker did. Replies from
-// the code that guards a listener are in JSON, which every client can read.
+// failureIn returns the error in a worker's error reply. If the reply does not contain a Failure,
+// the error has CodeInternal, because it is unknown what the worker did. A Failure may be in JSON,
+// because the code that guards a listener replies in JSON, which every client can read.
 func failureIn(from bourse.Member, status int, body []byte) error {
 	var f Failure
 	if codec.Unmarshal(body, &f) != nil && json.Unmarshal(body, &f) != nil || f.Code == "" {
@@ -68,7 +68,8 @@ func failureIn(from bourse.Member, status int, body []byte) error {
 	return f.err(from)
 }
 
-// err converts the failure to an error that names the worker.
+// err converts the failure to an error with the same code and message. If Bourse does not define
+// the code, the error has CodeInternal and names the worker.
 func (f *Failure) err(from bourse.Member) error {
 	if !slices.Contains(bourse.Codes(), f.Code) {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s: %s (unknown code %s)", from.ID, f.Message, bourse.Quoted(string(f.Code)))

@@ -6,9 +6,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// GrantingTrader implements market.Trader for orders that fill a volume from another worker's
-// data. Before it claims such an order, it asks the source worker to grant the claiming
-// worker access to the volume or snapshot.
+// GrantingTrader implements market.Trader. If an order creates a volume from another worker's
+// volume or snapshot, GrantingTrader first asks the source worker to grant the claiming worker
+// access to it.
 type GrantingTrader struct {
 	Trader
 	Directory interface {

@@ -26,7 +26,7 @@ func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, 
 		var v T
 		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
 			if !bytes.HasSuffix(lines.Bytes(), newline) {
-				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)) // the last line is incomplete
+				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)) // the last line is incomplete, so the stream has broken off
 			}
 			return bourse.Errorf(bourse.CodeInternal, "worker %s sent an invalid line: %w", from.ID, err)
 		}

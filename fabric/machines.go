@@ -54,7 +54,7 @@ type WaitQuery struct {
 	Machine  bourse.MachineID  `json:"machine"`
 	States   []bourse.State    `json:"states,omitempty"`   // the machine must reach one of these
 	Timeout  bourse.Duration   `json:"timeout,omitempty"`  // 0 means the worker's default
-	Instance bourse.InstanceID `json:"instance,omitempty"` // if set, fail if the machine leaves this version
+	Instance bourse.InstanceID `json:"instance,omitempty"` // if set, fail if the machine no longer has this version
 	After    bourse.EventID    `json:"after,omitempty"`    // if set, only events after this one count
 }
 
@@ -158,7 +158,7 @@ type ExecRequest struct {
 	Machine bourse.MachineID `json:"machine"`
 	Command []string         `json:"command"`
 	Stdin   []byte           `json:"stdin,omitempty"`
-	Timeout bourse.Duration  `json:"timeout,omitempty"` // default 60 s, maximum 10 min; then the process group is killed
+	Timeout bourse.Duration  `json:"timeout,omitempty"` // the process group is killed after this time; default 60 s, maximum 10 min
 }
 
 // ExecReply is the result of a command. Each output is truncated to 1 MiB.
@@ -193,6 +193,6 @@ type UseReply struct {
 	Boot     int               `json:"boot"`              // number of the machine's current start; connections from previous starts are broken
 	Port     int               `json:"port,omitempty"`    // for TunnelRequest; may differ from the service's port
 	Address  string            `json:"address,omitempty"` // direct address for the caller; if empty, use the tunnel
-	TTL      bourse.Duration   `json:"ttl"`               // how long the machine will not be stopped for being idle
+	TTL      bourse.Duration   `json:"ttl"`               // time during which the machine will not be stopped for being idle
 	Others   int               `json:"others,omitempty"`  // number of requests in progress from other proxies
 }

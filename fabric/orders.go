@@ -12,13 +12,13 @@ var (
 	OrderClaim  = act[bourse.Claim, ClaimReply]("order/claim")
 	OrderStream = lines[bourse.Claim, ClaimPart]("order/stream", http.MethodPost) // claims a task and sends the parts of its answer as they arrive
 	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")        // ensures that this worker does not fill the order, now or later; idempotent
-	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show")             // not_found if this worker has not filled it
+	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show")             // fails with not_found if this worker has not filled the order
 
-	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // the image that the order's machine is waiting for; not_found if no pull is in progress
+	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // returns the image for which the order's machine is waiting; fails with not_found if no pull is in progress
 
 	ReservationList    = read[struct{}, []bourse.Hold]("reservation/list")              // returns all current holds
-	ReservationShow    = read[bourse.ReservationKey, []bourse.Hold]("reservation/show") // not_found if there are no holds
-	ReservationExtend  = act[ExtendHolds, []bourse.Hold]("reservation/extend")          // not_found if the reservation has ended
+	ReservationShow    = read[bourse.ReservationKey, []bourse.Hold]("reservation/show") // fails with not_found if there are no holds
+	ReservationExtend  = act[ExtendHolds, []bourse.Hold]("reservation/extend")          // fails with not_found if the reservation has ended
 	ReservationRelease = act[bourse.ReservationKey, struct{}]("reservation/release")    // refuses all later claims for the reservation; idempotent
 )
 
@@ -36,8 +36,8 @@ type ClaimPart struct {
 	Failure *Failure    `json:"failure,omitempty"`
 }
 
-// ExtendHolds requests that a reservation's holds on a worker expire only after the given
-// time from now.
+// ExtendHolds asks a worker to extend a reservation's holds, so that they expire no earlier than
+// TTL from now.
 type ExtendHolds struct {
 	Reservation bourse.ReservationKey `json:"reservation"`
 	TTL         bourse.Duration       `json:"ttl"`

@@ -20,8 +20,8 @@ func own(from *bourse.Member, reply any) error {
 		func(v *bourse.Volume) error { return err(string(v.ID), v.ID.Tag()) })
 }
 
-// records calls the function machine or volume for each machine or volume in a reply. It
-// stops at the first error.
+// records calls one of the given functions for each machine and each volume in a reply. It stops at
+// the first error.
 func records(reply any, machine func(*bourse.Machine) error, volume func(*bourse.Volume) error) error {
 	switch r := reply.(type) {
 	case *bourse.Machine:

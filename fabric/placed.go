@@ -96,7 +96,8 @@ func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 // app.
 func places(o *bourse.Order) bool { return o.Kind() != bourse.KindHold && !o.Warm() }
 
-// believes reports whether a broker has placed the fill's machine or volume.
+// believes reports whether the fill can be trusted: if it contains a machine or volume, a broker
+// must have placed that machine or volume in the order's app.
 func (t Placing) believes(from *bourse.Member, order *bourse.Order, fill *bourse.Fill) bool {
 	if fill == nil {
 		return true

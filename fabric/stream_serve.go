@@ -35,7 +35,7 @@ type ExecIO struct {
 
 // Unbounded prepares the reply to a request whose body has no known length. Without it, an error
 // reply would wait for the end of the body, which may never come. The HTTP/1 connection is not
-// reused, because the start of the next request on it is unknown.
+// reused, because it is unknown where the next request on it would begin.
 func Unbounded(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength < 0 {
 		BothWays(w, r)

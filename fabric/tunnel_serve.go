@@ -12,11 +12,12 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// ServeTunnel serves MachineTunnel. It copies bytes to and from conn, which it closes, until the
-// machine closes its sending side or the caller disconnects. When the caller closes its sending
-// side, conn's sending side is closed. If the handler cannot connect to the machine, it must
-// call [WriteFailure] instead. If the caller has requested an upgrade, the request's connection
-// becomes the tunnel. In that case, the machine can also close its sending side separately.
+// ServeTunnel serves MachineTunnel. It copies bytes between the caller and conn until the machine
+// closes its sending side or the caller disconnects. It then closes conn. When the caller closes
+// its sending side, ServeTunnel closes conn's sending side. If the handler cannot connect to the
+// machine, it must call [WriteFailure] instead. If the caller has requested an upgrade, the
+// request's connection becomes the tunnel. In that case, the machine can also close its sending
+// side separately.
 func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	if asksForTunnel(r) {
 		becomeTunnel(w, r, conn)
@@ -40,14 +41,14 @@ func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	})
 	_, err := io.Copy(flushing{w, control}, conn)
 	_ = conn.Close()
-	_ = control.SetReadDeadline(time.Unix(1, 0)) // discards the caller's remaining data
+	_ = control.SetReadDeadline(time.Unix(1, 0)) // stops reading the caller's remaining data
 	wg.Wait()
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// flushing flushes after every write.
+// flushing is a writer that flushes after every write.
 type flushing struct {
 	w       io.Writer
 	control *http.ResponseController

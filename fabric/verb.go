@@ -32,8 +32,8 @@ func (s *Spec) Path() string { return "/worker/" + s.Name }
 // pattern returns the mux pattern of the verb's requests.
 func (s *Spec) pattern() string { return s.Method + " " + s.Path() }
 
-// request returns an HTTP request. If it has no body, or its body is a stream, the verb's
-// request is encoded in the URL. The Fabric sets the address.
+// request returns the HTTP request for the verb's encoded request, which is in the URL if the HTTP
+// request has no body or if its body is a stream. The Fabric sets the address.
 func (s *Spec) request(encoded []byte) *http.Request {
 	req := newRequest(s.Method, &url.URL{Path: s.Path()})
 	if s.inURL() {
@@ -93,7 +93,7 @@ type Verb[Req, Rep any] struct{ Spec }
 func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req) (Rep, error) {
 	var reply Rep
 	if err := v.call(ctx, f, to, req, &reply); err != nil {
-		var none Rep // returned on errors, instead of a rejected reply
+		var none Rep // an empty reply, so that callers never see a rejected one
 		return none, err
 	}
 	if placed, ok := f.(Placed); ok {
@@ -205,7 +205,7 @@ func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Re
 	}
 	if err != nil {
 		if body != nil {
-			_ = body.Close() // errors that do not come from the fabric leave the body open
+			_ = body.Close() // the fabric closes the body only after its own errors
 		}
 		return nil, err
 	}

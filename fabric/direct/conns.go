@@ -102,7 +102,8 @@ func (cs *conns) connect(ctx context.Context, p *peer, to *bourse.Member) {
 	}
 }
 
-// leave makes later calls use new connections. The others end when no call is in progress.
+// leave makes later calls use new connections. The current connections end once they have no calls
+// in progress.
 func (cs *conns) leave() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -112,7 +113,7 @@ func (cs *conns) leave() {
 			if p.conn != nil {
 				p.conn.Leave()
 			}
-		default: // its handshake is in progress
+		default: // still connecting; later calls may use this connection
 		}
 	}
 }

@@ -35,7 +35,8 @@ const (
 	// without a limit, each of many simultaneous first calls would perform its own handshake.
 	// The limit reduced the time for 1000 such calls from 3.5 s to 0.25 s.
 	connsPerWorker = 4
-	// pingAfter and pingTimeout detect that the host of a shared connection has disappeared.
+	// A shared connection is pinged after pingAfter of silence, and is closed if no answer arrives
+	// within pingTimeout. This detects that the other host has disappeared.
 	pingAfter, pingTimeout = 5 * time.Second, 3 * time.Second
 )
 
@@ -43,7 +44,7 @@ const (
 type Fabric struct {
 	dial      Dialer
 	config    TLS                            // nil for plain text
-	transport atomic.Pointer[http.Transport] // for other requests
+	transport atomic.Pointer[http.Transport] // for all requests that do not use streams
 	streams   *http.Transport                // for requests whose body is sent while the reply is received, and for upgrades
 	conns     conns                          // connections for calls
 	proof     admission.Proof
@@ -93,7 +94,7 @@ func newTransport(dial Dialer, config TLS) *http.Transport {
 }
 
 // Renew makes later calls and requests use new connections, because this server's certificate has
-// changed. Those in progress keep their connections, which then close.
+// changed. Calls and requests in progress finish on their current connections, which then close.
 func (f *Fabric) Renew() {
 	f.transport.Swap(newTransport(f.dial, f.config)).CloseIdleConnections()
 	f.conns.leave()
@@ -162,13 +163,13 @@ func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Requ
 type trip struct {
 	to    bourse.Member
 	trace httptrace.ClientTrace
-	begun atomic.Bool // whether there was a connection, so that some bytes may have been sent
+	begun atomic.Bool // whether there was a connection, so that bytes of the request may have been sent
 }
 
-// failed converts the transport's error to the call's error. If there was no connection,
-// nothing was sent. The same is true if dialing failed after an earlier connection, because the
-// transport opens a second connection only if nothing was written to the first. It makes an
-// exception for requests that only read, but these change nothing.
+// failed converts the transport's error to the call's error. If there was no connection, nothing
+// was sent. The same is true if dialing failed after an earlier connection, because the transport
+// opens a second connection only if nothing was written to the first. The transport makes an
+// exception for requests that only read, but sending these twice does no harm.
 func (t *trip) failed(ctx context.Context, err error) error {
 	if _, dialing := errors.AsType[*dialError](err); dialing || !t.begun.Load() {
 		return fabric.Unsent(t.to, err)
@@ -192,7 +193,7 @@ func TCP(ctx context.Context, network, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, network, address)
 }
 
-// marked returns a dialer whose errors are dialErrors.
+// marked returns a dialer that wraps the errors of the given dialer in dialError.
 func marked(dialer Dialer) Dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dialer(ctx, network, address)

@@ -40,7 +40,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Con
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo), // logs panics, and failed handshakes of other programs
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo), // for panics and failed TLS handshakes
 	}
 	ended := make(chan error, 1)
 	go func() {

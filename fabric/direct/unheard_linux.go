@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUp makes the kernel close a connection whose peer has not acknowledged data for too long.
+// giveUp makes the kernel close a connection if the other host has not acknowledged data for too
+// long.
 func giveUp(_, _ string, c syscall.RawConn) error {
 	var set error
 	err := c.Control(func(fd uintptr) {

@@ -28,7 +28,8 @@ const (
 const (
 	// stall is how long the other end may take to read pending data.
 	stall = 5 * time.Second
-	// callerSilence is how long a caller may be silent. Callers ping more often.
+	// callerSilence is how long a caller may be silent before its connection is closed. Callers
+	// ping more often.
 	callerSilence = 4 * (pingAfter + pingTimeout)
 	callsOnce     = 4096 // maximum number of concurrent calls; further calls are refused
 )
@@ -57,8 +58,8 @@ func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error)
 
 var errEarly = errors.New("it sends before it is asked")
 
-// refused is the response of a server that does not accept calls from this server. It
-// becomes the answer to every call.
+// refused is the error that is returned if a server does not accept calls from this server. It
+// contains the server's response, which becomes the answer to every call.
 type refused struct{ answer fabric.Answer }
 
 func (r *refused) Error() string { return "it takes no calls: " + http.StatusText(r.answer.Status) }

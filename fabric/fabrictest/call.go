@@ -20,7 +20,7 @@ import (
 
 const path = "/worker/x"
 
-// post returns a request with a body, like those that clients send.
+// post returns a POST request with a body, like the requests that clients send.
 func post(body string) *http.Request {
 	read := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{"Content-Type": {"application/cbor"}}}
@@ -145,7 +145,7 @@ func testMany(t *testing.T, n Network) {
 	_ = calls.Wait() // the calls report their own errors
 }
 
-// echo calls a worker that returns the request's body, and checks that it does.
+// echo calls a worker and checks that its reply is the request's body.
 func echo(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) error {
 	resp, err := f.Call(ctx, to, post(body))
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 // Network is a fabric with workers. Everything that it creates is removed at the end of the
 // test.
 type Network interface {
-	// Fabric returns the broker's end.
+	// Fabric returns the broker's end of the network.
 	Fabric() fabric.Fabric
-	// Serve makes h respond as the worker with this id.
+	// Serve adds a worker with this id, whose requests h handles.
 	Serve(id bourse.WorkerID, h http.Handler) Worker
 }
 

@@ -116,7 +116,7 @@ func testDropped(t *testing.T, n Network) {
 	}))
 	for _, connection := range []string{"new", "reused"} {
 		times.Store(0)
-		ctx, cancel := context.WithTimeout(soon(t), time.Second) // a fabric may notice the break only by the silence
+		ctx, cancel := context.WithTimeout(soon(t), time.Second) // a fabric may notice a broken connection only because the worker is silent
 		_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 		cancel()
 		wantUnknown(t, err)

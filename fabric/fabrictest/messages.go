@@ -71,8 +71,8 @@ func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // SendMany sends messages from 32 concurrent callers to a worker that s serves. Every third
-// message may be canceled within two milliseconds. The results must be consistent with what s
-// has seen. stays means that the worker is not killed in the meantime, so that an answer can
+// message, on average, may be canceled within two milliseconds. The results must be consistent with
+// what s has seen. If stays is true, the worker is not killed in the meantime, so an answer can
 // only be lost if s has aborted it.
 func SendMany(t *testing.T, f fabric.Fabric, to bourse.Member, s *Seen, each int, stays bool) {
 	t.Helper()

@@ -46,7 +46,7 @@ func (f flusher) Write(p []byte) (int, error) {
 	return n, errors.Join(err, f.control.Flush())
 }
 
-// noise returns large pseudorandom bytes that depend only on the seed.
+// noise returns a large number of pseudorandom bytes, which depend only on the seed.
 func noise(seed byte) io.Reader {
 	return io.LimitReader(rand.NewChaCha8([32]byte{seed}), large)
 }

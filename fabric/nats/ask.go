@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// allOf is the prefix of the last part of a reply subject if the order was sent to a
-// whole region. The rest of that part is the region's name.
+// allOf is the prefix of a reply subject's last token if the order was sent to a whole region. The
+// region's name follows the prefix.
 const allOf = "all."
 
 // askNumber is the number of the latest Ask of this process.
@@ -27,7 +27,7 @@ type asked struct {
 	open    map[int]bool
 }
 
-// answer is a message, together with the last part of its subject.
+// answer is a message, together with the last token of its subject.
 type answer struct {
 	of string
 	*client.Msg
@@ -67,7 +67,7 @@ func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Reg
 	return true
 }
 
-// put sends the order. It stops waiting for workers that cannot be reached now,
+// put sends the order to the workers. It stops waiting for workers that cannot be reached now,
 // because they will not answer.
 func (l *Link) put(a *asked, whole map[bourse.Region]bool, inbox string, order []byte) {
 	sent := map[bourse.Region]bool{}
@@ -132,8 +132,8 @@ func (a *asked) take(m answer, quoted func(bourse.Quote)) {
 	}
 }
 
-// sender returns the index of the answer's sender. If the order was sent to a whole region,
-// a header names the sender.
+// sender returns the index in a.members of the worker that has sent the answer. If the order was
+// sent to a whole region, a header of the answer names the worker.
 func (a *asked) sender(m answer) (int, bool) {
 	if !strings.HasPrefix(m.of, allOf) {
 		i, err := strconv.Atoi(m.of)
@@ -144,8 +144,8 @@ func (a *asked) sender(m answer) (int, bool) {
 	return i, i >= 0
 }
 
-// missing stops waiting for the workers that the last part of a subject identifies, because
-// they will not answer.
+// missing stops waiting for workers that will not answer. The argument is the last token of the
+// reply subject, which identifies one worker or a whole region.
 func (a *asked) missing(of string) {
 	region, all := strings.CutPrefix(of, allOf)
 	if !all {

@@ -19,7 +19,7 @@ import (
 type Config struct {
 	URLs    []string // required: nats://, tls://, ws:// or wss:// addresses of one NATS cluster; may contain user:password@ or token@
 	Cluster string   // name of the cluster, part of all subjects; default "bourse"; may consist of several tokens of letters, digits, "-" and "_"
-	Name    string   // name of the connection in the NATS server's list; optional
+	Name    string   // name of the connection in the NATS server's list of connections; optional
 	// CA returns the CAs that sign the NATS servers' certificates. It is called for each
 	// connection. If it is nil, the system's CAs are used.
 	CA func() *x509.CertPool
@@ -28,13 +28,13 @@ type Config struct {
 	Certificate func() tls.Certificate
 	Creds       string       // file with a user's JWT and seed; optional
 	NKey        string       // file with a user's seed; optional
-	Token       string       // for NATS servers whose URL contains no user; optional
+	Token       string       // token for NATS servers whose URL contains no user; optional
 	Log         *slog.Logger // default: discards all records
 	// Patience is how long the other end of a connection may be silent before the connection is
 	// reset; default 6 s. The other end is pinged every third of this time.
 	Patience time.Duration
-	// Window is the number of unread bytes that a connection buffers; default 1 MiB. It limits
-	// both the memory that a slow reader takes up and the amount of data in transit.
+	// Window is the maximum number of unread bytes that a connection buffers; default 1 MiB. It
+	// limits both the memory that a slow reader takes up and the amount of data in transit.
 	Window int
 }
 

@@ -50,7 +50,7 @@ type outgoing struct {
 // incoming contains received data that has not been read.
 type incoming struct {
 	in       [][]byte
-	waiting  int    // number of bytes in the field in
+	waiting  int    // total number of bytes in all slices of in
 	owed     int    // number of bytes read since credit was last sent
 	window   int    // maximum value of waiting
 	expected uint32 // number of the next frame
@@ -260,7 +260,7 @@ func (c *Conn) reset(why error) {
 		return
 	}
 	c.link.Resets.Add(1)
-	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if this fails, the other end will notice without it
+	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if this fails, the other end finds out when it next sends data
 }
 
 // end ends the connection without notifying the other end. It reports whether the connection was

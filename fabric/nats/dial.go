@@ -46,7 +46,7 @@ func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 	return c, nil
 }
 
-// opening waits until the other end accepts or refuses.
+// opening waits until the other end accepts or refuses the connection.
 func (c *Conn) opening(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,23 +9,23 @@
 //   - connections, [Link.Dial] and [Link.Listen]: a net.Conn of ordered frames
 //     with flow control. HTTP, TLS and the membership's streams use it like TCP,
 //     so streams, half-closed connections, broken connections and backpressure
-//     mean the same on either network.
+//     behave the same on both networks.
 //   - packets of the membership's gossip: see [Transport].
 //   - orders, [Fabric.Ask]: one message to a region's subject, or to the
 //     subjects of a sample of workers. Quotes are sent to the asker's subject.
 //
 // # Subjects
 //
-// The subjects below a prefix are those of one cluster:
+// All subjects of a cluster begin with the same prefix, which is followed by:
 //
 //	at.<address>.dial.<port>   a request for a connection
 //	at.<address>.c.<conn>      frames of a connection
 //	at.<address>.packet        a packet of the membership
 //	at.<address>.ask           an order, to this worker alone
-//	at.<address>.quote.<n>.*   answers to the n-th order that this server asks about
+//	at.<address>.quote.<n>.*   quotes for the n-th order that this server has sent
 //	at.<address>.ping          request for a sign of life
 //	region.<region>.orders     orders, to every worker of a region
-//	join                       answered by some member: its address
+//	join                       request for the address of any member
 //
 // A server gets a new address at each start. Addresses are never reused. An outdated address
 // has no subscriber, which NATS reports immediately, and the sender gets an error.
@@ -36,5 +36,5 @@
 // It is also reset if either end loses its NATS server, if the other end is gone (there are no
 // responders, or no sign of life for Config.Patience), or if this process was too slow to
 // receive messages. For callers, the outcome of calls on the connection is then unknown, which
-// the market handles. This package never sends a message again.
+// the market handles. This package never resends a message.
 package nats

@@ -16,7 +16,7 @@ import (
 type Fabric struct {
 	Caller fabric.Fabric // required; must use Link.Dial for addresses on NATS
 	Link   *Link         // required
-	// Population returns the number of workers in a region that this server knows. If it is nil,
+	// Population returns the number of workers that this server knows in a region. If it is nil,
 	// the number is unknown, and each worker gets its own message.
 	Population func(bourse.Region) int
 	// Private makes Ask use only Caller's connections, which authenticate the server at the
@@ -69,7 +69,8 @@ func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	return here, elsewhere
 }
 
-// whole returns the regions whose workers are all in to.
+// whole returns the regions whose workers, as far as this server knows, are all among the given
+// members.
 func (f *Fabric) whole(to []bourse.Member) map[bourse.Region]bool {
 	if f.Population == nil {
 		return nil

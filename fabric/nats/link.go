@@ -16,16 +16,16 @@ import (
 
 // Link is a server's connection to NATS and its address there. It is safe for concurrent use.
 //
-// One goroutine of the client library delivers all messages in the order in which they
-// arrived; nothing that it calls may block. Locks: mu guards the maps; each Conn has its
-// own lock, and another one for sending. No other lock is acquired while mu is held.
+// One goroutine of the client library delivers all messages in the order in which they arrive. The
+// functions that it calls must not block. Locks: mu guards the maps. Each Conn has its own lock,
+// and another one for sending. No other lock is acquired while mu is held.
 type Link struct {
 	Counters
 
 	config Config
 	nats   *client.Conn
 	own    Address
-	base   string // prefix of all subjects: prefix and cluster, with a trailing dot
+	base   string // prefix of all subjects, with the cluster's name and a trailing dot
 	home   string // prefix of the subjects that this server receives
 	ended  chan struct{}
 	work   sync.WaitGroup // the watch, and the goroutines that answer orders
@@ -135,8 +135,8 @@ func (l *Link) at(a Address) string { return l.base + "at." + token(a) + "." }
 // Place returns the host:port at which others reach a port of this link.
 func (l *Link) Place(port uint16) string { return place(l.own, port) }
 
-// Certificates returns the certificate of the NATS server and its issuers. It returns nil without a
-// connection with TLS.
+// Certificates returns the NATS server's certificate and the certificates of its issuers. It
+// returns nil if the link has no TLS connection.
 func (l *Link) Certificates() []*x509.Certificate {
 	state, err := l.nats.TLSConnectionState()
 	if err != nil {
@@ -148,7 +148,7 @@ func (l *Link) Certificates() []*x509.Certificate {
 // Up reports whether the link is connected to a NATS server.
 func (l *Link) Up() bool { return l.nats.IsConnected() }
 
-const lastWords = time.Second // time limit for flushing
+const lastWords = time.Second // time limit for flushing pending messages
 
 // Close stops accepting orders and connections, resets open connections, flushes pending
 // messages, and disconnects.
@@ -241,8 +241,8 @@ func (l *Link) send(to, reply string, data []byte) error {
 	return l.sent(l.nats.PublishRequest(to, reply, data))
 }
 
-// sent counts a message that was too large, and translates the client library's
-// error.
+// sent translates an error that the client library returned for a message, and counts messages that
+// were too large.
 func (l *Link) sent(err error) error {
 	switch {
 	case errors.Is(err, client.ErrMaxPayload):

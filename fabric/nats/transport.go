@@ -97,9 +97,8 @@ func (t *Transport) Shutdown() error { return t.port.Close() }
 // findWithin is how long a member may take to send its address.
 const findWithin = time.Second
 
-// Find returns the gossip address of a member that NATS chooses, or no address if there is no
-// other member yet. After the first call, this server answers other servers' requests of this
-// kind.
+// Find returns the gossip address of a member that NATS chooses, or no address if there is no other
+// member yet. From the first call on, this server also answers such requests from other servers.
 func (l *Link) Find(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, findWithin)
 	defer cancel()

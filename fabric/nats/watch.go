@@ -69,7 +69,7 @@ func (l *Link) resetPeer(a Address, why error) {
 	}
 }
 
-// pong returns our address.
+// pong returns this server's address, which is the content of pings and their answers.
 func (l *Link) pong() []byte {
 	a := l.own.As16()
 	return a[:]
