@@ -21,8 +21,8 @@ type answer struct {
 // maxAddresses is the maximum number of machines in one answer. A UDP answer has space for about fifty.
 const maxAddresses = 1024
 
-// answer returns the data of a name as seen by client, the machine that asks. Names of other
-// private networks do not exist for it. If answer returns an error, the reply is SERVFAIL.
+// answer returns the data of a name as seen by client, the machine that asks. For that machine,
+// names of other private networks do not exist. If answer returns an error, the reply is SERVFAIL.
 func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, error) {
 	switch n.kind {
 	case nameUnknown:
@@ -52,7 +52,8 @@ func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, er
 	return a, nil
 }
 
-// choose answers a name from the records of its app's machines.
+// choose returns the data of a name below an app's name, based on the records of the app's
+// machines.
 func choose(n name, records []record) answer {
 	switch n.kind {
 	case nameMachines, nameRegions:
@@ -68,7 +69,7 @@ func choose(n name, records []record) answer {
 	case nameMetadata:
 		return addresses(false, records, func(r *record) bool { return hasMetadata(r, n.key, n.value) })
 	case nameNearest:
-		a := addresses(true, records, func(*record) bool { return true }) // all machines are on the host of the machine that asks
+		a := addresses(true, records, func(*record) bool { return true }) // all machines are equally near, because they are on the asking machine's host
 		a.addresses = a.addresses[:min(n.count, len(a.addresses))]
 		return a
 	default:
@@ -113,7 +114,7 @@ func byIDOrName(value string, records []record) (a answer) {
 	return a
 }
 
-// listText lists machines or regions.
+// listText returns the text that lists an app's machines or their regions.
 func listText(n name, records []record) answer {
 	a := answer{exists: true, separator: ","}
 	for _, r := range records {

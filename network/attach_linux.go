@@ -66,7 +66,8 @@ func (n *Network) equip(a attached) error {
 	return nil
 }
 
-// build creates the parts of a machine's network, in an order that allows traffic only once there are rules for it.
+// build creates the parts of a machine's network, in an order that allows traffic only once its
+// rules exist.
 func (n *Network) build(a *attached) error {
 	id := a.spec.Machine
 	if err := n.host.unlink(id); err != nil {
@@ -85,8 +86,9 @@ func (n *Network) build(a *attached) error {
 	})
 }
 
-// namespace returns a namespace for the machine: its existing one, if any, so that processes in
-// it are connected again, otherwise a spare or a new one.
+// namespace returns a namespace for the machine. If the machine already has a namespace, that
+// namespace is returned, so that processes in it are connected again. Otherwise, namespace returns
+// a spare or a new one.
 func (n *Network) namespace(id bourse.MachineID) (*namespace, error) {
 	file, err := n.host.files.open(id)
 	if err == nil {
@@ -101,7 +103,7 @@ func (n *Network) namespace(id bourse.MachineID) (*namespace, error) {
 	return n.fresh()
 }
 
-// fresh creates a namespace.
+// fresh creates a namespace and prepares it for a machine.
 func (n *Network) fresh() (*namespace, error) {
 	file, err := newNamespace()
 	if err != nil {
@@ -147,7 +149,8 @@ func (n *Network) Detach(ctx context.Context, id bourse.MachineID) error {
 	return unavailable("detach "+string(id), n.detach(id))
 }
 
-// detach removes the link before the rules, because a link without rules would have unrestricted access.
+// detach removes a machine's network. It removes the link before the rules, because a link without
+// rules would have unrestricted access.
 func (n *Network) detach(id bourse.MachineID) error {
 	if err := n.host.unlink(id); err != nil {
 		return err

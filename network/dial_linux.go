@@ -47,14 +47,14 @@ func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, erro
 }
 
 // dialInside connects from within the machine's namespace, in which it creates the socket on a
-// separate thread. It first tries the machine's own network address, and then loopback, which
-// only the machine's own programs can use and which a program may therefore trust more.
+// separate thread. It tries the machine's own network address before loopback, because only the
+// machine's own programs can normally use loopback, so a program may trust such connections more.
 func (n *Network) dialInside(ctx context.Context, a attached, port uint16) (net.Conn, error) {
 	ns, err := n.host.files.open(a.spec.Machine)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = ns.Close() }() // the file was not written to
+	defer func() { _ = ns.Close() }() // ignore the error, because the file was not written to
 	return within(ns, func() (c net.Conn, err error) {
 		for _, address := range []netip.Addr{a.ipv4, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
 			if c, err = dial(ctx, address, address, port); !isRefused(err) {

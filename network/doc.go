@@ -1,6 +1,6 @@
 // Package network implements private networks for the machines of one host. Each machine has a
 // namespace with a link, an address derived from its id, and firewall rules that give it access
-// only to its own network and the outside. A resolver answers names of machines.
+// only to its own network and the outside. A resolver answers queries for the names of machines.
 //
 // # What a machine gets
 //
@@ -16,13 +16,13 @@
 //
 // A machine sends only from its own addresses. It may connect to machines of the same private network by their
 // private addresses, to the resolver, and to the outside, except for the addresses in Config.Deny. It may ping the
-// host but not connect to any other service of it. Everything else is rejected at once as "administratively
-// prohibited". Nothing outside can connect to a machine; the host itself can ([Network.Dial]). All this is one
-// nftables table per worker, and each machine is represented by a few elements of its sets. Rules in the host's other
-// tables apply, too: a rule that drops forwarded packets (as Docker's does by default) also drops packets accepted
-// here.
+// host but not connect to any of its other services. Everything else is rejected at once: TCP with
+// a reset, all other packets as "administratively prohibited". Nothing outside can connect to a machine; the host
+// itself can ([Network.Dial]). Each worker has these rules in one nftables table, in which each machine is represented
+// by a few elements of the sets. Rules in the host's other tables apply, too: a rule that drops forwarded packets (as
+// Docker's does by default) also drops packets accepted here.
 //
-// All of this is removed from the host within a second after the last machine is gone.
+// The table and the resolver's address are removed from the host within a second after the last machine is gone.
 //
 // A host with private networks forwards packets. Forwarding is a setting of the whole host
 // (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding). It is enabled for the first machine and
@@ -40,14 +40,15 @@
 //  3. Rules exist as long as a machine has a link: they are created before it
 //     gets its addresses, removed after the link, and replaced in one
 //     transaction. If another program flushes them, they are restored within a second.
-//  4. A name is answered only within the private network of the asking machine.
+//  4. The resolver answers only names in the private network of the asking machine.
 //     If Names fails, the answer is SERVFAIL.
 //
-// Names of this worker's machines: AAAA for <app>.internal, global.<app>, <region>.<app>, <id>.vm.<app>,
-// <name>.vm.<app>, <group>.process.<app>, <value>.<key>.kv._metadata.<app> and top<n>.nearest.of.<app>; TXT for
-// vms.<app>, regions.<app> (all.vms and all.regions include machines that do not run), _apps and _instances. Machines
-// are listed while they are started, even if cordoned (which concerns only the proxy), unless
-// config.dns.skip_registration is set. All other names are forwarded to Config.Upstream.
+// The resolver answers AAAA queries for <app>.internal, global.<app>, <region>.<app>, <id>.vm.<app>, <name>.vm.<app>,
+// <group>.process.<app>, <value>.<key>.kv._metadata.<app> and top<n>.nearest.of.<app>, and TXT queries for vms.<app>,
+// regions.<app> (all.vms and all.regions include machines that do not run), _apps and _instances. The answers contain
+// only this worker's machines. Machines are listed while they are started, even if cordoned (which concerns only the
+// proxy), unless config.dns.skip_registration is set. Names outside .internal are forwarded to Config.Upstream,
+// except for the reverse names of private addresses.
 //
 // The package does not connect hosts; see [Mesh].
 //

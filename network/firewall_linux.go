@@ -115,7 +115,8 @@ func (f *firewall) rebuild() error {
 	if err := f.layout.build(c, f.resolver, f.deny); err != nil {
 		return err
 	}
-	// The elements of a message are one attribute, which is limited to 64 KiB.
+	// Add the members in chunks, because the elements in one message form one attribute, which is
+	// limited to 64 KiB.
 	for some := range slices.Chunk(slices.Collect(maps.Values(f.members)), 256) {
 		if err := f.layout.elements(c.SetAddElements, some...); err != nil {
 			return err
@@ -153,7 +154,7 @@ func (f *firewall) conn() (*nftables.Conn, error) {
 	}))
 }
 
-// elements calls do for each set, with the elements that the members need in it.
+// elements calls the given function for each set, with the set's elements for the members.
 func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, members ...member) error {
 	of := make(map[*nftables.Set][]nftables.SetElement, 4)
 	for _, m := range members {

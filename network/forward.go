@@ -44,7 +44,8 @@ func withPort(server string) string {
 	return server
 }
 
-// Time limits for other name servers: two slow ones fit into questionWithin.
+// serverWithin is the time limit for one name server, so that two slow servers fit into
+// questionWithin. lookEvery is the interval at which the host's file is read again.
 const (
 	serverWithin = 2 * time.Second
 	lookEvery    = 5 * time.Second
@@ -101,8 +102,8 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 	return nil, err
 }
 
-// answers reports whether a message is an answer to this question. The id has already been
-// compared.
+// answers reports whether a message is an answer to this question. The DNS client has already
+// compared the ids.
 func answers(answer, question *dns.Msg) bool {
 	if !answer.Response || len(answer.Question) != 1 {
 		return false

@@ -14,7 +14,7 @@ func (f *firewall) generation() (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = c.Close() }() // nothing was written
+	defer func() { _ = c.Close() }() // ignore the error, because nothing was written
 	replies, err := c.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
 		Data:   make([]byte, 4), // struct nfgenmsg

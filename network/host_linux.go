@@ -20,7 +20,7 @@ type host struct {
 	files files
 	mtu   int
 	nl    *netlink.Handle    // handle for the daemon's namespace
-	fault func(point string) // called at each step; crash tests end the process in it
+	fault func(point string) // called at each step, so that crash tests can end the process there
 }
 
 func openHost(cfg Config) (*host, error) {
@@ -105,7 +105,8 @@ func (h *host) assign(a *attached, n *namespace, admit func(claim func(netip.Add
 	return nil
 }
 
-// name gives a link its machine's name, after setting an alias with its owner.
+// name marks a link with its owner, and sets its interface group and its name, which is derived
+// from the machine's id.
 func (h *host) name(n *namespace, id bourse.MachineID, group uint32, own alias) error {
 	if err := h.nl.LinkSetAlias(n.outer, own.String()); err != nil {
 		return fmt.Errorf("mark link: %w", err)
@@ -150,8 +151,8 @@ func (h *host) complete(id bourse.MachineID) (alias, bool) {
 	return h.finished(link, id)
 }
 
-// finished reports whether link, which may be nil, exists and has gone through all steps of
-// Attach, and whether the namespace is bound to its path.
+// finished reports whether Attach has completed all of its steps for a machine: the link, which may
+// be nil, exists and is marked as complete, and the namespace is bound to its path.
 func (h *host) finished(link netlink.Link, id bourse.MachineID) (alias, bool) {
 	if link == nil {
 		return alias{}, false
@@ -167,7 +168,7 @@ func (h *host) finished(link netlink.Link, id bourse.MachineID) (alias, bool) {
 	return own, file.Close() == nil
 }
 
-// reconnect restores the settings that the host may have lost for a complete machine.
+// reconnect sets a complete machine's link up, and restores the host's routes to the machine.
 func (h *host) reconnect(link netlink.Link, spec Spec, own alias) error {
 	if err := h.nl.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set link up: %w", err)
@@ -181,7 +182,7 @@ func (h *host) ownAlias(link netlink.Link) (alias, bool) {
 	return own, ok && own.mark == h.mark
 }
 
-// take removes a machine's objects from the host.
+// take removes a machine's link from the host, and the path that preserves its namespace.
 func (h *host) take(id bourse.MachineID) error {
 	if err := h.unlink(id); err != nil {
 		return err

@@ -53,8 +53,8 @@ func (a alias) String() string {
 	return strings.Join([]string{aliasWord, string(a.mark), a.ipv4.String(), a.mac.String()}, " ")
 }
 
-// parseAlias parses an alias. ok is true only for links of a worker, this or another; other programs may set any
-// alias.
+// parseAlias parses an alias that this or another worker has set. It returns false for aliases in
+// any other form, which other programs may have set.
 func parseAlias(s string) (a alias, ok bool) {
 	words := strings.Split(s, " ")
 	if len(words) != 2 && len(words) != 4 || words[0] != aliasWord {
@@ -93,14 +93,15 @@ func machineOf(link string) (bourse.MachineID, bool) {
 	return id, ok && id.Validate() == nil
 }
 
-// group returns the number of a private network. Links of its machines are in this interface group, and the firewall
-// matches on it. The number is a hash of the network's name, or the next free one if another network has that number.
-// The network's address prefix would be unsafe, because its 32 bits are few enough to find another name with the same
-// prefix.
+// group returns the number of a private network. Links of its machines are in this interface group,
+// and the firewall matches on it. The number is a hash of the network's name, or the next free one
+// if another network has that number. The network's address prefix would be unsafe as a number: it
+// has only 32 bits, so a user could find another network name with the same prefix.
 func group(network string, taken map[uint32]string) uint32 {
 	sum := sha256.Sum256([]byte("group " + network))
 	for g := binary.BigEndian.Uint32(sum[:]) >> 1; ; g++ {
-		// 0 is the default group of links; ip shows numbers of more than 31 bits as negative.
+		// 0 is the default group of links. The ip command shows numbers of more than 31 bits as
+		// negative.
 		if owner, ok := taken[g]; g != 0 && (!ok || owner == network) {
 			return g
 		}

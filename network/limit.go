@@ -27,7 +27,7 @@ type bucket struct {
 	at   time.Time
 }
 
-// allow takes a token from the machine's bucket, if there is one.
+// allow takes a token from the machine's bucket. It returns false if the bucket is empty.
 func (r *rates) allow(id bourse.MachineID, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ const (
 )
 
 // limited is a listener that closes excess connections at once. A machine that keeps opening
-// connections reaches only its own limit.
+// connections uses up only its own limit.
 type limited struct {
 	net.Listener
 	mu   sync.Mutex
@@ -95,7 +95,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		if l.enter(from) {
 			return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
 		}
-		_ = c.Close() // nothing was written
+		_ = c.Close() // ignore the error, because nothing was written
 	}
 }
 

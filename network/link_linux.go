@@ -37,7 +37,7 @@ type namespace struct {
 
 func (n *namespace) close() {
 	n.handle.Close()
-	_ = n.file.Close() // nothing was written
+	_ = n.file.Close() // ignore the error, because nothing was written
 }
 
 // settle waits until both ends carry packets. For a short time after the ends were set up, the
@@ -82,8 +82,8 @@ func arrive(nl *netlink.Handle, a netip.Addr) error {
 	return nil
 }
 
-// poll calls so repeatedly until it returns true or an error. Callers use it because the kernel
-// completes some requests asynchronously.
+// poll calls the given function repeatedly until it returns true or an error, or until a time limit
+// has passed. It is needed because the kernel completes some requests asynchronously.
 func poll(so func() (bool, error)) error {
 	const within, every = 2 * time.Second, 50 * time.Microsecond
 	for began := time.Now(); ; time.Sleep(every) {

@@ -24,7 +24,7 @@ type Mesh interface {
 // Peer is another worker in a mesh.
 type Peer struct {
 	Worker    bourse.WorkerID
-	Endpoint  netip.AddrPort // address of its end of the mesh
+	Endpoint  netip.AddrPort // address of the peer's end of the mesh
 	PublicKey []byte
-	Machines  []netip.Prefix // an /80 for each network in which it has machines
+	Machines  []netip.Prefix // an /80 for each network in which the peer has machines
 }

@@ -15,11 +15,12 @@ import (
 // because a machine can reach only machines on its own worker. If it returns an error, the
 // resolver answers SERVFAIL.
 type Names interface {
-	// App returns an app, and false if there is none with this name or it was deleted.
+	// App returns the app with the given name. It returns false if there is no such app or it was
+	// deleted.
 	App(name bourse.AppName) (bourse.App, bool, error)
 	// Machines returns the worker's machines of an app, in any state.
 	Machines(app *bourse.App) ([]bourse.Machine, error)
-	// Apps returns all apps, including deleted ones, which have DeletedAt.
+	// Apps returns all apps, including deleted ones, whose DeletedAt is set.
 	Apps() ([]bourse.App, error)
 }
 
@@ -30,7 +31,7 @@ type record struct {
 	region   bourse.Region
 	address  netip.Addr
 	metadata map[string]string
-	listed   bool // the machine runs and has not opted out
+	listed   bool // the machine is running and has not opted out of being listed
 	ready    bool // the machine is listed and its readiness checks pass
 }
 
@@ -67,8 +68,8 @@ const (
 	mostEntries = 1024
 )
 
-// directory caches the results of Names for a short time, so that a thousand questions need one query, and one query
-// serves all waiting questions.
+// directory caches the results of Names for a short time, so that many questions need only one
+// query. Questions that arrive during a query wait for its result.
 type directory struct {
 	names Names
 
@@ -78,7 +79,8 @@ type directory struct {
 	appsAt  time.Time
 }
 
-// lookup returns an app's records. It waits for a query in progress.
+// lookup returns an app's entry. If a query for the app is in progress, lookup waits for its
+// result.
 func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, error) {
 	d.mu.Lock()
 	e := d.entries[name]
@@ -102,7 +104,7 @@ func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, er
 	}
 }
 
-// read executes the query for all waiting callers.
+// read queries the app's records, and completes the entry for all callers that wait for it.
 func (d *directory) read(name bourse.AppName, e *entry) {
 	e.app, e.known, e.err = d.names.App(name)
 	if e.err == nil && e.known {
@@ -114,7 +116,7 @@ func (d *directory) read(name bourse.AppName, e *entry) {
 				e.records = append(e.records, r)
 			}
 		}
-		// Among equal machines the first one is random.
+		// The order is random, so that any machine may come first.
 		rand.Shuffle(len(e.records), func(i, j int) { e.records[i], e.records[j] = e.records[j], e.records[i] })
 	}
 	close(e.ready)
@@ -126,8 +128,8 @@ func (d *directory) read(name bourse.AppName, e *entry) {
 	}
 }
 
-// trim limits the size of the directory: it removes expired entries, and if that is not enough, any that are not
-// being read, until half of the maximum remain.
+// trim limits the size of the directory by removing expired entries. If that is not enough, it also
+// removes other entries, except those that are being read, until half of the maximum remain.
 func (d *directory) trim() {
 	if len(d.entries) < mostEntries {
 		return

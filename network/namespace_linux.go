@@ -12,8 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// onThread calls do on a new thread. do may change the thread's network namespace, because the
-// thread exits when do returns and no other goroutine ever runs on it.
+// onThread calls a function on a new thread. The function may change the thread's network
+// namespace, because the thread exits when the function returns and no other goroutine ever runs on
+// it.
 func onThread[T any](do func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -29,7 +30,7 @@ func onThread[T any](do func() (T, error)) (T, error) {
 	return r.value, r.err
 }
 
-// within calls do on a thread in the namespace.
+// within calls a function on a thread in the namespace.
 func within[T any](ns *os.File, do func() (T, error)) (T, error) {
 	return onThread(func() (T, error) {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -61,7 +62,7 @@ func newNamespace() (*os.File, error) {
 			return nil, fmt.Errorf("new network namespace: %w", err)
 		}
 		for name, value := range settings {
-			// A kernel without a setting is no worse than a host with another default.
+			// Ignore settings that this kernel lacks; its defaults apply.
 			if err := setting(name).set(value); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return nil, err
 			}
@@ -70,7 +71,8 @@ func newNamespace() (*os.File, error) {
 	})
 }
 
-// setting is a file below /proc/sys/net for the calling thread's namespace.
+// setting is the path of a sysctl, relative to /proc/sys/net. It applies to the calling thread's
+// namespace.
 type setting string
 
 func (s setting) path() string { return filepath.Join("/proc/sys/net", string(s)) }
@@ -79,7 +81,8 @@ func (s setting) set(value string) error {
 	return os.WriteFile(s.path(), []byte(value), 0)
 }
 
-// files are the paths that preserve namespaces: <dir>/<machine>, each a bind mount of a namespace.
+// files is the directory of the paths that preserve namespaces. Each path, <dir>/<machine>, is a
+// bind mount of a namespace.
 type files string
 
 func (f files) path(id bourse.MachineID) string { return filepath.Join(string(f), string(id)) }
@@ -119,7 +122,7 @@ func (f files) bind(id bourse.MachineID, ns *os.File) error {
 	return nil
 }
 
-// remove unmounts everything from the path and removes it.
+// remove removes all mounts from the machine's path, and then the path.
 func (f files) remove(id bourse.MachineID) error {
 	for {
 		err := unix.Unmount(f.path(id), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)

@@ -8,7 +8,7 @@ import (
 // Config configures a Network.
 type Config struct {
 	Dir      string         // required; identifies this worker's objects on the host
-	Upstream []string       // name servers for all other names, "address" or "address:port"; default: those in the host's resolv.conf
+	Upstream []string       // name servers for names outside the private networks, "address" or "address:port"; default: those in the host's resolv.conf
 	IPv4     netip.Prefix   // range of the machines' addresses for connections to the outside; default 198.18.0.0/15
 	Deny     []netip.Prefix // destinations that machines may not connect to; default: the link-local networks, where clouds serve credentials
 	Spares   int            // namespaces prepared in advance; default 4, negative: none

@@ -23,8 +23,8 @@ type Network struct {
 	spares   *spares
 	needed   chan struct{} // closed when the first machine is attached
 
-	// Attach and Detach hold recovery shared, Recover holds it exclusively. It is taken before a machine's lock,
-	// which is taken before mu.
+	// Attach and Detach hold recovery's read lock, and Recover holds its write lock. recovery is
+	// locked before a machine's lock, which is locked before mu.
 	recovery sync.RWMutex
 	busy     keyed[bourse.MachineID]
 
@@ -123,7 +123,7 @@ func (n *Network) probe() error {
 	return n.host.nl.LinkDel(ns.outer)
 }
 
-// clash returns an error if a network of the host overlaps the range for machines.
+// clash returns an error if a network of the host overlaps the IPv4 range for machines.
 func (n *Network) clash() error {
 	addresses, err := retried(func() ([]netlink.Addr, error) { return n.host.nl.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
@@ -151,9 +151,10 @@ func (n *Network) Close() error {
 	return unavailable("close", err)
 }
 
-// clearUnused removes everything from the host if no machine has a network.
+// clearUnused removes the rules and the resolver's address from the host if no machine has a
+// network.
 func (n *Network) clearUnused() error {
-	// Recover or another caller holds the lock, and uses or clears the host itself.
+	// Another call that holds the lock either needs the host's objects, or removes them itself.
 	if !n.recovery.TryLock() {
 		return nil
 	}
@@ -208,7 +209,7 @@ func (n *Network) maintainRules(ctx context.Context) {
 	}
 }
 
-// machineAt returns the machine with an address.
+// machineAt returns the machine with the given address.
 func (n *Network) machineAt(from netip.Addr) (Spec, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -216,7 +217,7 @@ func (n *Network) machineAt(from netip.Addr) (Spec, bool) {
 	return n.machines[id].spec, ok
 }
 
-// prepareHost prepares the host once.
+// prepareHost prepares the host for machines, unless that has already been done.
 func (n *Network) prepareHost() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -274,7 +275,7 @@ func (n *Network) drop(id bourse.MachineID) {
 	delete(n.machines, id)
 }
 
-// find returns a machine, and whether it has addresses.
+// find returns a machine, and reports whether it has addresses.
 func (n *Network) find(id bourse.MachineID) (attached, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

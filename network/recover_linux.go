@@ -64,8 +64,8 @@ func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bours
 	return errors.Join(errs...)
 }
 
-// restore restores the rules first, so that running machines do not remain unrestricted, and then everything else
-// that is missing.
+// restore restores everything that is missing. It begins with the rules, so that running machines
+// do not remain unrestricted.
 func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) error {
 	if err := n.prepareHost(); err != nil {
 		return unavailable("recover", err)
@@ -126,7 +126,7 @@ func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec
 	return complete, nil
 }
 
-// clear removes everything from the host.
+// clear removes the rules and the resolver's address from the host.
 func (n *Network) clear() error {
 	n.mu.Lock()
 	n.standing = false

@@ -46,11 +46,11 @@ func (r *resolver) serveOne(ctx context.Context, w dns.ResponseWriter, question 
 	from, overTCP := remote(w.RemoteAddr())
 	reply := r.handle(ctx, from, overTCP, question)
 	if reply == nil {
-		_ = w.Close() // the sender may not ask and gets no answer
+		_ = w.Close() // the sender is not a machine of this worker, or the message is not a question
 		return
 	}
 	if err := w.WriteMsg(reply); err != nil && overTCP {
-		_ = w.Close() // the message on this connection is incomplete
+		_ = w.Close() // the connection may contain an incomplete message
 	}
 }
 
@@ -174,7 +174,8 @@ func chunks(text string) []string {
 	return append(out, text)
 }
 
-// inZone returns the labels before the zone, as bytes.
+// inZone returns the labels before the zone, with escape sequences decoded. It returns false if the
+// name is not in the zone.
 func inZone(question string) ([]string, bool) {
 	labels := dns.SplitDomainName(question)
 	if len(labels) == 0 || !strings.EqualFold(labels[len(labels)-1], zone) {

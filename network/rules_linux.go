@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layout is the static part of the worker's table. Machines are only elements of its sets.
+// layout is the static part of the worker's table. Machines appear only as elements of the sets.
 //
 //	links      names of the machines' links
 //	source4/6  link and address: permitted sources on a link
@@ -29,14 +29,14 @@ type layout struct {
 	chains                           []builtChain
 }
 
-// builtChain is a chain with its number of rules.
+// builtChain is a chain and the number of its rules.
 type builtChain struct {
 	*nftables.Chain
 	rules int
 }
 
-// Registers. A key with two fields occupies consecutive registers: the second field follows a field of 16 bytes, or
-// one of 4.
+// Registers. A key with two fields occupies consecutive registers. The second field is in reg2 if
+// the first field has 16 bytes, and in after4 if the first field has 4 bytes.
 const (
 	reg1   = unix.NFT_REG_1
 	reg2   = unix.NFT_REG_2
@@ -143,12 +143,13 @@ func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
 	}
 }
 
-// from matches packets from a machine.
+// from returns expressions that match packets from machines.
 func (l *layout) from() []expr.Any {
 	return all(load(expr.MetaKeyIIFNAME), lookup(l.links, false))
 }
 
-// to matches packets to a machine or, if elsewhere is set, to anything else.
+// to returns expressions that match packets to machines or, if elsewhere is set, packets to
+// anything else.
 func (l *layout) to(elsewhere bool) []expr.Any {
 	return all(load(expr.MetaKeyOIFNAME), lookup(l.links, elsewhere))
 }
@@ -156,12 +157,13 @@ func (l *layout) to(elsewhere bool) []expr.Any {
 // all concatenates the parts of a rule.
 func all(parts ...[]expr.Any) []expr.Any { return slices.Concat(parts...) }
 
-// load loads a packet's metadata into register 1.
+// load returns expressions that load a packet's metadata into register 1.
 func load(key expr.MetaKey) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: key, Register: reg1}}
 }
 
-// lookup matches if the set contains the key that starts in register 1 or, if not is set, if it does not.
+// lookup returns expressions that match if the set contains the key that starts in register 1. If
+// the parameter not is true, they match if the set does not contain the key.
 func lookup(s *nftables.Set, not bool) []expr.Any {
 	return []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: s.Name, SetID: s.ID, Invert: not}}
 }
@@ -192,7 +194,7 @@ func within4(p netip.Prefix) []expr.Any { return matchDestination(ip4Target, p) 
 
 func within6(p netip.Prefix) []expr.Any { return matchDestination(ip6Target, p) }
 
-// matchDestination matches destinations in the prefix.
+// matchDestination returns expressions that match packets to addresses in the prefix.
 func matchDestination(at place, p netip.Prefix) []expr.Any {
 	return all(field(at, reg1),
 		[]expr.Any{&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: at.length, Mask: maskOf(p), Xor: make([]byte, at.length)}},
@@ -214,14 +216,15 @@ func port(protocol byte, number uint16) []expr.Any {
 		equal(binaryutil.BigEndian.PutUint16(number)...))
 }
 
-// echo matches ping requests.
+// echo returns expressions that match ping requests.
 func echo(protocol, kind byte) []expr.Any {
 	return all(load(expr.MetaKeyL4PROTO), equal(protocol),
 		[]expr.Any{&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1}},
 		equal(kind))
 }
 
-// replies matches packets of accepted connections and related ones.
+// replies returns expressions that match packets of established connections, and packets related to
+// them.
 func replies() []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Register: reg1, Key: expr.CtKeySTATE},

@@ -11,11 +11,11 @@ import (
 	"github.com/miekg/dns"
 )
 
-// retryDelay is the delay after the resolver failed to listen: its address may have been removed, or another process
-// may use the port.
+// retryDelay is the delay before the resolver tries again to listen. Listening may fail because its
+// address was removed or another process uses the port.
 const retryDelay = time.Second
 
-// run serves until ctx ends.
+// run answers questions until ctx ends. If serving fails, run tries again.
 func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
 	for told := false; ; {
 		err := r.serve(ctx, at)
@@ -34,7 +34,7 @@ func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
 	}
 }
 
-// serve listens on both transports until ctx ends or one of them fails.
+// serve listens on UDP and TCP until ctx ends or one of them fails.
 func (r *resolver) serve(ctx context.Context, at netip.AddrPort) error {
 	var config net.ListenConfig
 	packets, err := config.ListenPacket(ctx, "udp", at.String())

@@ -49,7 +49,7 @@ func (s *spares) run(ctx context.Context, h *host, log *slog.Logger) {
 		for len(s.ready) < cap(s.ready) && ctx.Err() == nil {
 			ns, err := s.fresh()
 			if err != nil {
-				// Attach prepares its own namespace and returns the error.
+				// not fatal, because Attach prepares a namespace itself if there is no spare
 				log.Warn("prepare network namespace failed", "err", err)
 				s.waitToRetry(ctx)
 				break

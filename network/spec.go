@@ -13,7 +13,7 @@ type Spec struct {
 	Network string           `json:"network"` // required: the private network's name, App.PrivateNetwork
 }
 
-// Validate returns CodeInvalid if the machine cannot be attached.
+// Validate returns CodeInvalid if a field is missing or invalid.
 func (s Spec) Validate() error {
 	if err := s.Machine.Validate(); err != nil {
 		return err

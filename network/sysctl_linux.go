@@ -27,7 +27,7 @@ func forward() error {
 		return err
 	}
 	for _, file := range interfaces {
-		// an interface that has just disappeared needs nothing
+		// ignore errors, because the interface may have just disappeared
 		if value, err := os.ReadFile(file); err == nil && string(bytes.TrimSpace(value)) == "1" {
 			_ = os.WriteFile(file, []byte("2"), 0)
 		}
