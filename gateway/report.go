@@ -94,7 +94,7 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 }
 
 // readReport reads a poller's report about the end of a job. The body is JSON or, if the query
-// contains exit_code, the job's output, of which only the end is stored.
+// contains exit_code, the job's output. Only the end of the output is stored.
 func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	var said report
 	text := r.URL.Query().Get("exit_code")
