@@ -54,7 +54,7 @@ func run(frames bool) error {
 	return nil
 }
 
-// payload is the payload of a call.
+// payload is the decoded payload of a call.
 type payload struct {
 	N        int64
 	SleepSec float64 // delay of the answer
@@ -62,8 +62,8 @@ type payload struct {
 
 var errPayload = errors.New(`send a number, or {"N":41,"SleepSec":0.5}`)
 
-// increment answers one payload. It returns early if ctx ends, because the caller has left or
-// the deadline has passed.
+// increment answers one payload. It returns early if ctx ends, because the caller has disconnected
+// or the deadline has passed.
 func increment(ctx context.Context, body []byte) ([]byte, error) {
 	var in payload
 	var err error
