@@ -44,7 +44,8 @@ func startServer(t *testing.T, args ...string) *served {
 	return s
 }
 
-// launch starts a server. It kills the server at the end of the test.
+// launch starts a server, and kills it at the end of the test. If the test has failed, it logs the server's log with the
+// stacks of all goroutines.
 func launch(t *testing.T, args ...string) *served {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -63,8 +64,13 @@ func launch(t *testing.T, args ...string) *served {
 	}
 	_ = w.Close() // the server has its own copy
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill() // it may have exited already
-		_ = s.cmd.Wait()         // its exit may have been awaited already
+		signal := syscall.SIGKILL
+		if t.Failed() {
+			signal = syscall.SIGQUIT
+		}
+		_ = s.cmd.Process.Signal(signal)          // it may have exited already
+		_ = s.cmd.Process.Signal(syscall.SIGCONT) // the test may have stopped it
+		_ = s.cmd.Wait()                          // its exit may have been awaited already
 		_ = r.Close()
 		if t.Failed() {
 			t.Logf("the log of bourse %s:\n%s", strings.Join(args, " "), s.stderr.String())
