@@ -23,13 +23,17 @@ var (
 	_ memberlist.ConflictDelegate = (*delegate)(nil)
 )
 
-// NodeMeta returns this member's metadata.
+// NodeMeta returns this member's metadata, and records it for published.
 func (d *delegate) NodeMeta(limit int) []byte {
 	b, err := d.m.meta(time.Now())
 	if err != nil {
 		d.m.config.Log.Error("encode own metadata failed", slog.Any("err", err))
 	}
-	return b[:min(len(b), limit)]
+	b = b[:min(len(b), limit)]
+	d.m.mu.Lock()
+	defer d.m.mu.Unlock()
+	d.m.latest = b
+	return b
 }
 
 // meta returns this member's current metadata.

@@ -41,6 +41,7 @@ type roster struct {
 
 	mu      sync.Mutex // taken while memberlist's own lock is held
 	self    node       // this member's own data
+	latest  []byte     // this member's metadata as last passed to memberlist
 	nodes   map[string]node
 	gone    map[string]time.Time // when each former member left, by gossip address
 	ignored map[string]error     // why each ignored server was not accepted, by gossip address

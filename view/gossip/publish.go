@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"time"
@@ -11,6 +12,9 @@ import (
 // publishTimeout is how long publish waits until an update of this member's metadata has been
 // sent.
 const publishTimeout = 500 * time.Millisecond
+
+// publishRest is the time before a lost update is sent again.
+const publishRest = 100 * time.Millisecond
 
 // SetLeaving sets whether this worker is leaving, in which case it accepts no more orders.
 func (m *Members) SetLeaving(leaving bool) {
@@ -44,5 +48,22 @@ func (m *Members) publish(ctx context.Context) {
 		if err := m.list.UpdateNode(publishTimeout); err != nil {
 			m.config.Log.Debug("send own metadata failed", slog.Any("err", err)) // the update remains queued
 		}
+		if m.published() {
+			continue
+		}
+		poke(m.changes)
+		select {
+		case <-ctx.Done():
+		case <-time.After(publishRest):
+		}
 	}
+}
+
+// published reports whether memberlist has accepted this member's latest metadata. It drops an update if this member
+// refutes a suspicion at the same time, because the refutation can have a greater incarnation number than the update.
+func (m *Members) published() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	own := m.nodes[m.name].peer
+	return own != nil && bytes.Equal(own.Meta, m.latest)
 }

@@ -1,7 +1,14 @@
 package gossip_test
 
 import (
+	"context"
+	"encoding/binary"
 	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -220,4 +227,56 @@ func TestLeaving(t *testing.T) {
 			}
 		}
 	})
+}
+
+// slowLog is a slog.Handler that lets other goroutines run before it discards a record. memberlist logs while it
+// holds its lock.
+type slowLog struct{ slog.Handler }
+
+func (slowLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (slowLog) Handle(context.Context, slog.Record) error {
+	for range 1000 {
+		runtime.Gosched()
+	}
+	return nil
+}
+
+// suspicion encodes a message that suspects a member.
+func suspicion(name string, incarnation uint32) []byte {
+	b := append([]byte{3, 0x83, 0xa0 | 11}, "Incarnation"...) // the message's type; a map with three fields
+	b = binary.BigEndian.AppendUint32(append(b, 0xce), incarnation)
+	b = append(append(b, 0xa0|4), "Node"...)
+	b = append(append(b, 0xa0|byte(len(name))), name...)
+	return append(b, 0xa0|4, 'F', 'r', 'o', 'm', 0xa0|1, 'x')
+}
+
+// TestUpdatesDuringRefutations changes a member's metadata while the member refutes suspicions. The change must not be
+// lost.
+func TestUpdatesDuringRefutations(t *testing.T) {
+	keys, err := gossip.NewKeys(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 { // without published, about one round in 200 fails
+		gossiptest.Virtual(t, func(t *testing.T) {
+			network := gossiptest.NewMemory(1)
+			here := joinVirtual(t, network, 1, gossip.Config{Self: worker(1), Log: slog.New(slowLog{slog.DiscardHandler})})
+			there := joinVirtual(t, network, 2, gossip.Config{Self: worker(2), Join: []string{here.Addr()}})
+			untilCount(t, []running{here, there}, 2)
+			w := httptest.NewRecorder()
+			gossip.SelfHandler(here.Members).ServeHTTP(w, httptest.NewRequest(http.MethodGet, gossip.PathSelf, nil))
+			self, err := gossip.ReadSelf(w.Result())
+			if err != nil {
+				t.Fatal(err)
+			}
+			accuser := gossip.New(network.End(50), "bourse/bourse", keys, func(net.Addr, error) {})
+			defer func() { _ = accuser.Shutdown() }()
+			for i := range uint32(20) {
+				_, _ = accuser.WriteTo(suspicion(self.Names[0], 1000+10*i), here.Addr())
+			}
+			here.SetLeaving(true)
+			until(t, there.Members, "it is leaving", func() bool { return len(there.Candidates("gru")) == 1 })
+		})
+	}
 }
