@@ -134,7 +134,7 @@ func CodeOf(err error) Code {
 }
 
 // MessageOf returns the text of err that may be shown to a caller. If err has no code, MessageOf
-// returns a general text instead of err's own.
+// returns a generic message instead of err's own text.
 func MessageOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Message

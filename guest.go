@@ -172,7 +172,7 @@ func (c *Config) validateStorage() error {
 			return err
 		}
 		if p := m.ExtendThresholdPercent; p < 0 || p > 99 || m.AddSizeGB < 0 || m.AddSizeGB > MaxVolumeGB || m.SizeGBLimit < 0 || p > 0 && m.AddSizeGB == 0 {
-			return Errorf(CodeInvalid, "invalid config.mounts: extend_threshold_percent is 1 to 99, with an add_size_gb, and a size_gb_limit or none")
+			return Errorf(CodeInvalid, "invalid config.mounts: extend_threshold_percent must be 1 to 99, and requires add_size_gb")
 		}
 	}
 	if len(c.Files) > maxFiles {
@@ -258,12 +258,12 @@ func (d *DNS) Validate() error {
 	}
 	for _, s := range d.Nameservers {
 		if _, err := netip.ParseAddr(s); err != nil {
-			return Errorf(CodeInvalid, "invalid config.dns.nameservers: %s is no address", Quoted(s))
+			return Errorf(CodeInvalid, "invalid config.dns.nameservers: %s is not an IP address", Quoted(s))
 		}
 	}
 	for _, s := range d.Searches {
 		if len(s) > maxDomain || !domainPattern.MatchString(s) {
-			return Errorf(CodeInvalid, "invalid config.dns.searches: %s is no domain", Quoted(s))
+			return Errorf(CodeInvalid, "invalid config.dns.searches: %s is not a domain", Quoted(s))
 		}
 	}
 	for _, o := range d.Options {

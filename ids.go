@@ -288,7 +288,7 @@ func (r *Requirement) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	if err := json.Unmarshal(b, &r.Count); err != nil || r.Count < 1 || r.Count > MaxAmount {
-		return Errorf(CodeInvalid, "invalid requirement %s: use a text or a whole number from 1 to %d", Quoted(string(b)), int64(MaxAmount))
+		return Errorf(CodeInvalid, "invalid requirement %s: use a string or a whole number from 1 to %d", Quoted(string(b)), int64(MaxAmount))
 	}
 	return nil
 }
@@ -333,7 +333,7 @@ func (r Requirements) Validate() error {
 		case len(v.Label) > 255:
 			return Errorf(CodeInvalid, "invalid config.requirements.%s: %d bytes, at most 255", name, len(v.Label))
 		case v.Count < 0 || v.Count > MaxAmount || v.Count != 0 && v.Label != "" || !utf8.ValidString(v.Label):
-			return Errorf(CodeInvalid, "invalid config.requirements.%s: use a text or a whole number from 1 to %d", name, int64(MaxAmount))
+			return Errorf(CodeInvalid, "invalid config.requirements.%s: use a string or a whole number from 1 to %d", name, int64(MaxAmount))
 		}
 	}
 	return nil

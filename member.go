@@ -128,7 +128,7 @@ func (r Region) Validate() error {
 		return Errorf(CodeInvalid, "region %s: want a short code such as gru", Quoted(string(r)))
 	}
 	if isAlias(r) {
-		return Errorf(CodeInvalid, "region %s is an alias for several: a worker stands in one", r)
+		return Errorf(CodeInvalid, "region %s is an alias for several regions: a worker belongs to one", r)
 	}
 	return nil
 }
@@ -188,11 +188,11 @@ func ParseRegions(expression string, known []Region) ([]Choice, error) {
 			continue
 		}
 		if !isAlias(r) && !seen[r] {
-			return nil, Errorf(CodeInvalid, "unknown region %s: the exchange has %s", Quoted(string(r)), listRegions(known))
+			return nil, Errorf(CodeInvalid, "unknown region %s: the available regions are %s", Quoted(string(r)), listRegions(known))
 		}
 	}
 	if len(out) == 0 {
-		return nil, Errorf(CodeInvalid, "no region fits %s: the exchange has %s", Quoted(expression), listRegions(known))
+		return nil, Errorf(CodeInvalid, "no region matches %s: the available regions are %s", Quoted(expression), listRegions(known))
 	}
 	return out, nil
 }

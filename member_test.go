@@ -83,9 +83,9 @@ func TestParseRegions(t *testing.T) {
 func TestParseRegionsRefuses(t *testing.T) {
 	known := []bourse.Region{"gru", "mad"}
 	for expression, text := range map[string]string{
-		"nrt":                      "the exchange has gru, mad",
+		"nrt":                      "the available regions are gru, mad",
 		"gru,nrt":                  `unknown region "nrt"`,
-		"us":                       "no region fits",
+		"us":                       "no region matches",
 		"gru,":                     `region ""`,
 		",":                        `region ""`,
 		"g r u":                    "short code",

@@ -75,7 +75,7 @@ func (o *Order) Validate() error {
 	case o.LeaseTTL < 0 || o.LeaseTTL > MaxLeaseTTL:
 		return Errorf(CodeInvalid, "invalid lease_ttl %d: use 0 to %d seconds", o.LeaseTTL, MaxLeaseTTL)
 	case o.Kind() == "":
-		return Errorf(CodeInvalid, "an order is for one of a volume, a task, and capacity to be held")
+		return Errorf(CodeInvalid, "an order can request only one of a volume, a task, and a reservation")
 	case o.Kind() != KindVolume && !o.Warm() && o.Config.Guest == nil:
 		return Errorf(CodeInvalid, "the order's config has no guest")
 	}
@@ -109,15 +109,15 @@ func (o *Order) validateTask() error {
 	c := &o.Config
 	switch {
 	case o.SkipLaunch || o.LeaseTTL != 0 || o.Race > 1:
-		return Errorf(CodeInvalid, "a task is neither prepared, nor leased, nor raced")
+		return Errorf(CodeInvalid, "a task cannot use skip_launch, a lease or a race")
 	case o.Task.Warm() && (c.Image != "" || o.Name != ""):
 		return Errorf(CodeInvalid, "a task has either a name or an image")
 	case o.Task.Warm():
 		return c.Requirements.Validate()
 	case c.ImageKind() == PollerImage:
-		return Errorf(CodeInvalid, "a poller gives no task its payload: use another image, or POST /sched/submit at its gateway")
+		return Errorf(CodeInvalid, "a poller cannot run tasks: use another image, or POST /sched/submit at its gateway")
 	case c.RestartPolicy().Policy != RestartNo || !c.AutoDestroy || c.Init.TTY || c.Task != nil:
-		return Errorf(CodeInvalid, "a task's machine is destroyed when it ends, has no terminal and is warm for no other")
+		return Errorf(CodeInvalid, "a task's machine must have auto_destroy and the restart policy no, and cannot have a terminal or config.task")
 	}
 	return c.validate()
 }

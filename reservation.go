@@ -95,7 +95,7 @@ func (r ReservationID) Validate() error {
 
 func (r ReservationID) parse() (ReservationKey, []WorkerTag, error) {
 	bad := func() error {
-		return Errorf(CodeInvalid, "reservation id %s: want a ULID, \"-\" and the tags of its workers, as the reservation was answered with", Quoted(string(r)))
+		return Errorf(CodeInvalid, "reservation id %s: want a ULID, \"-\" and the tags of its workers, as in the response that created it", Quoted(string(r)))
 	}
 	text, rest, ok := strings.Cut(string(r), "-")
 	key := ReservationKey(text)
@@ -142,7 +142,7 @@ type Hold struct {
 	ExpiresAt   time.Time      `json:"expires_at"` // the same for all holds of the reservation on this worker
 }
 
-// ValidateHold returns CodeInvalid unless ttl is from MinHold to MaxHold.
+// ValidateHold returns CodeInvalid unless ttl is between MinHold and MaxHold.
 func ValidateHold(ttl time.Duration) error {
 	if ttl < MinHold || ttl > MaxHold {
 		return Errorf(CodeInvalid, "invalid ttl %s: use %s to %s", ttl, MinHold, MaxHold)
@@ -179,9 +179,9 @@ func (o *Order) validateReservation() error {
 		case o.Kind() != KindMachine:
 			return Errorf(CodeInvalid, "only an order for a machine can take from a reservation")
 		case o.SkipLaunch:
-			return Errorf(CodeInvalid, "reservation and skip_launch exclude each other: a machine takes what is held when it starts")
+			return Errorf(CodeInvalid, "reservation and skip_launch exclude each other: a machine uses reserved capacity when it starts")
 		case o.Race > 1:
-			return Errorf(CodeInvalid, "reservation and race exclude each other: those that lose would use up what is held")
+			return Errorf(CodeInvalid, "reservation and race exclude each other: the losers would use up the reserved capacity")
 		}
 		return o.Reservation.Validate()
 	}
@@ -189,7 +189,7 @@ func (o *Order) validateReservation() error {
 		return nil
 	}
 	if len(o.Config.Mounts) > 0 {
-		return Errorf(CodeInvalid, "volumes cannot be reserved, nor room beside one: create the volume, which takes its room at once")
+		return Errorf(CodeInvalid, "volumes and machines with mounts cannot be reserved: create the volume, which takes its disk space at once")
 	}
 	if o.Hold.Index < 0 || o.Hold.Index >= MaxReservedOrders {
 		return Errorf(CodeInvalid, "invalid index %d: use 0 to %d", o.Hold.Index, MaxReservedOrders-1)

@@ -159,7 +159,7 @@ func (o *Order) TaskSum() []byte {
 	return h.Sum(nil)
 }
 
-// OK reports whether the task was answered.
+// OK reports whether the task's program returned an answer.
 func (r *TaskResult) OK() bool { return r.End == TaskAnswered }
 
 // MediaType returns s if it is a media type without parameters other than charset. Otherwise it

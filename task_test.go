@@ -44,11 +44,11 @@ func TestOrdersForWork(t *testing.T) {
 		"a name with dots":  {warmOrder(func(o *bourse.Order) { o.Task.Name = "a.b" }), "task"},
 		"a hostile type":    {warmOrder(func(o *bourse.Order) { o.Task.Type = "text/plain\r\nX: y" }), "type"},
 		"warm with image":   {warmOrder(func(o *bourse.Order) { o.Config.Image = "host" }), "either"},
-		"raced":             {warmOrder(func(o *bourse.Order) { o.Race = 2 }), "raced"},
+		"raced":             {warmOrder(func(o *bourse.Order) { o.Race = 2 }), "race"},
 		"for a volume, too": {warmOrder(func(o *bourse.Order) { o.Volume = &bourse.VolumeOrder{} }), "volume"},
-		"cold and stays":    {coldOrder(func(o *bourse.Order) { o.Config.AutoDestroy = false }), "destroyed"},
-		"cold and restarts": {coldOrder(func(o *bourse.Order) { o.Config.Restart = nil }), "destroyed"},
-		"cold and warm":     {coldOrder(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "x"} }), "warm"},
+		"cold and stays":    {coldOrder(func(o *bourse.Order) { o.Config.AutoDestroy = false }), "auto_destroy"},
+		"cold and restarts": {coldOrder(func(o *bourse.Order) { o.Config.Restart = nil }), "restart policy"},
+		"cold and warm":     {coldOrder(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "x"} }), "config.task"},
 		"cold, no command":  {coldOrder(func(o *bourse.Order) { o.Config.Init = bourse.Init{} }), "command"},
 	} {
 		t.Run(name, func(t *testing.T) {

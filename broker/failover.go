@@ -126,5 +126,5 @@ func mayOrderLike(m *bourse.Machine, now time.Time) error {
 	if slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.Autostart }) {
 		return nil
 	}
-	return no("requests do not start it")
+	return no("autostart is off")
 }

@@ -217,7 +217,7 @@ func pull(ctx context.Context, f fabric.Fabric, m bourse.Member, image string, p
 		return progress(i)
 	})
 	if err == nil && !there {
-		err = bourse.Errorf(bourse.CodeInternal, "worker %s ended a pull without an image", m.ID)
+		err = bourse.Errorf(bourse.CodeInternal, "worker %s finished a pull but returned no image", m.ID)
 	}
 	return last, err
 }

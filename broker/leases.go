@@ -53,8 +53,8 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	// The lease is newer than the machine that was read above, so this copy must have a later
-	// version, too.
+	// The lease is newer than the machine that was read above, so give this copy of the machine a
+	// later version, too.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
 	h.known.Note(&m)
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))

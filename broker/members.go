@@ -104,7 +104,7 @@ func (h *memberHandler) remove(w http.ResponseWriter, r *endpoint.Request) error
 	switch {
 	case m.Status != machinesapi.MemberOK:
 	case id == h.Self:
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s is the broker that answers you: use another broker to remove it", id)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s is this broker: use another broker to remove it", id)
 	case !h.LockOut:
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "%s %s is running: stop it first; without certificates, it cannot be locked out", m.Role, id)
 	case !force:

@@ -28,7 +28,7 @@ func (h *rotationHandler) rotate(w http.ResponseWriter, r *endpoint.Request) err
 		return bourse.Errorf(bourse.CodeNotFound, "servers share no key %s: use %s, %s or %s", bourse.Quoted(string(key)), machinesapi.KeyGossip, machinesapi.KeySecrets, machinesapi.KeyCA)
 	}
 	if h.Rotate == nil {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "this cluster has no certificates, with which servers could send each other keys")
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "this cluster has no certificates, so its servers cannot exchange keys")
 	}
 	out, err := h.Rotate(r.Context(), key, in)
 	if err != nil {

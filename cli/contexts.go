@@ -131,7 +131,7 @@ func decodeContexts(text []byte, c *Contexts) error {
 
 var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// CheckContextName returns an invalid error if name cannot be used for a context.
+// CheckContextName returns CodeInvalid if name is not a valid context name.
 func CheckContextName(name string) error {
 	switch {
 	case !contextName.MatchString(name):

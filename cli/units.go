@@ -76,7 +76,7 @@ func ParsePairs(list []string) (map[string]string, error) {
 			return nil, err
 		}
 		if _, twice := out[name]; twice {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "%s is given twice", bourse.Quoted(name))
+			return nil, bourse.Errorf(bourse.CodeInvalid, "%s is given more than once", bourse.Quoted(name))
 		}
 		out[name] = value
 	}

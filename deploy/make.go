@@ -28,7 +28,7 @@ func Make(app App, have State, opts Options) Plan {
 	b := newBuilder(string(app.Strategy), app.Name, s, opts, app.Wait)
 	b.plan.Reserve = app.Reserve
 	for _, m := range s.foreign {
-		b.warn("machine %s in %s is left alone: deploys do not manage it (its metadata has no %s %s)", m, m.Region, KeyPlatform, Platform)
+		b.warn("machine %s in %s is not changed: deploys do not manage it (its metadata has no %s %s)", m, m.Region, KeyPlatform, Platform)
 	}
 	if !b.sensible(&app) {
 		return b.plan

@@ -275,7 +275,7 @@ func (b *builder) judge(w *work, h *holder) {
 		if m.Worker != "" {
 			where += " " + string(m.Worker)
 		}
-		b.warn("machine %s in %s is left as it is: %s does not answer", m, m.Region, where)
+		b.warn("machine %s in %s is not changed: %s does not answer", m, m.Region, where)
 		return
 	}
 	hidden := m.Cordoned && (m.paused() || m != h.unit.root)

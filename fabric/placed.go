@@ -67,7 +67,7 @@ func (t Placing) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	t.GrantingTrader.Ask(ctx, to, order, func(q bourse.Quote) {
 		if m := members[q.Worker]; m != nil && !t.believes(m, order, q.Fill()) {
 			q = bourse.Quote{Worker: q.Worker, Region: q.Region, Refusal: &bourse.Refusal{
-				Worker: q.Worker, Region: q.Region, Reason: bourse.RefusedNoAnswer, Detail: "it claims to have filled the order, but no broker placed it there",
+				Worker: q.Worker, Region: q.Region, Reason: bourse.RefusedNoAnswer, Detail: "the worker reports a fill that no broker has placed",
 			}}
 		}
 		answer(q)

@@ -63,7 +63,7 @@ func (f flushing) Write(p []byte) (int, error) {
 }
 
 const (
-	// halfOpen is how long one side may continue to send after the other side has ended. The
+	// halfOpen is how long one side may continue to send after the other side has finished. The
 	// limit is necessary because some networks do not report that a server is gone.
 	halfOpen = time.Hour
 	// acceptTime is how long a caller may take to read the response that accepts its tunnel.
@@ -71,7 +71,7 @@ const (
 )
 
 // becomeTunnel connects the request's connection to the machine's until both sides have
-// ended, one of them breaks, or the server closes.
+// finished sending, one of them breaks, or the server closes.
 func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	defer machine.Close()
 	caller, ahead, err := http.NewResponseController(w).Hijack()

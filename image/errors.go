@@ -21,7 +21,7 @@ var (
 	errStalled = errors.New("the registry stopped sending")
 	errShort   = errors.New("the registry sent fewer bytes than the manifest says")
 	errClosed  = errors.New("the worker's daemon is stopping")
-	errNobody  = errors.New("nobody is waiting for it any more")
+	errNobody  = errors.New("no caller is waiting for the pull")
 )
 
 // layerError wraps the error of a layer that containerd could not unpack.

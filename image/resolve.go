@@ -59,7 +59,8 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	return bourse.ImageRef{}, err
 }
 
-// wasShown reports whether an image was shown to an asker within the given time.
+// wasShown reports whether a registry has shown an image to an asker within the given duration
+// until now.
 func (s *Store) wasShown(ref bourse.ImageRef, who asker, within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,8 +128,8 @@ func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string
 	_, known := s.memory.catalogue.known[recordName(ref)]
 	s.mu.Unlock()
 	if !here && !known && name == tagName(ref) {
-		// Read the manifest now, because the next pull needs it anyway, and quotes become more exact.
-		// An error here does no harm.
+		// Read the manifest now, because the next pull needs it anyway, and it makes quotes more
+		// accurate. An error here is harmless.
 		if _, _, err := s.look(ctx, nil, who, ref, desc); err != nil {
 			s.config.Log.Debug("read manifest failed", "image", ref.String(), "err", err)
 		}

@@ -106,10 +106,10 @@ func (s *Store) Has(ref bourse.ImageRef) bool {
 	return s.memory.catalogue.find(ref) != nil
 }
 
-// Missing returns the number of bytes that a pull of an image for an organization would
-// fetch now. This is 0 for an image on this worker, and otherwise the size of the parts
+// Missing returns the number of bytes that pulling an image for an organization would
+// download now: 0 if the image is on this worker, and otherwise the total size of the parts
 // that no local image contains. It returns false if the image's parts are unknown, or if
-// its registry has not shown it to that organization. It uses only memory.
+// its registry has not shown it to that organization. It performs no I/O.
 func (s *Store) Missing(org, name string) (int64, bool) {
 	ref := bourse.ParseImageRef(name)
 	who := s.hosts.asker(org, ref.Registry)

@@ -31,7 +31,7 @@ func (c *Client) Apps(ctx context.Context, org string) ([]App, error) {
 // and the app's volumes are deleted as well. Errors: not_found, failed_precondition (machines are
 // running, or the app has volumes).
 func (c *Client) DeleteApp(ctx context.Context, app bourse.AppName, force bool) error {
-	// Send force even if it is false, because the API stops running machines by default.
+	// Send force even if it is false. By default, the API stops the machines that are running.
 	return c.run(ctx, call{method: http.MethodDelete, path: path("apps", string(app)), query: query("force", strconv.FormatBool(force))})
 }
 
@@ -233,7 +233,7 @@ func (v AppVolumes) Snapshot(ctx context.Context, id bourse.VolumeID) (Snapshot,
 	return ask[Snapshot](ctx, v.Client, call{method: http.MethodPost, path: v.path(id, "snapshots")})
 }
 
-// Org calls the API for one organization.
+// Org is a client for one organization's part of the API.
 type Org struct {
 	Client *Client
 	Slug   string

@@ -10,9 +10,9 @@ import (
 )
 
 // An unreachable worker has not refused the order. If it is the only candidate, the order fails as
-// unavailable, not as refused. The worker may also have filled the order in an earlier try without
-// the caller knowing. In that case, no other worker may fill the order, and the caller has to
-// repeat the order until the worker is back or counts as lost for good.
+// unavailable, not as refused. The worker may also have filled the order in an earlier attempt without
+// the caller's knowledge. In that case, no other worker may fill the order, and the caller has to
+// repeat it until the worker returns or is considered permanently lost.
 
 // absentCandidates returns the absent workers that might fill the order if they were reachable.
 // They are in the order's regions, match its volume and reservation, and are not lost for good.

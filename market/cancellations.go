@@ -50,10 +50,10 @@ func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 // CancellationStore, its worker will find it there, and nothing is lost.
 func (s *cancelQueue) givenUp(v *pendingCancel, why string, cause error) {
 	if v.known {
-		s.cfg.Log.Info("cancellation left to the view", append(attrs(v, cause), slog.String("why", why))...)
+		s.cfg.Log.Info("cancellation handed to view", append(attrs(v, cause), slog.String("why", why))...)
 		return
 	}
-	s.cfg.Log.Error("cancellation given up", append(attrs(v, cause), slog.String("why", why))...)
+	s.cfg.Log.Error("cancellation retries stopped", append(attrs(v, cause), slog.String("why", why))...)
 }
 
 // canceledOn returns the workers that must not keep the order, as far as this process knows.

@@ -97,7 +97,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	return nil, nil
 }
 
-// askSilent asks once more those members that did not answer, and replaces their quotes.
+// askSilent asks the members that did not answer a second time, and replaces their quotes.
 func (t *trade) askSilent(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	var again []bourse.Member
 	var index []int

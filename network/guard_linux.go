@@ -37,7 +37,7 @@ func (f *firewall) generation() (uint32, error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("the kernel returned no generation of its rules")
+	return 0, fmt.Errorf("the kernel did not return the generation of its rules")
 }
 
 // repair rebuilds the table if another program has changed it, and reports whether it did. As

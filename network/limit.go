@@ -84,7 +84,7 @@ func limit(l net.Listener) *limited {
 	return &limited{Listener: l, from: make(map[netip.Addr]int)}
 }
 
-// Accept returns the next connection within the limits.
+// Accept waits for the next connection that does not exceed the limits, and returns it. It closes the others.
 func (l *limited) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()

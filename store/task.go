@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TaskRecord is a worker's record of a task. While the task is in progress, its resources are part
-// of the committed sums. After the task has ended, its result is retained for callers that repeat
-// the order.
+// TaskRecord is a worker's record of a task. While the task is in progress, its resources count
+// toward the worker's committed totals. After the task has ended, its result is retained for
+// callers that repeat the order.
 type TaskRecord struct {
 	App    bourse.AppName    `json:"app"`
 	AppID  string            `json:"app_id,omitempty"` // ID of the app; see [bourse.App.Owns]

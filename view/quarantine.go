@@ -18,7 +18,7 @@ const (
 	healthNewest  = 20
 )
 
-// refusalOf describes a rejected row, encoded as on the wire.
+// refusalOf returns the description of a rejected row, with the row in its wire encoding.
 func refusalOf(e *schema.Entry, st wire.Stamp, reason error) refusal {
 	r := refusal{Stamp: st, table: e.Table, key: e.Key, reason: reason}
 	w := wire.RowBody{

@@ -30,7 +30,7 @@ func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
 		case err != nil:
 			return err
 		case h.Shared || p.Stream != s:
-			return bourse.Errorf(bourse.CodeInvalid, "the snapshot is of another stream")
+			return bourse.Errorf(bourse.CodeInvalid, "the snapshot contains another stream")
 		}
 		if err := wire.CheckEpoch(s, v.config.Now()); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
 func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
 	err := v.receiveSnapshot(ctx, r, func(h wire.SnapshotHead) error {
 		if !h.Shared {
-			return bourse.Errorf(bourse.CodeInvalid, "it is of a stream")
+			return bourse.Errorf(bourse.CodeInvalid, "it contains a stream")
 		}
 		return nil
 	}, func(b *batch, sp *wire.Spool) error { return b.restoreShared(sp) })
@@ -82,7 +82,7 @@ func (b *batch) restore(sp *wire.Spool) error {
 	}
 	switch newest := b.newestOf(p.Site); {
 	case b.ours(p.Stream):
-		return bourse.Errorf(bourse.CodeInvalid, "the snapshot is of this server's own stream")
+		return bourse.Errorf(bourse.CodeInvalid, "the snapshot contains this server's own stream")
 	case p.Seq < b.head(p.Stream).seq || b.superseded(p.Stream):
 		return nil
 	case p.Epoch == newest:

@@ -48,7 +48,7 @@ func (w *writer) tidy() error {
 	}, nil)
 	if err != nil && failureOf(err) == failBadRow {
 		// Nothing in tidy is urgent. If the file is damaged, the next write will notice.
-		w.v.config.Log.Warn("tidy view failed", slog.Any("err", err))
+		w.v.config.Log.Warn("clean up view failed", slog.Any("err", err))
 		return nil
 	}
 	w.dropPresence()

@@ -70,7 +70,7 @@ func (f *filler) checkContent(c *content) error {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: the source has %d bytes", f.spec.SizeGB, c.Bytes)
 	}
 	if c.Encrypted != f.spec.Encrypted {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid encrypted %t: a copy is encrypted if its source is", f.spec.Encrypted)
+		return bourse.Errorf(bourse.CodeInvalid, "invalid encrypted %t: a copy has the setting of its source", f.spec.Encrypted)
 	}
 	return nil
 }

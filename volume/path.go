@@ -70,7 +70,7 @@ func (s *Store) has(id string, at stage) (bool, error) {
 func (s *Store) requireComplete(id string) error {
 	ok, err := s.has(id, complete)
 	if err == nil && !ok {
-		err = bourse.Errorf(bourse.CodeNotFound, "%s is not on this host", id)
+		err = bourse.Errorf(bourse.CodeNotFound, "%s not found on this host", id)
 	}
 	return err
 }

@@ -70,7 +70,7 @@ func (s *Store) discardDirty(id string) error {
 			return nil
 		}
 	}
-	s.log.Warn("scratch space is damaged, creating it again", "machine", id, "err", err)
+	s.log.Warn("scratch space is damaged, recreating it", "machine", id, "err", err)
 	return s.clear(id, complete)
 }
 

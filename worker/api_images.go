@@ -59,7 +59,7 @@ func (w *Worker) mayPull(image string) error {
 	config := bourse.Config{Image: image}
 	switch {
 	case w.cfg.Images == nil:
-		return bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a driver of images")
+		return bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a container driver")
 	case bourse.KindOfImage(image) != bourse.RegistryImage:
 		return bourse.Errorf(bourse.CodeInvalid, "image %s does not name an image in a registry", image)
 	}

@@ -166,7 +166,7 @@ func (c *Capacity) validateDevices() error {
 				return bourse.Errorf(bourse.CodeInvalid, "device %s: use a name such as nvidia.com/gpu=0", bourse.Quoted(name))
 			}
 			if seen[name] {
-				return bourse.Errorf(bourse.CodeInvalid, "device %s is stated twice", bourse.Quoted(name))
+				return bourse.Errorf(bourse.CodeInvalid, "device %s is listed twice", bourse.Quoted(name))
 			}
 			seen[name] = true
 		}

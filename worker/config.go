@@ -94,7 +94,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	errs := []error{c.Capacity.Validate(), c.Ports.Validate()}
 	if (c.Container == nil) != (c.Images == nil) {
-		errs = append(errs, bourse.Errorf(bourse.CodeInvalid, "a driver of images requires a store of images, and vice versa"))
+		errs = append(errs, bourse.Errorf(bourse.CodeInvalid, "the container driver and the image store must be set together"))
 	}
 	switch c.NetworkMode {
 	case NetworkHost, NetworkContainers, NetworkAll:

@@ -270,7 +270,7 @@ func TestEnoughMachinesGoOn(t *testing.T) {
 		o.set(func() { o.list, o.lost = []bourse.Machine{other}, true })
 		is("the worker of another one is lost", ids[0], ids[1])
 		o.set(func() { o.lost, o.blind = false, true })
-		is("what others run is not known", ids[0], ids[1])
+		is("it is unknown which other machines of the app run", ids[0], ids[1])
 		o.set(func() { o.blind = false })
 		is("another one runs, with a lesser id", ids[0])
 		o.set(func() { o.list[0].ID = "00000f00000001" })

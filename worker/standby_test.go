@@ -116,7 +116,7 @@ func TestASpareStandsInAndDown(t *testing.T) {
 		is("it runs again", time.Minute, bourse.StateStopped, "")
 		want := []string{
 			"launch/created", "prepare/stopped",
-			"stand_in/starting (machine 0000ff00000001: its worker w9 is not heard from)", "start/started",
+			"stand_in/starting (machine 0000ff00000001: its worker w9 is unreachable)", "start/started",
 			"stand_down/stopping (machine 0000ff00000001 runs again)", "exit/stopped",
 		}
 		got := story(m)

@@ -7,8 +7,8 @@ import (
 )
 
 // CheckStatuses returns the status of each of a machine's checks, in the order of [Checks]. A
-// check's status is warning if the machine is not running, or if the check has no result since
-// the machine's last start. If the machine has no checks, the list is empty.
+// check's status is warning if the machine is not running, or if the check has not produced a
+// result since the machine was last started. If the machine has no checks, the list is empty.
 func CheckStatuses(m *bourse.Machine) []bourse.CheckStatus {
 	var out []bourse.CheckStatus
 	for _, c := range Checks(&m.Config) {

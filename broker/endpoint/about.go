@@ -37,7 +37,8 @@ func (rt Route) Answers(status int) Route { rt.About.Status = status; return rt 
 // Fails sets the type of the reply to a valid request whose operation failed.
 func (rt Route) Fails(reply any) Route { rt.About.Failure = reply; return rt }
 
-// Streams sets the type of each line of a successful reply.
+// Streams declares that a successful reply is a stream of lines, each of which contains a value of
+// the given type in JSON.
 func (rt Route) Streams(line any) Route { rt.About.Lines = true; return rt.Writes(line) }
 
 // Sends sets the media type of a successful reply that is not JSON.

@@ -57,7 +57,7 @@ func (c *caller) myOrganizations(ctx context.Context) ([]machinesapi.Organizatio
 func (c *caller) token(ctx context.Context) (machinesapi.CurrentToken, error) {
 	list, err := c.Client.Tokens().Current(ctx)
 	if err == nil && len(list) == 0 {
-		err = bourse.Errorf(bourse.CodeUnauthorized, "the token gives access to nothing")
+		err = bourse.Errorf(bourse.CodeUnauthorized, "the token has no permissions")
 	}
 	if err != nil {
 		return machinesapi.CurrentToken{}, err

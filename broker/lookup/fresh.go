@@ -159,8 +159,8 @@ func (f *fresh[K, T]) get(id K) (reply[T], bool) {
 }
 
 // sawInView records that the view contains a version of an object. From then on, only the view
-// determines the object's data and whether the object still exists. The reply is still remembered,
-// so that late replies can be recognized.
+// determines the object's data and whether the object still exists. The worker's reply is
+// retained, so that older replies that arrive late can be recognized.
 func (f *fresh[K, T]) sawInView(id K, version time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -77,7 +77,7 @@ func parseCursor(s string) (cursor, error) {
 	n, err := strconv.ParseInt(at, 36, 64)
 	c := cursor{n, bourse.MachineID(id)}
 	if err != nil || n < 0 || c.id.Validate() != nil {
-		return c, bourse.Errorf(bourse.CodeInvalid, "invalid cursor %s: use the next_cursor of the page before", bourse.Quoted(s))
+		return c, bourse.Errorf(bourse.CodeInvalid, "invalid cursor %s: use the next_cursor of the previous page", bourse.Quoted(s))
 	}
 	return c, nil
 }

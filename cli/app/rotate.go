@@ -172,7 +172,7 @@ func (r *rotation) newCA() (*admission.CA, []byte, error) {
 // stepTexts describes the steps in the order in which they are carried out.
 var stepTexts = map[machinesapi.RotationStep]string{
 	machinesapi.RotationCheck:  "check that all servers answer",
-	machinesapi.RotationAdd:    "give all servers the new key",
+	machinesapi.RotationAdd:    "distribute the new key",
 	machinesapi.RotationUse:    "use the new key",
 	machinesapi.RotationRemove: "remove the old key",
 }
@@ -186,7 +186,7 @@ func (r *rotation) print(out *machinesapi.Rotation, missing int) error {
 }
 
 func (r *rotation) finish() error {
-	what := map[machinesapi.SharedKey]string{machinesapi.KeyGossip: "the key of the membership", machinesapi.KeySecrets: "the key of secrets", machinesapi.KeyCA: "the CA"}[r.key]
+	what := map[machinesapi.SharedKey]string{machinesapi.KeyGossip: "the gossip key", machinesapi.KeySecrets: "the key of secrets", machinesapi.KeyCA: "the CA"}[r.key]
 	if !r.shell.JSON {
 		if _, err := fmt.Fprintf(r.shell.Out, "%s was replaced\n", what); err != nil {
 			return err
@@ -210,7 +210,7 @@ func (r *rotation) giveUp(out *machinesapi.Rotation, missing []machinesapi.Rotat
 	for _, m := range missing[:min(most, len(missing))] {
 		r.shell.Note(fmt.Sprintf("%s: %s", cli.Clean(string(m.ID)), cli.Clean(m.Error)))
 	}
-	err := bourse.Errorf(bourse.CodeUnavailable, "the rotation stopped at the step %q, which %s has not done", stepTexts[out.Step], cli.Count(len(missing), "server"))
+	err := bourse.Errorf(bourse.CodeUnavailable, "the rotation stopped at the step %q, which %s did not complete", stepTexts[out.Step], cli.Count(len(missing), "server"))
 	return cli.Hint(err, "repeat the command when they run: it continues where it stopped", "bourse member remove, for a server that will not come back")
 }
 

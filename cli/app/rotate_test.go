@@ -48,13 +48,13 @@ func TestRotate(t *testing.T) {
 		want  []string
 	}{
 		{"all servers answer", []machinesapi.Rotation{add, use, remove}, nil, 0, []string{
-			"give all servers the new key    2 of 2 servers\nuse the new key                 2 of 2 servers\nremove the old key              2 of 2 servers\nthe key of the membership was replaced\n",
+			"distribute the new key          2 of 2 servers\nuse the new key                 2 of 2 servers\nremove the old key              2 of 2 servers\nthe gossip key was replaced\n",
 		}},
 		{"one is down for a moment", []machinesapi.Rotation{{Step: machinesapi.RotationCheck, Servers: down}, add, {Step: machinesapi.RotationUse, Servers: down}, use, remove}, []string{"--wait", "1h"}, 0, []string{
-			"check that all servers answer   1 of 2 servers\ngive all servers the new key    2 of 2 servers\nuse the new key                 1 of 2 servers\nuse the new key                 2 of 2 servers\n",
+			"check that all servers answer   1 of 2 servers\ndistribute the new key          2 of 2 servers\nuse the new key                 1 of 2 servers\nuse the new key                 2 of 2 servers\n",
 		}},
 		{"one stays down", []machinesapi.Rotation{add, {Step: machinesapi.RotationUse, Servers: down}}, []string{"--wait", "-1s"}, 7, []string{
-			"w1: the worker is down", `the step "use the new key", which 1 server has not done`, "repeat the command", "bourse member remove",
+			"w1: the worker is down", `the step "use the new key", which 1 server did not complete`, "repeat the command", "bourse member remove",
 		}},
 		{"the old key is needed", []machinesapi.Rotation{add, {Step: machinesapi.RotationUse, Servers: ok, Blocked: "3 secrets"}}, nil, 5, []string{
 			"use the new key                 2 of 2 servers\n", "cannot be removed yet: 3 secrets", "bourse secrets set",

@@ -52,7 +52,7 @@ func readPairs(ctx context.Context, s *cli.Shell, args []string) (names []string
 			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "argument %d: use NAME=VALUE, NAME=- or NAME=@FILE", i+1)
 		}
 		if _, twice := values[name]; twice {
-			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "%s is given twice", cli.Clean(name))
+			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "%s is given more than once", cli.Clean(name))
 		}
 		switch file, isFile := strings.CutPrefix(value, "@"); {
 		case value == "-" && stdin != "":

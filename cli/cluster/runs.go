@@ -37,7 +37,7 @@ func newRuns(s *cli.Shell) *cobra.Command {
 			return printRuns(s, runs, ended)
 		},
 	}
-	c.Flags().BoolVar(&ended, "all", false, "also show ended runs that the worker still remembers")
+	c.Flags().BoolVar(&ended, "all", false, "also show finished runs that the worker still stores")
 	c.AddCommand(
 		newRunVerb(s, "Retry a stuck run's current step", machinesapi.RunRetry),
 		newRunVerb(s, "Skip a stuck run's current step", machinesapi.RunSkip),

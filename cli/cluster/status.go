@@ -73,7 +73,7 @@ func printProxies(s *cli.Shell, list []machinesapi.Proxy) error {
 		}
 	}
 	if t.Empty() {
-		s.Note("proxies serve nothing; to have them serve a machine's port: bourse machine run --port 80")
+		s.Note("no machine has a port for proxies to serve; to add one: bourse machine run --port 80")
 	} else if err := t.Write(s.Out); err != nil {
 		return err
 	}

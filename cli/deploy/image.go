@@ -108,7 +108,7 @@ func newImagePull(s *cli.Shell) *cobra.Command {
 	var f workerFlags
 	c := &cobra.Command{
 		Use:   "pull IMAGE",
-		Short: "Have workers pull an image before a machine needs it",
+		Short: "Pull an image on workers before a machine needs it",
 		Example: `  bourse image pull nginx --region gru
   bourse image pull registry.example.com/app@sha256:… --worker gru-1`,
 		Args:              cli.Exactly(1),

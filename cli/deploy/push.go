@@ -117,7 +117,7 @@ func showPush(ctx context.Context, s *cli.Shell, name string, do func(context.Co
 	stop()
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err) // the registry uses plain HTTP, and net/http did not recognize its reply as HTTP
 	if noTLS || errors.Is(err, http.ErrSchemeMismatch) {
-		return image, cli.Hint(err, "the same with --insecure: the registry speaks plain HTTP")
+		return image, cli.Hint(err, "the same with --insecure, because the registry uses plain HTTP")
 	}
 	if err == nil {
 		bars.Set(cli.Bar{Name: name, Status: "pushed, " + cli.Bytes(last.Total), Over: true})

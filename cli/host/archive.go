@@ -88,7 +88,7 @@ type entry struct {
 func (m *manifest) validate() error {
 	switch {
 	case m.Format != archiveFormat:
-		return bourse.Errorf(bourse.CodeInvalid, "the backup has format %d, this program needs %d: use the release that wrote it", m.Format, archiveFormat)
+		return bourse.Errorf(bourse.CodeInvalid, "the backup has format %d, this program supports %d: use the release that wrote it", m.Format, archiveFormat)
 	case m.Host.Validate() != nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the host's name %s is invalid", bourse.Quoted(string(m.Host)))
 	case !cleanPath(m.Config):
@@ -160,7 +160,7 @@ func (f *archived) validate(roles map[bourse.Role]bool) error {
 	case isView && roles[bourse.Role(role)]:
 		limit = maxView
 	default:
-		return bourse.Errorf(bourse.CodeInvalid, "a backup has no file %s", bourse.Quoted(f.Name))
+		return bourse.Errorf(bourse.CodeInvalid, "unexpected file %s in the backup", bourse.Quoted(f.Name))
 	}
 	if f.Size < 0 || f.Size > limit {
 		return bourse.Errorf(bourse.CodeInvalid, "file %s has %d bytes, the limit is %d", f.Name, f.Size, limit)
@@ -242,7 +242,7 @@ func readArchive(r io.Reader, take func(m *manifest, f *archived, r io.Reader) e
 			return nil, notBackup("file %s: %w", f.Name, incomplete(err))
 		}
 		if hex.EncodeToString(sum.Sum(nil)) != strings.ToLower(f.SHA256) {
-			return nil, notBackup("file %s has other contents than when it was written", f.Name)
+			return nil, notBackup("file %s is damaged: its checksum is wrong", f.Name)
 		}
 	}
 	if _, err := in.Next(); err == nil {
@@ -259,7 +259,7 @@ func readManifest(in *tar.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if header.Name != manifestEntry || header.Size > maxSmall {
-		return nil, fmt.Errorf("it begins with file %s with %d bytes", bourse.Quoted(header.Name), header.Size)
+		return nil, fmt.Errorf("its first file is %s, of %d bytes", bourse.Quoted(header.Name), header.Size)
 	}
 	text, err := io.ReadAll(in)
 	return text, incomplete(err)

@@ -55,7 +55,7 @@ func compareLabels(labels map[string]string) finding {
 	}
 	switch {
 	case len(has) == 0:
-		return warning(name, "mount cgroups: mount -t cgroup2 none /sys/fs/cgroup", "the host has none: no limit of a machine is enforced")
+		return warning(name, "mount cgroups: mount -t cgroup2 none /sys/fs/cgroup", "no cgroups are mounted: machines' limits are not enforced")
 	case len(lacks) > 0:
 		return warning(name, "enable these controllers in the kernel, for example with cgroup_enable=memory on its command line",
 			"%s with %s: the limits %s of machines are not enforced", labels["cgroup"], strings.Join(has, ", "), strings.Join(lacks, ", "))
@@ -182,10 +182,10 @@ func checkService(shown string) []finding {
 	}
 	const edit = "systemctl edit bourse, below [Service]: "
 	if p["KillMode"] != "process" {
-		found = append(found, problem(name, edit+"KillMode=process", "KillMode is %s: machines end when the service is restarted", p["KillMode"]))
+		found = append(found, problem(name, edit+"KillMode=process", "KillMode is %s: machines are killed when the service restarts", p["KillMode"]))
 	}
 	if p["OOMPolicy"] != "continue" {
-		found = append(found, warning(name, edit+"OOMPolicy=continue", "OOMPolicy is %s: all machines end when one has used all memory", p["OOMPolicy"]))
+		found = append(found, warning(name, edit+"OOMPolicy=continue", "OOMPolicy is %s: all machines are killed when one of them runs out of memory", p["OOMPolicy"]))
 	}
 	if p["TasksMax"] != "infinity" {
 		found = append(found, warning(name, edit+"TasksMax=infinity", "TasksMax is %s, for the servers and all machines together", p["TasksMax"]))

@@ -163,7 +163,7 @@ func (r *restore) matches() error {
 		r.name, _, _ = strings.Cut(strings.ToLower(name), ".")
 	}
 	if r.name != string(m.Host) {
-		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "this is a backup of host %s, and this host is called %s: two hosts with the same name would disturb each other", m.Host, bourse.Quoted(r.name)),
+		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "this is a backup of host %s, and this host is called %s: two hosts with the same name would conflict", m.Host, bourse.Quoted(r.name)),
 			fmt.Sprintf("--name %s, if this host replaces %s", m.Host, m.Host), "bourse join TOKEN, to add a host")
 	}
 	config, err := filepath.Abs(r.config)

@@ -91,7 +91,7 @@ func execStreaming(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.Ma
 		},
 	})
 	if patience > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return bourse.Errorf(bourse.CodeTimeout, "the command did not end within %s and was killed", patience)
+		return bourse.Errorf(bourse.CodeTimeout, "the command did not finish within %s and was killed", patience)
 	}
 	return withShellStatus(about(err, f.app, id))
 }

@@ -19,7 +19,7 @@ func ParseRequirements(list []string) (bourse.Requirements, error) {
 			return nil, err
 		}
 		if _, twice := out[name]; twice {
-			return nil, bourse.Errorf(bourse.CodeInvalid, "%s is given twice", bourse.Quoted(name))
+			return nil, bourse.Errorf(bourse.CodeInvalid, "%s is given more than once", bourse.Quoted(name))
 		}
 		out[name] = r
 	}

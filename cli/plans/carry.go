@@ -57,7 +57,7 @@ func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error)
 		return result, nil
 	}
 	for _, name := range result.Silent {
-		c.Shell.Note("warning: proxy " + cli.Clean(name) + " does not know about all changes yet")
+		c.Shell.Note("warning: proxy " + cli.Clean(name) + " has not received all changes yet")
 	}
 	_, err = fmt.Fprintf(c.Shell.Out, "%s  %s  %s in %s\n", cli.Clean(c.Title), string(cmp.Or(result.Status, release.Complete)), cmp.Or(c.Done, Summary(p)), elapsed(result.Took))
 	if err == nil && len(left) > 0 {
@@ -126,7 +126,7 @@ func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan st
 const once = 300 * time.Millisecond
 
 func (c *Carrier) interruptedNote() []string {
-	first := "interrupted: undoing what was done; Ctrl-C again leaves everything as it is then"
+	first := "interrupted: undoing the changes; press Ctrl-C again to stop and leave the rest as it is"
 	if c.Options.KeepOnFailure {
 		first = "interrupted: what was done is kept; Ctrl-C again exits at once"
 	}

@@ -190,7 +190,7 @@ func TestInterrupts(t *testing.T) {
 			if !ok || !strings.Contains(string(told), "release v4 of shop was interrupted: ") {
 				t.Errorf("%v", err)
 			}
-			if !strings.Contains(errs, "interrupted: undoing what was done; Ctrl-C again leaves everything as it is then") || !strings.Contains(errs, "bourse deploy --resume  or  bourse rollback") {
+			if !strings.Contains(errs, "interrupted: undoing the changes; press Ctrl-C again to stop and leave the rest as it is") || !strings.Contains(errs, "bourse deploy --resume  or  bourse rollback") {
 				t.Errorf("%s", errs)
 			}
 			if !again && (!strings.Contains(string(told), "everything is as it was before") || !strings.Contains(errs, "undone (uncordoned)")) {

@@ -224,7 +224,7 @@ func (c *cluster) awaitMembers(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return bourse.Errorf(bourse.CodeTimeout, "the broker knows only %d of %d workers after %s", acceptingOrders(list), want, readyWithin)
+			return bourse.Errorf(bourse.CodeTimeout, "the broker has found only %d of %d workers after %s", acceptingOrders(list), want, readyWithin)
 		case <-time.After(membersInterval):
 		}
 	}

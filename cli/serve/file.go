@@ -203,7 +203,7 @@ func (f *File) parse() error {
 		case e.Kind == unstable.KeyValue && len(keys) == 1:
 			values, ok := texts(e.Value())
 			if !ok {
-				f.wrong = append(f.wrong, f.problem(at, "%s: use a text, a number, true, false, or a list of them", name))
+				f.wrong = append(f.wrong, f.problem(at, "%s: use a string, a number, true, false, or a list of them", name))
 				continue
 			}
 			*into = append(*into, setting{name, values, at})

@@ -87,7 +87,7 @@ func keep(ctx context.Context, s *cli.Shell, d config) error {
 	if killed {
 		return nil // the user requested it, or a message has explained it
 	}
-	return bourse.Errorf(bourse.CodeInternal, "the process that ran the cluster has ended (%s); everything was cleaned up", exit)
+	return bourse.Errorf(bourse.CodeInternal, "the process that ran the cluster was terminated (%s); everything was cleaned up", exit)
 }
 
 const (

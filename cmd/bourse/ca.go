@@ -46,7 +46,7 @@ func (s *server) adoptCA(ctx context.Context, in *enroll.KeyRequest, reply *enro
 		err = lookAt(renewing{s})
 	}
 	if err == nil && !s.creds.ByFirstCA() {
-		err = bourse.Errorf(bourse.CodeUnavailable, "another program has changed %s at the same time", s.config.Credentials.Files.Pair)
+		err = bourse.Errorf(bourse.CodeUnavailable, "%s was changed by another program at the same time", s.config.Credentials.Files.Pair)
 	}
 	return err
 }
@@ -93,7 +93,7 @@ func (s *server) checkNATS(ca *x509.Certificate) error {
 		return nil
 	}
 	return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "the NATS server's certificate was issued by the CA that would be removed"),
-		"--keep-old, then give the NATS server a certificate of the new CA, then repeat the command without it")
+		"--keep-old, then give the NATS server a certificate from the new CA, then repeat the command without --keep-old")
 }
 
 // signersBesides returns certificates that were not issued by the given CA, in PEM. They have

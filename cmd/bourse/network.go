@@ -243,8 +243,8 @@ func (s *server) clientToken(ln net.Listener, file string) (*loopback.Token, err
 	return loopback.TokenOf(os.Getenv, ln.Addr().(*net.TCPAddr).AddrPort())
 }
 
-// onLoopback reports whether a listener is only accessible from this host. Listeners on
-// NATS have no TCP address.
+// onLoopback reports whether a listener is accessible only from this host. It returns
+// false for listeners on NATS, which have no TCP address.
 func onLoopback(ln net.Listener) bool {
 	at, ok := ln.Addr().(*net.TCPAddr)
 	return ok && at.AddrPort().Addr().Unmap().IsLoopback()

@@ -78,7 +78,7 @@ func (o operation) published(ctx context.Context, machines []bourse.MachineID) (
 	for _, id := range machines {
 		err := o.news.until(ctx, id, func() (bool, error) {
 			if o.news.never() {
-				return false, bourse.Errorf(bourse.CodeForbidden, "the token does not permit reading which state they have received")
+				return false, bourse.Errorf(bourse.CodeForbidden, "the token does not permit reading which changes they have received")
 			}
 			m, err := o.look(ctx, id)
 			gone := bourse.CodeOf(err) == bourse.CodeNotFound

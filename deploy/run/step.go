@@ -197,7 +197,7 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 		}
 		o.outcome(nil)
 		if now.State == bourse.StateFailed {
-			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has version %s now, which failed to start", m.id, now.InstanceID)
+			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s now has version %s, which failed to start", m.id, now.InstanceID)
 		}
 		o.journal.made(&now)
 		return nil

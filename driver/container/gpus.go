@@ -204,8 +204,8 @@ func parseSMI(line string) (g GPU, memory int64, ok bool) {
 	return GPU{Index: index, Bus: fields[1], UUID: fields[2], Model: fields[3]}, memory, true
 }
 
-// sameBus reports whether two PCI addresses are equal. Their domain has either four or eight
-// digits.
+// sameBus reports whether two PCI addresses identify the same device. The domain of each may have
+// four or eight digits.
 func sameBus(a, b string) bool {
 	normal := func(s string) string {
 		domain, rest, ok := strings.Cut(strings.ToLower(s), ":")

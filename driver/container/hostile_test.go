@@ -55,7 +55,7 @@ func TestHostileOrders(t *testing.T) {
 		}
 	}
 	missing := order("test.local/missing@sha256:"+digest.FromString("x").Encoded(), "true")
-	if _, err := h.d.Start(t.Context(), missing); bourse.CodeOf(err) != bourse.CodeNotFound || !strings.Contains(bourse.MessageOf(err), "not on this host") {
+	if _, err := h.d.Start(t.Context(), missing); bourse.CodeOf(err) != bourse.CodeNotFound || !strings.Contains(bourse.MessageOf(err), "not found on this host") {
 		t.Errorf("a missing image: %v", err)
 	}
 	big := order(image, "printenv")

@@ -63,7 +63,7 @@ func (i *images) forget(name string) {
 }
 
 func errNoImage(name string) error {
-	return bourse.Errorf(bourse.CodeNotFound, "image %s is not on this host", bourse.Quoted(name))
+	return bourse.Errorf(bourse.CodeNotFound, "image %s not found on this host", bourse.Quoted(name))
 }
 
 // readImage reads an image's configuration for this platform.

@@ -70,7 +70,7 @@ func runtimeOf(name, usual string, shims map[string]string) (string, error) {
 		return long, nil
 	}
 	if !strings.Contains(name, ".") {
-		return "", bourse.Errorf(bourse.CodeInvalid, "runtime %s is not on this host", bourse.Quoted(name))
+		return "", bourse.Errorf(bourse.CodeInvalid, "runtime %s not found on this host", bourse.Quoted(name))
 	}
 	return name, nil
 }

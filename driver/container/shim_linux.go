@@ -80,7 +80,7 @@ func (d *Driver) endShims(id driver.TaskID) {
 			if filepath.Base(bundle) == d.layout.container(id) {
 				_ = mount.UnmountAll(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH) // the root file system may not be mounted
 			}
-			d.cfg.Log.Warn("ended leftover shim", "machine", id.Machine, "boot", id.Boot, "pid", pid)
+			d.cfg.Log.Warn("leftover shim terminated", "machine", id.Machine, "boot", id.Boot, "pid", pid)
 		}
 		_ = unix.Close(fd)
 	}

@@ -263,7 +263,7 @@ func (s *suite) wantProcesses(want int) {
 			runtime.Gosched()
 		}
 		if got != want {
-			s.Errorf("%d processes of tasks run, want %d", got, want)
+			s.Errorf("%d task processes are running, want %d", got, want)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (k *keep) hold(id bourse.MachineID) (*kept, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopping {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "the keeper is ending")
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "the keeper is shutting down")
 	}
 	m := k.machines[id]
 	if m == nil {
@@ -119,7 +119,7 @@ func (k *keep) begin(m *kept, s *openSource) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopping {
-		return bourse.Errorf(bourse.CodeUnavailable, "the keeper is ending")
+		return bourse.Errorf(bourse.CodeUnavailable, "the keeper is shutting down")
 	}
 	m.refs++
 	k.reading++

@@ -105,7 +105,7 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 	if _, err := l.call(ctx, &request{Op: opList}, func(r *reply) { list = append(list, r.List...) }); err != nil {
 		return err
 	}
-	lost := bourse.Exit{Code: -1, Error: "supervisor lost: it is unknown how the program ended", At: time.Now().UTC()}
+	lost := bourse.Exit{Code: -1, Error: "supervisor lost: the program's exit status is unknown", At: time.Now().UTC()}
 	unheld := d.mirror.replace(list, lost)
 	for part := range slices.Chunk(unheld, listChunk) {
 		if _, err := l.call(ctx, &request{Op: opHold, Hold: part}, nil); err != nil {

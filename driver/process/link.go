@@ -102,7 +102,7 @@ func (l *link) ended() error {
 }
 
 // errReplaced is a link's error if another daemon has connected to the supervisor.
-var errReplaced = errors.New("another daemon has taken the supervisor over")
+var errReplaced = errors.New("another daemon has connected to the supervisor")
 
 // read reads answers and events until the connection ends.
 func (l *link) read(news func(*reply)) error {

@@ -18,7 +18,7 @@ func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
 	if with.dir == "" {
 		with.dir = s.layout.home(id)
 		if err := os.Mkdir(with.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return bourse.Errorf(bourse.CodeUnavailable, "machine's directory: %w", err)
+			return bourse.Errorf(bourse.CodeUnavailable, "create the machine's directory: %w", err)
 		}
 		if with.user != nil && os.Geteuid() == 0 {
 			return os.Chown(with.dir, int(with.user.UID), int(with.user.GID))

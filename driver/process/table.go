@@ -81,7 +81,7 @@ func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 func (s *supervisor) newTaskLocked(m *machine, id driver.TaskID) (*task, error) {
 	switch {
 	case s.stopping:
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "the supervisor is ending")
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "the supervisor is shutting down")
 	case m.destroying > 0:
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "machine %s is being destroyed", id.Machine)
 	case id.Boot <= m.newest:

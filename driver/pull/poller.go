@@ -80,7 +80,7 @@ func (d *Driver) offer(j *job, p *poller) {
 	p.got <- j
 }
 
-// reoffer offers the unclaimed job j to another waiting poller, or otherwise to the next
+// reoffer offers the unclaimed job j to another waiting poller or, if there is none, to the next
 // suitable caller of Next. mu must be held.
 func (d *Driver) reoffer(j *job) {
 	j.to, j.due = nil, true

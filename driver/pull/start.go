@@ -60,7 +60,7 @@ func (d *Driver) begin(task *driver.Task) (*job, error) {
 		case j.ID == task.ID:
 			return j, nil
 		case j.ID.Boot > task.ID.Boot, j.phase != ended:
-			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "boot %d of machine %s exists already", j.ID.Boot, j.ID.Machine)
+			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "boot %d of machine %s already exists", j.ID.Boot, j.ID.Machine)
 		}
 	}
 	size := sizeOf(task.Limits)

@@ -56,13 +56,15 @@ func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error)
 	}), nil
 }
 
-var errEarly = errors.New("it sends before it is asked")
+var errEarly = errors.New("the server sent data before it received a request")
 
 // refused is the error that is returned if a server does not accept calls from this server. It
 // contains the server's response, which becomes the answer to every call.
 type refused struct{ answer fabric.Answer }
 
-func (r *refused) Error() string { return "it takes no calls: " + http.StatusText(r.answer.Status) }
+func (r *refused) Error() string {
+	return "the server does not accept calls: " + http.StatusText(r.answer.Status)
+}
 
 // upgrade asks a worker to use the connection for calls.
 func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admission.Proof) error {

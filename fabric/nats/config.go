@@ -105,8 +105,8 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 		client.PingInterval(pingEvery), client.MaxPingsOutstanding(pingsLost),
 		client.MaxReconnects(-1), client.ReconnectWait(reconnectEvery), client.ReconnectJitter(reconnectEvery, reconnectEvery),
 		client.RetryOnFailedConnect(true),
-		// A message that cannot be sent now must fail at once, because sending it later would
-		// do harm.
+		// Fail at once if a message cannot be sent now. If it was sent later, a call that the caller
+		// has already given up could still take effect.
 		client.ReconnectBufSize(-1),
 		client.DisconnectErrHandler(l.disconnected), client.ReconnectHandler(l.reconnected), client.ErrorHandler(l.asyncError),
 	}

@@ -19,7 +19,7 @@ type Disk interface {
 	// Open returns a journal with the durable records. KillAt has been called before, unless the
 	// process is not to be killed.
 	Open(t testing.TB) fsm.Journal
-	// Close ends the process that opened the journal. Records that are not durable are lost.
+	// Close terminates the process that opened the journal, or simulates that. Records that are not durable are lost.
 	Close(t testing.TB)
 	// KillAt makes the process die at the n-th commit after the next Open, immediately after the
 	// commit is durable if after is set, and otherwise immediately before. 0 means never.

@@ -201,8 +201,8 @@ func (r Request) login(host string) (credentials.Login, error) {
 	return login, nil
 }
 
-// authorities returns the certificates in the file r.CA, or nil, which stands for the system's
-// certificates.
+// authorities returns the CA certificates in the file r.CA. If r.CA is empty, it returns nil, which
+// means the system's CA certificates.
 func (r Request) authorities() (*x509.CertPool, error) {
 	if r.CA == "" {
 		return nil, nil

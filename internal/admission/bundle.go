@@ -36,7 +36,7 @@ func ParseBundle(text []byte) (Bundle, error) {
 		}
 	}
 	if len(b.CAs) == 0 {
-		return Bundle{}, bourse.Errorf(bourse.CodeInvalid, "the CA holds no PEM certificate of a CA")
+		return Bundle{}, bourse.Errorf(bourse.CodeInvalid, "the CA file contains no PEM certificate of a CA")
 	}
 	return b, nil
 }

@@ -154,7 +154,7 @@ func (c *CA) Sign(request []byte, who Identity, hosts []string, now time.Time) (
 // give access to the cluster's servers.
 func (c *CA) IssueOther(name string, hosts []string, now time.Time) (Pair, error) {
 	if len(hosts) == 0 {
-		return Pair{}, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s would name no host", bourse.Quoted(name))
+		return Pair{}, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s needs at least one host name or address", bourse.Quoted(name))
 	}
 	template, err := newTemplate(name, nil, hosts, "", now)
 	if err != nil {

@@ -260,7 +260,7 @@ func AnyServer(pool *x509.CertPool, roles ...bourse.Role) *tls.Config {
 			}
 			who, err := IdentityOf(s.PeerCertificates[0])
 			if err == nil && !slices.Contains(roles, who.Role) {
-				err = bourse.Errorf(bourse.CodeForbidden, "%s %s is none of %v", who.Role, who.ID, roles)
+				err = bourse.Errorf(bourse.CodeForbidden, "%s %s has none of the roles %v", who.Role, who.ID, roles)
 			}
 			return err
 		},

@@ -42,7 +42,7 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 			return
 		}
 		if err := pages.Check(r); err != nil {
-			refuse(w, http.StatusForbidden, bourse.CodeForbidden, "a page of another site may not do this: "+err.Error())
+			refuse(w, http.StatusForbidden, bourse.CodeForbidden, "cross-origin request refused: "+err.Error())
 			return
 		}
 		if forServers(r.URL.Path) && !g.admitsServer(w, r) {
@@ -60,16 +60,16 @@ func forServers(path string) bool {
 // the request.
 func (g *Gate) admitsServer(w http.ResponseWriter, r *http.Request) bool {
 	if len(r.Header["Origin"]) > 0 || len(r.Header["Sec-Fetch-Site"]) > 0 {
-		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "no web page has business here")
+		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "web pages may not call this path")
 		return false
 	}
 	if !slices.Contains(pathsOfMetrics, r.URL.Path) && r.Header.Get(headerServer) != g.Proof.Cluster {
-		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only servers of the cluster have business here: "+headerServer+" names theirs")
+		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only servers of this cluster may call this path: "+headerServer+" must name it")
 		return false
 	}
 	if g.Proof.Bearer != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+g.Proof.Bearer)) == 0 {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, bourse.CodeUnauthorized, "only servers of the cluster have business here: they show its secret")
+		refuse(w, http.StatusUnauthorized, bourse.CodeUnauthorized, "only servers of this cluster may call this path: its secret is missing or wrong")
 		return false
 	}
 	return true

@@ -178,7 +178,7 @@ func (r *Renewal) Read(from string, resp *http.Response) error {
 // to the key.
 func (r *Renewal) accept(ca, cert []byte) error {
 	if _, err := admission.NewCredentials(ca, admission.Pair{Cert: cert, Key: r.key}); err != nil {
-		return bourse.Errorf(bourse.CodeInternal, "the broker sent a certificate that is of no use: %w", err)
+		return bourse.Errorf(bourse.CodeInternal, "the broker sent an unusable certificate: %w", err)
 	}
 	r.CA, r.PEM = ca, slices.Concat(cert, r.key)
 	return nil

@@ -100,7 +100,7 @@ func (d *Desk) join(in *Request) (*Reply, error) {
 func (d *Desk) RenewHandler() http.Handler {
 	return handler(func(r *http.Request) (any, error) {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-			return nil, bourse.Errorf(bourse.CodeUnauthorized, "show the current certificate")
+			return nil, bourse.Errorf(bourse.CodeUnauthorized, "the request needs the current certificate as its client certificate")
 		}
 		current := r.TLS.PeerCertificates[0]
 		who, err := admission.IdentityOf(current)

@@ -37,7 +37,7 @@ func (f *Fingerprint) UnmarshalText(text []byte) error {
 func FingerprintOf(ca []byte) (Fingerprint, error) {
 	block, _ := pem.Decode(ca)
 	if block == nil || block.Type != "CERTIFICATE" {
-		return Fingerprint{}, bourse.Errorf(bourse.CodeInvalid, "the CA holds no PEM certificate")
+		return Fingerprint{}, bourse.Errorf(bourse.CodeInvalid, "the CA file contains no PEM certificate")
 	}
 	return sha256.Sum256(block.Bytes), nil
 }

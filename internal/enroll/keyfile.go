@@ -81,9 +81,9 @@ func (f *KeyFile) set(text []byte) (KeyReply, error) {
 	case next.number == has.Number && slices.Equal(has.Keys, want):
 		return has, nil
 	case !slices.Contains(want, has.Keys[0]) || !slices.Contains(has.Keys, want[0]):
-		return KeyReply{}, bourse.Errorf(bourse.CodeFailedPrecondition, "it encrypts with another key: copy %s from another server", f.Path)
+		return KeyReply{}, bourse.Errorf(bourse.CodeFailedPrecondition, "the server encrypts with another key: copy %s from another server", f.Path)
 	case next.number <= has.Number && !written:
-		return KeyReply{}, bourse.Errorf(bourse.CodeConflict, "it has already done this step or a later one, with other keys")
+		return KeyReply{}, bourse.Errorf(bourse.CodeConflict, "the server has already completed this step or a later one, with other keys")
 	}
 	if len(want) < len(has.Keys) && f.InNeed != nil {
 		if err := f.InNeed(); err != nil {
@@ -103,7 +103,7 @@ func (f *KeyFile) set(text []byte) (KeyReply, error) {
 			return f.report(), nil
 		}
 	}
-	return KeyReply{}, bourse.Errorf(bourse.CodeUnavailable, "another program has changed %s at the same time", f.Path)
+	return KeyReply{}, bourse.Errorf(bourse.CodeUnavailable, "%s was changed by another program at the same time", f.Path)
 }
 
 // report is like Report, for callers that hold the lock.
@@ -157,7 +157,7 @@ func parseRing(text []byte) (ring, error) {
 	case len(r.keys) == 1 && between: // someone has removed the other key by hand
 		r.number = nextRotation(r.number)
 	case len(r.keys) != 1 && (len(r.keys) != 2 || !between):
-		return r, bourse.Errorf(bourse.CodeFailedPrecondition, "the file has %d keys, and it does not say which one is the new one: remove all but one from it on every server", len(r.keys))
+		return r, bourse.Errorf(bourse.CodeFailedPrecondition, "the file has %d keys, and nothing says which one is new: on every server, remove all but one", len(r.keys))
 	}
 	return r, nil
 }

@@ -158,7 +158,7 @@ func (l *Ledger) Verify(id, secret string) error {
 func find(all map[string]*Issued, id, secret string) (*Issued, error) {
 	i := all[id]
 	if i == nil || subtle.ConstantTimeCompare(digest(secret), i.Digest) != 1 {
-		return nil, bourse.Errorf(bourse.CodeUnauthorized, "the broker does not know this join token: it was revoked, or another broker made it")
+		return nil, bourse.Errorf(bourse.CodeUnauthorized, "the broker does not know this join token: it was revoked, or another broker created it")
 	}
 	return i, nil
 }
@@ -189,7 +189,7 @@ func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bo
 			return errUnchanged
 		}
 		if why := old.Ended(now); why != "" {
-			return bourse.Errorf(bourse.CodeForbidden, "join token %s %s: make another one", id, why)
+			return bourse.Errorf(bourse.CodeForbidden, "join token %s %s: create another one", id, why)
 		}
 		for _, s := range r.Servers {
 			if name := ServerName(r.Host, s.Role); taken(name) {

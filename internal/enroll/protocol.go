@@ -77,7 +77,7 @@ func (r *Request) Validate() error {
 	seen := map[bourse.Role]bool{}
 	for _, s := range r.Servers {
 		if !slices.Contains(bourse.ServerRoles(), s.Role) || seen[s.Role] {
-			return bourse.Errorf(bourse.CodeInvalid, "the role %s is unknown or given twice", bourse.Quoted(string(s.Role)))
+			return bourse.Errorf(bourse.CodeInvalid, "the role %s is unknown or listed twice", bourse.Quoted(string(s.Role)))
 		}
 		seen[s.Role] = true
 	}

@@ -48,7 +48,7 @@ func AppKeysHandler(keysOf func(context.Context, bourse.WorkerID, bourse.Machine
 			return nil, err
 		}
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-			return nil, bourse.Errorf(bourse.CodeUnauthorized, "show a certificate")
+			return nil, bourse.Errorf(bourse.CodeUnauthorized, "the request needs a client certificate")
 		}
 		who, err := admission.IdentityOf(r.TLS.PeerCertificates[0])
 		if err != nil {
@@ -252,7 +252,7 @@ func (r *Rotation) distribute(ctx context.Context, keys ring, issuer string) (ma
 	signers := want.Signers
 	out := r.each(ctx, keys.step(), in, func(has KeyReply) error {
 		if !slices.Equal(has.Keys, want.Keys) {
-			return bourse.Errorf(bourse.CodeConflict, "it uses other keys than it was given")
+			return bourse.Errorf(bourse.CodeConflict, "the server did not adopt the keys")
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -42,7 +42,7 @@ func Make(parent, prefix string) (*Dir, error) {
 	}
 }
 
-// Hold holds a directory that another process has created and still holds.
+// Hold shares the lock on a directory that another process has created and still has locked.
 func Hold(path string) (*Dir, error) { return hold(path, syscall.LOCK_SH, 0) }
 
 func hold(path string, how, flags int) (*Dir, error) {

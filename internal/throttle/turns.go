@@ -3,9 +3,9 @@
 //
 //   - [Turns] limits the number of orders in progress, and [Rates] the number that begin
 //     each second.
-//   - [Fair] divides a limited resource among its users. There are no quotas: once the
-//     resource is used up, the user that holds the most loses a part.
-//   - [Bodies] limits the memory for request bodies and replies.
+//   - [Fair] divides a limited resource among its users without fixed quotas. When the
+//     resource is used up, the user that holds the most loses part of it.
+//   - [Bodies] limits the memory used by request bodies and replies.
 package throttle
 
 import (

@@ -61,8 +61,8 @@ func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error)
 	return &Spools{limits: limits, dir: dir, log: log}, nil
 }
 
-// Close removes the directory. Spools that are still open keep their data. If such a spool needs a
-// file later, it discards its data.
+// Close removes the directory. Spools that are still open keep the data that they have, but a
+// spool that needs to create a file later discards its data.
 func (s *Spools) Close() error { return s.dir.Remove() }
 
 // Usage returns the number of bytes stored in memory and in files.

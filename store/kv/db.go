@@ -167,7 +167,7 @@ func (d *DB) readSnapshot() (contents, error) {
 	c := readSnapshot(b, d.cfg.Schema)
 	switch {
 	case !c.nothing && c.version != d.cfg.Schema.Version:
-		return c, bourse.Errorf(bourse.CodeFailedPrecondition, "the store has version %d, this program needs %d: start the release that wrote it", c.version, d.cfg.Schema.Version)
+		return c, bourse.Errorf(bourse.CodeFailedPrecondition, "the store has version %d, this program supports %d: start the release that wrote it", c.version, d.cfg.Schema.Version)
 	case len(c.damage) > 0:
 		return c, damaged(c.damage)
 	}

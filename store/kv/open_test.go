@@ -88,7 +88,7 @@ func TestAnotherVersionIsNotTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second attempt shows that the first one has released the lock
-		if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "version 99, this program needs 1") {
+		if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "version 99, this program supports 1") {
 			t.Errorf("open: %v (%s)", err, bourse.CodeOf(err))
 		}
 	}

@@ -70,7 +70,7 @@ func (w *wal) close() error {
 func (w *wal) append(record []byte) error {
 	end := w.end + int64(len(record))
 	if end > walMax {
-		return fmt.Errorf("the write-ahead log is %d MiB long", w.end>>20)
+		return fmt.Errorf("the write-ahead log has reached its limit: %d MiB", w.end>>20)
 	}
 	f := w.files[w.now]
 	if err := w.grow(end + walHeader); err != nil { // end + walHeader includes the mark after the record

@@ -465,7 +465,7 @@ func (a *stormApp) shape() string {
 
 // leaves matches the warning that a machine is left unchanged because its worker does not
 // answer.
-var leaves = regexp.MustCompile(`machine .* (is left as it is|keeps the config of the release)`)
+var leaves = regexp.MustCompile(`machine .* (is not changed|keeps the config of the release)`)
 
 // is checks that all machines have the given version, now and a moment later, and that no
 // release is unfinished.

@@ -69,8 +69,8 @@ func identities(rows []record, key []int) []string {
 	return list
 }
 
-// compare returns the result that consists of rows, and the changes that lead to it from old. If
-// old is nil, all rows are new. New rows are numbered from next.
+// compare builds a result from rows. It returns the result, and the changes between old and the
+// new result. If old is nil, all rows are new. New rows are numbered starting at next.
 func compare(old *result, columns []string, key []int, rows []record, next int64) (*result, []change) {
 	now := &result{columns: columns, rows: make([]entry, 0, len(rows)), at: make(map[string]int, len(rows))}
 	var changes []change

@@ -156,7 +156,7 @@ func TestSlowReaderIsDisconnectedAndResumes(t *testing.T) {
 		if !strings.HasPrefix(got, `{"change":[1,"insert",1,`) {
 			t.Fatalf("the first changes: got %s", got)
 		}
-		if got, want := string(<-p.writes), `{"error":{"code":"unavailable","message":"you read more slowly than the result changes: resume from change 1"}}`+"\n"; got != want {
+		if got, want := string(<-p.writes), `{"error":{"code":"unavailable","message":"the client reads too slowly: resume from change 1"}}`+"\n"; got != want {
 			t.Fatalf("got %s, want %s", got, want)
 		}
 		leave()

@@ -27,7 +27,7 @@ func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subsc
 	case <-e.ended:
 		err = bourse.Errorf(bourse.CodeUnavailable, "the server is stopping")
 	case <-ctx.Done():
-		err = bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", ctx.Err())
+		err = bourse.Errorf(bourse.CodeCanceled, "the client disconnected: %w", ctx.Err())
 	}
 	s.end(err) // for all readers, because other callers may have joined the subscription
 	e.drop(s)

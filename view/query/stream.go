@@ -109,7 +109,7 @@ func (s *subscription) first(ctx context.Context) (*result, int64, error) {
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return nil, 0, bourse.Errorf(bourse.CodeCanceled, "the caller left: %w", ctx.Err())
+			return nil, 0, bourse.Errorf(bourse.CodeCanceled, "the client disconnected: %w", ctx.Err())
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (s *subscription) changes(n int64, following bool) ([][]byte, <-chan struct
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if following && s.history.nearEnd(n) {
-		return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "you read more slowly than the result changes: resume from change %d", n)
+		return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "the client reads too slowly: resume from change %d", n)
 	}
 	lines, err := s.history.after(n, batch)
 	if err == nil && len(lines) == 0 && s.ended != nil {

@@ -133,9 +133,9 @@ func (r *Replicator) renew(ctx context.Context, seen wire.Stream) {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		r.config.Log.Warn("others have newer rows of this server's than it has itself: started a new epoch", "seen", seen.Epoch)
+		r.config.Log.Warn("new epoch started: other members have newer rows of this server", "seen", seen.Epoch)
 	case r.quiet.Due("renew"):
-		r.config.Log.Warn("start of a new epoch failed: others claim to have newer rows of this server's than it has itself", "seen", seen.Epoch, "err", err)
+		r.config.Log.Warn("start new epoch failed: other members claim to have newer rows of this server", "seen", seen.Epoch, "err", err)
 	}
 }
 

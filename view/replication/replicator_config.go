@@ -35,7 +35,7 @@ type Config struct {
 	Limits    Limits
 }
 
-// Pace configures how often and how fast members send to one another. Zero fields have defaults.
+// Pace configures how often and how fast members send to one another. A zero field means the default.
 type Pace struct {
 	Whole    int // number of times that each member sends a whole transaction; default 4; negative means never
 	Announce int // number of times that it then announces only the transaction's position; default 8; negative means never
@@ -63,7 +63,7 @@ func (p Pace) withDefaults() Pace {
 	return p
 }
 
-// Limits bounds the work that a member accepts at once. Zero fields have defaults.
+// Limits bounds the work that a member accepts at once. A zero field means the default.
 type Limits struct {
 	// Maximum numbers of concurrent requests for each path. Further requests are answered
 	// with 429. The defaults are 16, 8, 16, 4 and 4.

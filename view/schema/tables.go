@@ -44,7 +44,7 @@ type table struct {
 // Tables contains the replicated tables by wire name.
 type Tables map[string]*table
 
-// suffix ends the names of replicated tables. This member's own tables do not have it.
+// suffix is appended to the names of replicated tables. Tables that are not replicated do not have it.
 const suffix = "_rows"
 
 // bookkeeping lists the replicated tables' internal columns. Rows on the wire cannot contain

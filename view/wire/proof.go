@@ -27,7 +27,7 @@ type Verifier struct {
 
 // ErrForged means that data was not signed by the site that it names. The forger may be the member
 // that forwarded it.
-var ErrForged = bourse.Errorf(bourse.CodeForbidden, "it is not signed by its site")
+var ErrForged = bourse.Errorf(bourse.CodeForbidden, "it is not signed by the site that it names")
 
 // Attest checks that a version of a shared row was signed by a site that may write it. It returns
 // CodeForbidden otherwise.

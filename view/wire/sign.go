@@ -128,8 +128,8 @@ func Verify(key crypto.PublicKey, m, sig []byte) bool {
 	return false
 }
 
-// Seal contains the key and certificates that sign a transaction, and the link to the previous
-// one.
+// Seal contains the key and certificates with which a transaction is signed, and the link to the
+// previous transaction.
 type Seal struct {
 	Cluster string
 	Birth   []byte // included in the transaction; required in the first one of an epoch

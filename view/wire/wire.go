@@ -18,9 +18,9 @@ import (
 // read the data.
 const WireVersion = 1
 
-// MaxFrame limits the size of an accepted transaction. It is twice the size that a site may write.
-// A transaction with an oversized row can thus be accepted without the row, which would otherwise
-// block the stream.
+// MaxFrame is the maximum size of a transaction that a member accepts. It is twice the size that a
+// site may write, so that a transaction with an oversized row can be accepted without that row.
+// Otherwise, the row would block the stream.
 const MaxFrame = 2 * MaxTx
 
 // Limits of positions, so that they fit into SQLite's integers.

@@ -198,7 +198,7 @@ func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
 		return d.Fill, d.Refusal, nil
 	}
 	if bourse.CodeOf(err) == bourse.CodeUnavailable { // nothing was recorded, for example because the disk is full
-		return nil, h.Refusal(bourse.RefusedUnavailable, "the worker cannot write its store: "+err.Error()), nil
+		return nil, h.Refusal(bourse.RefusedUnavailable, "the worker cannot write to its store: "+err.Error()), nil
 	}
 	return nil, nil, err
 }

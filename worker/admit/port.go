@@ -88,8 +88,8 @@ func (p PortRange) find(from int, taken func(int) bool, bind func(int) error) (p
 	return 0, tried
 }
 
-// declaredPort returns the first port in the worker's range that one of a machine's
-// services names, or 0 if there is none. The worker must not assign ports outside its
+// declaredPort returns the first port in the worker's range that is declared by one of a
+// machine's services, or 0 if there is none. The worker must not assign ports outside its
 // range, because they may belong to a server or to another worker on the host. That
 // server, or a machine of that worker, would then receive this machine's requests.
 func declaredPort(c *bourse.Config, ports PortRange) int {

@@ -62,7 +62,7 @@ func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, n
 	case source.SizeGB > spec.SizeGB:
 		return no("%s has %d GB, wanted %d: a volume never shrinks", id, source.SizeGB, spec.SizeGB)
 	case source.Encrypted != spec.Encrypted:
-		return no("a copy is encrypted if its source is, and %s is: %t", id, source.Encrypted)
+		return no("a copy has the setting of its source, and %s has encrypted: %t", id, source.Encrypted)
 	}
 	return nil, nil
 }

@@ -47,7 +47,7 @@ type images struct {
 }
 
 // errNoImages is returned if the worker cannot run images.
-var errNoImages = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a driver of images")
+var errNoImages = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a container driver")
 
 // newImages returns the images of a worker's machines. host is nil if the worker cannot
 // run images.

@@ -1,9 +1,9 @@
 // Package machines runs a worker's machines. It fills orders for machines, carries out
-// clients' calls, and manages each machine's lifecycle on the host, from the recorded
-// intent to start the machine until all of its traces are removed.
+// clients' calls, and manages each machine's lifecycle on the host, from recording the
+// intent to start it to removing its last traces.
 //
 //   - A claim takes resources from the ledger in the transaction that records the
-//     machine (invariant 4), and is idempotent by the order's id (invariant 7).
+//     machine (invariant 4). A claim with the same order id has the same result (invariant 7).
 //   - Every effect on the host is recorded durably before it happens. Each operation is a
 //     run of package fsm, whose steps may execute again after a crash (invariant 5).
 //   - After a crash, the tasks that the drivers run are adopted if they have a record,
@@ -111,7 +111,7 @@ func (ms *Machines) ImageInUse(digest string) bool { return ms.images.InUse(dige
 var (
 	errNoPollers = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without pollers")
 	// errLate is returned for the container driver until RecoverLate has succeeded.
-	errLate = bourse.Errorf(bourse.CodeUnavailable, "the worker waits for its driver of images")
+	errLate = bourse.Errorf(bourse.CodeUnavailable, "the container driver is not available yet")
 )
 
 // drivers contains the driver for each kind of image.

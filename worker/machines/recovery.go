@@ -38,7 +38,7 @@ func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err := ms.recoverContainers(ctx); isUnknown(err) {
 		return Recovered{}, err
 	} else if err != nil {
-		ms.state.Log.Error("recovery of the driver of images failed: its machines wait", "err", err)
+		ms.state.Log.Error("recover container driver failed, its machines wait", "err", err)
 	}
 	return Recovered{found.machines, len(found.watched), len(found.strays)}, nil
 }
@@ -59,7 +59,7 @@ func (ms *Machines) recoverContainers(ctx context.Context) error {
 		return err
 	}
 	close(ms.drivers.late)
-	ms.state.Log.Info("driver of images recovered", "machines", found.machines, "adopted", len(found.watched), "strays", len(found.strays))
+	ms.state.Log.Info("container driver recovered", "machines", found.machines, "adopted", len(found.watched), "strays", len(found.strays))
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (ms *Machines) RecoverLate(ctx context.Context, done func()) error {
 		if isUnknown(err) {
 			return err
 		}
-		ms.state.Log.Debug("recovery of the driver of images failed again", "err", err)
+		ms.state.Log.Debug("recover container driver failed again", "err", err)
 	}
 }
 
@@ -203,7 +203,7 @@ func (e *errUnknownMachines) Error() string {
 	if n := len(e.what) - len(names); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Sprintf("the host has things that the store does not know: %s%s", strings.Join(names, ", "), more)
+	return fmt.Sprintf("the host has objects without a record in the store: %s%s", strings.Join(names, ", "), more)
 }
 
 // Unknown returns the error that makes the daemon exit if there are objects on the host

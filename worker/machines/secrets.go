@@ -75,7 +75,7 @@ func (ms *Machines) openSecrets(ctx context.Context, m *bourse.Machine, version 
 	switch bourse.CodeOf(askErr) {
 	case "":
 	case bourse.CodeUnavailable, bourse.CodeTimeout:
-		return nil, 0, bourse.Errorf(bourse.CodeUnavailable, "%w; no broker has answered that: %w", err, askErr)
+		return nil, 0, bourse.Errorf(bourse.CodeUnavailable, "%w; no broker answered the request for keys: %w", err, askErr)
 	default:
 		return nil, 0, err
 	}

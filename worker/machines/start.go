@@ -140,7 +140,7 @@ func on(m *bourse.Machine, call bourse.Call) error {
 	case bourse.Unable:
 		return &bourse.Error{Code: bourse.CodeFailedPrecondition, Message: text}
 	}
-	return bourse.Errorf(bourse.CodeInternal, "machine %s: %s is no call", m.ID, call)
+	return bourse.Errorf(bourse.CodeInternal, "machine %s: unknown call %s", m.ID, call)
 }
 
 // takeBoot takes the resources that m needs while it runs, and records its next boot.

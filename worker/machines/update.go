@@ -117,13 +117,13 @@ func (ms *Machines) updated(ctx context.Context, run *fsm.Handle[machineResult],
 	case m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed:
 		return m, state.ErrNoMachine
 	case m.Instance != version:
-		return m, bourse.Errorf(bourse.CodeConflict, "machine %s has version %s now: the update to %s was overtaken or given up", id, m.Instance, version)
+		return m, bourse.Errorf(bourse.CodeConflict, "machine %s has version %s now: the update to %s was superseded or abandoned", id, m.Instance, version)
 	case m.State == bourse.StateFailed:
 		why := ""
 		if m.Boot.Exit != nil {
 			why = ": " + m.Boot.Exit.Error
 		}
-		return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s has version %s now, which failed to start%s", id, version, why)
+		return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s now has version %s, which failed to start%s", id, version, why)
 	}
 	return m, nil
 }
@@ -135,7 +135,7 @@ func mayUpdate(m *bourse.Machine, req *fabric.UpdateRequest) error {
 	}
 	switch {
 	case m.Next != nil:
-		return bourse.Errorf(bourse.CodeConflict, "machine %s is being updated to version %s: wait until that has ended", m.ID, m.Next.Instance)
+		return bourse.Errorf(bourse.CodeConflict, "machine %s is being updated to version %s: wait until the update has finished", m.ID, m.Next.Instance)
 	case req.Current != "" && req.Current != m.Instance:
 		return bourse.Errorf(bourse.CodeConflict, "machine %s has version %s, not %s: read it again", m.ID, m.Instance, bourse.Quoted(string(req.Current)))
 	case req.Name != "" && req.Name != m.Name:
@@ -143,10 +143,10 @@ func mayUpdate(m *bourse.Machine, req *fabric.UpdateRequest) error {
 	case req.Region != "" && req.Region != string(m.Region):
 		return bourse.Errorf(bourse.CodeInvalid, "invalid region %s: machine %s stays in %s; clone it to have one elsewhere", bourse.Quoted(req.Region), m.ID, m.Region)
 	case req.Config.ImageKind() != m.Config.ImageKind():
-		return bourse.Errorf(bourse.CodeInvalid, "invalid config.image %s: machine %s has image %s, and these two do not run in the same way; make another machine",
+		return bourse.Errorf(bourse.CodeInvalid, "invalid config.image %s: machine %s has image %s, which runs differently: create a new machine",
 			bourse.Quoted(req.Config.Image), m.ID, bourse.Quoted(m.Config.Image))
 	case !sameVolumes(m.Config.Mounts, req.Config.Mounts):
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s keeps the volumes that it was made with: make another machine for another volume", m.ID)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s keeps the volumes that it was created with: create a new machine for another volume", m.ID)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 	case r.Reason == bourse.RefusedUnavailable:
 		return bourse.Errorf(bourse.CodeUnavailable, "%s", r.Detail)
 	default:
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be updated where it is: %s", m.ID, r.Detail)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be updated on its worker: %s", m.ID, r.Detail)
 	}
 }
 

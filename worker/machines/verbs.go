@@ -109,7 +109,7 @@ func (ms *Machines) Exec(ctx context.Context, id bourse.MachineID, req *fabric.E
 	defer cancel()
 	res, err := d.Exec(ctx, TaskOf(&m), driver.Exec{Command: req.Command, Stdin: bytes.NewReader(req.Stdin)})
 	if ctx.Err() == context.DeadlineExceeded {
-		return fabric.ExecReply{}, bourse.Errorf(bourse.CodeTimeout, "the command did not end within %s and was killed", limit)
+		return fabric.ExecReply{}, bourse.Errorf(bourse.CodeTimeout, "the command did not finish within %s and was killed", limit)
 	}
 	return fabric.ExecReply{Exit: res.Exit, Stdout: res.Stdout, Stderr: res.Stderr}, err
 }

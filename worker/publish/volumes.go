@@ -23,7 +23,8 @@ func (p *Publisher) publishVolumes(ctx context.Context, ids []bourse.VolumeID) e
 }
 
 // readVolumes adds the current records of volumes to u. A destroyed volume is removed
-// from the view even if it still has snapshots, because only this worker lists those.
+// from the view even if it still has snapshots, because lists of snapshots come from this
+// worker, not from the view.
 func (p *Publisher) readVolumes(u *Update, ids []bourse.VolumeID) error {
 	return p.state.Store.View(func(tx *store.Tx) error {
 		for _, id := range ids {

@@ -53,7 +53,7 @@ type Machines interface {
 	Logs(ctx context.Context, m *bourse.Machine, query driver.LogQuery, fn func(driver.LogLine) error) error
 }
 
-// Network connects to machines with private networks.
+// Network dials machines that have private networks.
 type Network interface {
 	// Dial connects to a TCP port of a machine.
 	Dial(ctx context.Context, machine bourse.MachineID, port uint16) (net.Conn, error)

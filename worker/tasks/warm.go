@@ -40,7 +40,7 @@ type warmMachine struct {
 	link     link
 }
 
-// Settings of the connections to programs.
+// Settings for connections to programs.
 const (
 	// warmIdle is the time after which an idle connection is closed. Servers close idle
 	// connections after two seconds or more. The worker must close first, because a

@@ -245,7 +245,7 @@ func (vs *Volumes) Granted(id, grant string, conn *tls.ConnectionState) error {
 	to, rest, _ := strings.Cut(grant, ".")
 	until, mark, _ := strings.Cut(rest, ".")
 	if !hmac.Equal([]byte(mark), []byte(grantMark(key, id, to, until))) {
-		return bourse.Errorf(bourse.CodeForbidden, "no broker has granted this worker to read %s", bourse.Quoted(id))
+		return bourse.Errorf(bourse.CodeForbidden, "no broker has permitted this worker to read %s", bourse.Quoted(id))
 	}
 	end, err := strconv.ParseInt(until, 36, 64)
 	if err != nil || time.Now().Unix() > end {

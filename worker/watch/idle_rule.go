@@ -57,7 +57,7 @@ func DecideIdle(s *IdleSight, now time.Time, after time.Duration) IdleVerdict {
 	idle := later(s.Uses.Last, s.Started)
 	switch {
 	case stop == workload.AutostopOff:
-		return IdleVerdict{Why: "its config does not ask for it"}
+		return IdleVerdict{Why: "autostop is off"}
 	case m.State != bourse.StateStarted:
 		return IdleVerdict{Why: "it is " + string(m.State)}
 	case m.Config.Task != nil:
@@ -97,10 +97,10 @@ func (s *IdleSight) needed() string {
 			continue
 		}
 		if s.Blind {
-			return "which other machines run is not known now"
+			return "it is unknown which other machines of the app run"
 		}
 		if n := s.running(want); n < want.MinRunning {
-			return fmt.Sprintf("its app is to have %d running in %s", want.MinRunning, region)
+			return fmt.Sprintf("the app must keep %d running in %s", want.MinRunning, region)
 		}
 	}
 	return ""

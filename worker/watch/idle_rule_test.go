@@ -46,9 +46,9 @@ func TestDecide(t *testing.T) {
 	}{
 		"idle for long":                   {services: web, act: Stop, why: "idle for 1h0m0s"},
 		"to be suspended":                 {services: suspend, act: Suspend, why: "idle for 1h0m0s"},
-		"no service":                      {services: `[]`, why: "its config does not ask for it"},
-		"autostop is off":                 {services: `[{"internal_port":80}]`, why: "its config does not ask for it"},
-		"one of two services says off":    {services: `[{"internal_port":80,"autostop":"stop"},{"internal_port":81}]`, why: "its config does not ask for it"},
+		"no service":                      {services: `[]`, why: "autostop is off"},
+		"autostop is off":                 {services: `[{"internal_port":80}]`, why: "autostop is off"},
+		"one of two services says off":    {services: `[{"internal_port":80,"autostop":"stop"},{"internal_port":81}]`, why: "autostop is off"},
 		"one says stop, one suspend":      {services: `[{"internal_port":80,"autostop":"suspend"},{"internal_port":81,"autostop":true}]`, act: Stop, why: "idle for 1h0m0s"},
 		"stopped":                         {services: web, change: func(m *bourse.Machine) { m.State = bourse.StateStopped }, why: "it is stopped"},
 		"starting":                        {services: web, change: func(m *bourse.Machine) { m.State = bourse.StateStarting }, why: "it is starting"},
@@ -61,23 +61,23 @@ func TestDecide(t *testing.T) {
 		"used as long ago as it takes":    {services: web, sight: func(s *IdleSight) { s.Uses.Last = noon.Add(-time.Minute) }, act: Stop, why: "idle for 1m0s"},
 		"held":                            {services: web, sight: func(s *IdleSight) { s.Uses.Until = noon.Add(time.Hour) }, why: "it is in use", look: time.Hour},
 		"just started":                    {services: web, sight: func(s *IdleSight) { s.Started = noon.Add(-time.Second) }, why: "it is in use", look: 59 * time.Second},
-		"the only one that is to run":     {services: one, why: "its app is to have 1 running in gru", look: time.Minute},
+		"the only one that is to run":     {services: one, why: "the app must keep 1 running in gru", look: time.Minute},
 		"one with a lesser id runs":       {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{other(1, nil)} }, act: Stop, why: "idle for 1h0m0s"},
-		"one with a greater id runs":      {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{other(9, nil)} }, why: "its app is to have 1 running in gru", look: time.Minute},
+		"one with a greater id runs":      {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{other(9, nil)} }, why: "the app must keep 1 running in gru", look: time.Minute},
 		"the lesser one is stopped": {services: one, sight: func(s *IdleSight) {
 			s.Others = []bourse.Machine{other(1, func(m *bourse.Machine) { m.State = "stopped" })}
-		}, why: "its app is to have 1 running in gru", look: time.Minute},
+		}, why: "the app must keep 1 running in gru", look: time.Minute},
 		"the lesser one is cordoned": {services: one, sight: func(s *IdleSight) {
 			s.Others = []bourse.Machine{other(1, func(m *bourse.Machine) { m.Cordoned = true })}
-		}, why: "its app is to have 1 running in gru", look: time.Minute},
+		}, why: "the app must keep 1 running in gru", look: time.Minute},
 		"the lesser one is in another region": {services: one, sight: func(s *IdleSight) {
 			s.Others = []bourse.Machine{other(1, func(m *bourse.Machine) { m.Region = "mad" })}
-		}, why: "its app is to have 1 running in gru", look: time.Minute},
-		"the lesser one serves something else": {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{machine(1, `[{"internal_port":81}]`)} }, why: "its app is to have 1 running in gru", look: time.Minute},
-		"the lesser one serves nothing":        {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{machine(1, `[]`)} }, why: "its app is to have 1 running in gru", look: time.Minute},
-		"others are not known":                 {services: one, sight: func(s *IdleSight) { s.Blind = true }, why: "which other machines run is not known now", look: time.Minute},
+		}, why: "the app must keep 1 running in gru", look: time.Minute},
+		"the lesser one serves something else": {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{machine(1, `[{"internal_port":81}]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
+		"the lesser one serves nothing":        {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{machine(1, `[]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
+		"others are not known":                 {services: one, sight: func(s *IdleSight) { s.Blind = true }, why: "it is unknown which other machines of the app run", look: time.Minute},
 		"others do not matter":                 {services: web, sight: func(s *IdleSight) { s.Blind = true }, act: Stop, why: "idle for 1h0m0s"},
-		"in the primary region":                {services: one, change: primary("gru"), why: "its app is to have 1 running in gru", look: time.Minute},
+		"in the primary region":                {services: one, change: primary("gru"), why: "the app must keep 1 running in gru", look: time.Minute},
 		"in another region than the primary":   {services: one, change: primary("mad"), act: Stop, why: "idle for 1h0m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 			if c.sight != nil {
 				c.sight(s)
 			}
-			want := IdleVerdict{Act: c.act, Why: c.why, Others: strings.Contains(c.why, "running in") || strings.Contains(c.why, "not known")}
+			want := IdleVerdict{Act: c.act, Why: c.why, Others: strings.Contains(c.why, "running in") || strings.Contains(c.why, "unknown which")}
 			if c.look > 0 {
 				want.Look = noon.Add(c.look)
 			}

@@ -41,8 +41,8 @@ const (
 	Rearm       StandbyAct = "rest"       // record that the standby may be promoted again
 )
 
-// StandbyVerdict is a decision about a standby. It is carried out once it has remained
-// the same for the time After.
+// StandbyVerdict is a decision about a standby. It takes effect once it has remained
+// unchanged for the duration After.
 type StandbyVerdict struct {
 	Act     StandbyAct
 	Primary bourse.MachineID // the machine that the standby replaces or would replace
@@ -135,7 +135,7 @@ func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID
 	}
 	for _, other := range s.spares(self, primary) {
 		if other.ID < self.ID && other.Boot.StandsIn == primary && other.State == bourse.StateStarted {
-			return StandbyVerdict{Demote, primary, Settle(patience), fmt.Sprintf("machine %s stands in for %s too", other.ID, primary)}
+			return StandbyVerdict{Demote, primary, Settle(patience), fmt.Sprintf("machine %s also replaces %s", other.ID, primary)}
 		}
 	}
 	return StandbyVerdict{}
@@ -152,7 +152,7 @@ func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why st
 		}
 	case HostLost:
 		if m != nil && Wanted(m) {
-			return fmt.Sprintf("machine %s: its worker %s is not heard from", id, m.Worker), patience, true
+			return fmt.Sprintf("machine %s: its worker %s is unreachable", id, m.Worker), patience, true
 		}
 	case HostRemoved:
 		if s.Wanted[id] {

@@ -11,7 +11,7 @@ const LabelSuspend = "suspend"
 // freezerState is the v1 file that freezes a group and reports its state.
 const freezerState = "freezer.state"
 
-// until polls a condition until it holds, returns an error, or ctx ends. Polling is necessary
+// until polls a condition until it holds or returns an error, or until ctx ends. Polling is necessary
 // because cgroup v1 sends no notification when a group is frozen.
 func until(ctx context.Context, condition func() (bool, error)) error {
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {

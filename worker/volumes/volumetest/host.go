@@ -88,7 +88,7 @@ func (f *Host) call(ctx context.Context, name, id string, fn func() error) error
 func (f *Host) get(id bourse.VolumeID) (*Volume, error) {
 	v := f.volumes[id]
 	if v == nil {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "%s is not on this host", id)
+		return nil, bourse.Errorf(bourse.CodeNotFound, "%s not found on this host", id)
 	}
 	return v, nil
 }
