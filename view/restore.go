@@ -90,7 +90,9 @@ func (b *batch) restore(sp *wire.Spool) error {
 			return err
 		}
 	}
-	if err := b.advance(wire.Stamp{Position: p, At: sp.Head.At}, by); err != nil {
+	// The time is not signed. Limit it, because the stream does not expire until a day after it.
+	at := min(sp.Head.At, b.now.Add(wire.MaxEpochSkew).UnixNano())
+	if err := b.advance(wire.Stamp{Position: p, At: at}, by); err != nil {
 		return err
 	}
 	b.recent = append(b.recent, recent{Position: p})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -56,6 +57,48 @@ func TestSnapshotReplacesRows(t *testing.T) {
 		a.publish(volume("mine", "x"))
 		if err := a.Restore(t.Context(), a.Self().Stream, bytes.NewReader(snapshot(t, a, a.Self().Stream))); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("a snapshot of the server's own stream: %v", err)
+		}
+	}
+}
+
+// TestSnapshotOfASupersededStream restores a snapshot of an earlier epoch, which any member may provide. Its owned rows
+// must not change anything.
+func TestSnapshotOfASupersededStream(t *testing.T) {
+	liar, m := startMember(t, Config{}), startMember(t, Config{Site: "w3"})
+	first, second := wire.Stream{Site: "w2", Epoch: 1}, wire.Stream{Site: "w2", Epoch: 2}
+	liar.take(encoded(t, "w2", 1, 1, volume("v", "x")), encoded(t, "w2", 1, 2, volume("v", "forged"), volume("other", "forged")))
+	m.take(encoded(t, "w2", 1, 1, volume("v", "x")))
+	if m.Superseded(first) {
+		t.Error("the only epoch is superseded")
+	}
+	m.take(encoded(t, "w2", 2, 1, volume("v", "y")))
+	for s, want := range map[wire.Stream]bool{first: true, second: false, {Site: "w2", Epoch: 3}: false, {Site: "w4", Epoch: 1}: false} {
+		if got := m.Superseded(s); got != want {
+			t.Errorf("superseded %v: %v", s, got)
+		}
+	}
+	before := m.dump()
+	restore(t, liar, m, first)
+	if d := cmp.Diff(before, m.dump()); d != "" {
+		t.Errorf("the snapshot has changed rows (-before +after):\n%s", d)
+	}
+	if got := m.Head(first); got != 2 {
+		t.Errorf("the head is %d, want 2", got)
+	}
+	var future bytes.Buffer
+	f, err := wire.NewFrameWriter(&future, wire.SnapshotHead{Site: "w2", Epoch: 1, Seq: 3, Birth: testKey.Birth, At: time.Now().Add(2 * wire.MaxEpochSkew).UnixNano()})
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Restore(t.Context(), first, &future); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range m.Digest().Heads {
+		if ahead := time.Until(time.Unix(0, h.At)); h.Seq == 3 && ahead > wire.MaxEpochSkew {
+			t.Errorf("the stream expires a day after a time that is %s ahead", ahead)
 		}
 	}
 }
