@@ -53,7 +53,7 @@ func TestRotateKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("rotated within %s:\n%s", time.Since(began), out)
-	for _, step := range []string{"give all servers the new key    6 of 6", "use the new key                 6 of 6", "remove the old key              6 of 6"} {
+	for _, step := range []string{"distribute the new key          6 of 6", "use the new key                 6 of 6", "remove the old key              6 of 6"} {
 		if !strings.Contains(out, step) {
 			t.Errorf("%q is missing", step)
 		}
