@@ -42,7 +42,7 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 			return
 		}
 		if err := pages.Check(r); err != nil {
-			refuse(w, http.StatusForbidden, bourse.CodeForbidden, "cross-origin request refused: "+err.Error())
+			refuse(w, http.StatusForbidden, bourse.CodeForbidden, "request refused: "+err.Error())
 			return
 		}
 		if forServers(r.URL.Path) && !g.admitsServer(w, r) {
