@@ -128,7 +128,7 @@ const once = 300 * time.Millisecond
 func (c *Carrier) interruptedNote() []string {
 	first := "interrupted: undoing the changes; press Ctrl-C again to stop and leave the rest as it is"
 	if c.Options.KeepOnFailure {
-		first = "interrupted: what was done is kept; Ctrl-C again exits at once"
+		first = "interrupted: completed changes are kept; press Ctrl-C again to exit at once"
 	}
 	if len(c.Resume) == 0 {
 		return []string{first}

@@ -105,7 +105,7 @@ func (d *config) validate() error {
 		d.regions[i] = r
 		problems = append(problems, cli.FlagError("--regions", bourse.Region(r).Validate()))
 		if seen[r] {
-			problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--regions: %s is given twice", r))
+			problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--regions: %s is given more than once", r))
 		}
 		seen[r] = true
 	}

@@ -27,7 +27,7 @@ func parseParams(words []string) (values []any, names map[string]any, err error)
 			names = map[string]any{}
 		}
 		if _, twice := names[m[1]]; twice {
-			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "--param :%s is given twice", m[1])
+			return nil, nil, bourse.Errorf(bourse.CodeInvalid, "--param :%s is given more than once", m[1])
 		}
 		names[m[1]] = paramValue(m[2])
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
@@ -98,6 +100,7 @@ func TestMarkOfAProcessThatStartsPrograms(t *testing.T) {
 	}
 }
 
+// TestMarkOfOthers checks that processes without a mark have none, also if nothing of their environment can be read.
 func TestMarkOfOthers(t *testing.T) {
 	c := exec.CommandContext(t.Context(), "sleep", "1000")
 	c.Env = []string{}
@@ -108,9 +111,13 @@ func TestMarkOfOthers(t *testing.T) {
 	if err := ended.Start(); err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = ended.Wait() }()
+	if err := unix.Waitid(unix.P_PID, ended.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil { // leaves a zombie
+		t.Fatal(err)
+	}
 	defer func() { _ = c.Wait() }()
 	defer func() { _ = c.Process.Kill() }()
-	for what, pid := range map[string]int{"a process without an environment": c.Process.Pid, "a thread of the kernel": 2, "this process": os.Getpid(), "no process": 1 << 30} {
+	for what, pid := range map[string]int{"a process without an environment": c.Process.Pid, "a zombie": ended.Process.Pid, "a thread of the kernel": 2, "this process": os.Getpid(), "no process": 1 << 30} {
 		if _, ok := markOf(pid, "abc"); ok {
 			t.Errorf("%s has a mark", what)
 		}
