@@ -120,8 +120,8 @@ func reserved(order *bourse.Order, m *bourse.Member) bool {
 	return order.Reservation == "" || slices.Contains(order.Reservation.Workers(), m.Tag)
 }
 
-// heldFirst moves to the front the workers whose holds cover all amounts that the order takes. This
-// leaves free capacity for other orders. The sort is stable.
+// heldFirst moves workers whose holds cover all of the order's amounts to the front. This leaves
+// free capacity for other orders. The order is otherwise unchanged.
 func heldFirst(ranked []Ranked, quotes []bourse.Quote) {
 	slices.SortStableFunc(ranked, func(a, b Ranked) int {
 		switch x, y := quotes[a.Quote].Held, quotes[b.Quote].Held; {

@@ -225,7 +225,7 @@ func (t *Tx) add(bucket, name string, n int64) error {
 	return t.kv.Put(bucket, k, uint64Bytes(uint64(sum)))
 }
 
-// committed returns what the given amounts contribute to the committed sums.
+// committed returns the contribution of the given amounts to the committed totals.
 func committed(amounts bourse.Amounts) []part {
 	out := make([]part, len(amounts), len(amounts)+1)
 	for i, a := range amounts {

@@ -93,7 +93,7 @@ func aheadOf(date, sent, received time.Time) time.Duration {
 	return min(0, received.Sub(date))
 }
 
-// The differences between clocks above which compareClocks returns a warning and a problem.
+// Clock differences above which compareClocks returns a warning or a problem.
 const (
 	clockWarning = time.Second
 	clockProblem = 30 * time.Second

@@ -209,8 +209,7 @@ func checkDNS(ctx context.Context, servers []serve.Server) []finding {
 	return resolve(ctx, string(config), namesIn(servers), net.DefaultResolver.LookupHost)
 }
 
-// hostName is a name that a server must resolve, with the status of the finding if it
-// cannot be resolved.
+// hostName is a name that a server must resolve, and the status to report if that fails.
 type hostName struct {
 	host   string
 	status status

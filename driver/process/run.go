@@ -79,8 +79,7 @@ func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
 	return pid, err
 }
 
-// runApart is the part of run after the calling thread has entered the task's
-// groups.
+// runApart is the second part of run. The calling thread has entered the task's groups before.
 func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
 	if with.apart != nil {
 		if err := with.apart.enter(places{data: filepath.Dir(s.layout.dir), scratch: s.layout.run(), dir: with.dir}); err != nil {

@@ -244,8 +244,7 @@ func (s *supervisor) takeOver(me *session, settings settings) bool {
 	}
 }
 
-// leave closes the session me. If me is still the current session, leave removes
-// it.
+// leave closes a session. If it is still the current session, leave removes it.
 func (s *supervisor) leave(me *session) {
 	me.close()
 	me.work.Wait()

@@ -166,8 +166,8 @@ func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*co
 	return c, r.exchangeBuckets(ctx, c, sums)
 }
 
-// read records the heads in a response. It returns the checksums of the peer's buckets. They are
-// nil if the views are equal, and in the responses of step 2.
+// read records the heads in a response. It returns the checksums of the peer's buckets, or
+// nil if the views are equal or if this is a response in step 2.
 func (c *comparison) read(frames []frame) *bucketSums {
 	var out *bucketSums
 	for _, f := range frames {

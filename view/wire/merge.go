@@ -13,7 +13,7 @@ func Order(a, b Version) int {
 	first, later := 0, cmp.Compare(a.Clock, b.Clock)
 	if a.Table == TableApps {
 		// An app's organization and network never change. The row changes only when the app is
-		// deleted. So a deleted app wins; otherwise the earlier version wins.
+		// deleted. Therefore, a deleted app wins; if neither is deleted, the earlier version wins.
 		first, later = orderApps(a, b), -later
 	}
 	if a.Table == TableTokens {
