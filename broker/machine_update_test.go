@@ -16,7 +16,7 @@ func TestUpdateMachine(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStarted)
 	path := "/v1/apps/shop/machines/" + string(m.ID)
-	rec := s.call(t, "POST", path, `{"config":`+strings.Replace(hostConfig, "{", `{"services":[{"internal_port":80,"autostop":"stop"}],"colour":"red",`, 1)+
+	rec := s.call(t, "POST", path, `{"config":`+strings.Replace(hostConfig, "{", `{"services":[{"internal_port":80,"autostop":"stop"}],"color":"red",`, 1)+
 		`,"name":"web","region":"gru","current_version":"`+string(m.Instance)+`","skip_launch":true,"skip_service_registration":true,"lease_ttl":30}`,
 		"fly-machine-lease-nonce", "n0nce")
 	if rec.Code != http.StatusOK {
@@ -27,7 +27,7 @@ func TestUpdateMachine(t *testing.T) {
 		t.Errorf("the reply is %s", rec.Body)
 	}
 	asked := s.workers["w1"].updates[0]
-	if asked.Config.Guest == nil || string(asked.Config.Rest) != `{"colour":"red"}` {
+	if asked.Config.Guest == nil || string(asked.Config.Rest) != `{"color":"red"}` {
 		t.Errorf("the worker was sent config %+v", asked.Config)
 	}
 	asked.Config = bourse.Config{}

@@ -110,7 +110,7 @@ func (t *Table) Write(out Stream) error {
 // String returns the table in full.
 func (t *Table) String() string { return t.text(unlimitedWidth, false) }
 
-func (t *Table) text(width int, colour bool) string {
+func (t *Table) text(width int, color bool) string {
 	widths := make([]int, len(t.head))
 	all := append([][]string{t.head}, t.rows...)
 	for _, row := range all {
@@ -127,7 +127,7 @@ func (t *Table) text(width int, colour bool) string {
 	var b strings.Builder
 	for n, row := range all {
 		for _, part := range t.parts(row, widths) {
-			b.WriteString(t.line(part, widths, colour && n > 0))
+			b.WriteString(t.line(part, widths, color && n > 0))
 			b.WriteByte('\n')
 		}
 	}
@@ -152,7 +152,7 @@ func (t *Table) parts(row []string, widths []int) [][]string {
 	return out
 }
 
-func (t *Table) line(row []string, widths []int, colour bool) string {
+func (t *Table) line(row []string, widths []int, color bool) string {
 	var cells []string
 	last := len(row) - 1
 	for last > 0 && (widths[last] == omittedColumn || row[last] == "") {
@@ -169,7 +169,7 @@ func (t *Table) line(row []string, widths []int, colour bool) string {
 		if i < last || t.right[i] {
 			text = Pad(text, widths[i], t.right[i])
 		}
-		if tone := t.paint[i]; colour && tone != nil && cell != "" {
+		if tone := t.paint[i]; color && tone != nil && cell != "" {
 			text = tone(cell).paint(text)
 		}
 		cells = append(cells, text)

@@ -106,8 +106,8 @@ func shellName(s string) bool {
 	return s != ""
 }
 
-// cancelled lists the jobs that a poller must stop.
-type cancelled struct {
+// canceled lists the jobs that a poller must stop.
+type canceled struct {
 	Names []string `json:"names"`
 	Next  uint64   `json:"next"` // value for ?after= in the next request
 }
@@ -138,6 +138,6 @@ func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	writeBody(w, cancelled{Names: names, Next: next})
+	writeBody(w, canceled{Names: names, Next: next})
 	return nil
 }

@@ -146,8 +146,8 @@ func (s *Store) enlist(ctx context.Context, c *containerd.Client, who asker, p *
 	r.ref.Tag = ""
 	r.addTag(p.ref.Tag)
 	s.mu.Lock()
-	s.memory.catalogue.show(r.name, who, r.usedAt)
-	r.shown = s.memory.catalogue.askers(r.name)
+	s.memory.catalog.show(r.name, who, r.usedAt)
+	r.shown = s.memory.catalog.askers(r.name)
 	s.mu.Unlock()
 	record := images.Image{Name: r.name, Target: root, Labels: r.labels()}
 	_, err := c.ImageService().Create(ctx, record)
@@ -165,8 +165,8 @@ func (s *Store) enlist(ctx context.Context, c *containerd.Client, who asker, p *
 	defer s.mu.Unlock()
 	tag := p.ref.Tag
 	found.dropTag(tag)
-	s.memory.catalogue.add(found)
-	s.memory.catalogue.setTag(found, tag)
+	s.memory.catalog.add(found)
+	s.memory.catalog.setTag(found, tag)
 	s.memory.change++
 	image := found.image()
 	if tag != "" {

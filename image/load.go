@@ -38,7 +38,7 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 	var out []*record
 	for _, image := range list {
 		s.mu.Lock()
-		_, known := s.memory.catalogue.records[image.Name]
+		_, known := s.memory.catalog.records[image.Name]
 		s.mu.Unlock()
 		if known {
 			continue
@@ -72,15 +72,15 @@ func (s *Store) replace(list []images.Image, found []*record, change uint64) boo
 	}
 	s.memory.loaded = true
 	changed := len(found) > 0
-	for name := range s.memory.catalogue.records {
+	for name := range s.memory.catalog.records {
 		if !listed[name] {
 			s.config.Log.Info("image removed by another program", "image", name)
-			s.memory.catalogue.drop(name)
+			s.memory.catalog.drop(name)
 			changed = true
 		}
 	}
 	for _, r := range found {
-		s.memory.catalogue.add(r)
+		s.memory.catalog.add(r)
 	}
 	if changed {
 		s.notify()

@@ -76,7 +76,7 @@ func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bours
 	}
 	needs := o.needs()
 	s.mu.Lock()
-	s.memory.catalogue.setParts(recordName(ref), needs)
+	s.memory.catalog.setParts(recordName(ref), needs)
 	s.mu.Unlock()
 	return o, needs, nil
 }

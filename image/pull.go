@@ -105,8 +105,8 @@ func (s *Store) join(ctx context.Context, org string, ref bourse.ImageRef) (*pul
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := recordName(ref)
-	if r, ok := s.memory.catalogue.records[name]; ok {
-		s.memory.catalogue.setTag(r, ref.Tag)
+	if r, ok := s.memory.catalog.records[name]; ok {
+		s.memory.catalog.setTag(r, ref.Tag)
 		return nil, r.image(), nil
 	}
 	if s.memory.closed {

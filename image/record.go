@@ -48,7 +48,7 @@ type record struct {
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	shown  map[asker]time.Time // askers as stored in containerd or about to be stored; the catalogue contains the current values
+	shown  map[asker]time.Time // askers as stored in containerd or about to be stored; the catalog contains the current values
 	dirty  bool                // whether tags, usedAt or shown must still be stored in containerd
 }
 

@@ -13,14 +13,14 @@ import (
 )
 
 // remove removes images' records, and all data that no other image, container or pull needs. It
-// first removes the images from the catalogue, so that quotes no longer count them as present.
+// first removes the images from the catalog, so that quotes no longer count them as present.
 func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	s.mu.Lock()
 	for _, name := range names {
-		s.memory.catalogue.drop(name)
+		s.memory.catalog.drop(name)
 	}
 	s.memory.change++
 	s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Store) Remove(ctx context.Context, digest string) error {
 	s.mu.Lock()
 	inUse := s.memory.inUse
 	var names []string
-	for _, r := range s.memory.catalogue.byDigest(digest) {
+	for _, r := range s.memory.catalog.byDigest(digest) {
 		names = append(names, r.name)
 	}
 	s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Store) Remove(ctx context.Context, digest string) error {
 func (s *Store) Prune(ctx context.Context) ([]bourse.Image, error) {
 	s.mu.Lock()
 	inUse := s.memory.inUse
-	records := s.memory.catalogue.sorted()
+	records := s.memory.catalog.sorted()
 	gone := make([]bourse.Image, 0, len(records))
 	for _, r := range records {
 		gone = append(gone, r.image())

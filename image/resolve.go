@@ -47,7 +47,7 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	}
 	if final(err) {
 		s.mu.Lock()
-		s.memory.catalogue.forgetShown(ref, who)
+		s.memory.catalog.forgetShown(ref, who)
 		s.mu.Unlock()
 		return bourse.ImageRef{}, err
 	}
@@ -64,14 +64,14 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 func (s *Store) wasShown(ref bourse.ImageRef, who asker, within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.memory.catalogue.wasShown(recordName(ref), who, within, time.Now())
+	return s.memory.catalog.wasShown(recordName(ref), who, within, time.Now())
 }
 
 // labeled adds the image's labels to ref if the image is on this worker.
 func (s *Store) labeled(ref bourse.ImageRef) bourse.ImageRef {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.memory.catalogue.find(ref); r != nil {
+	if r := s.memory.catalog.find(ref); r != nil {
 		ref.Labels = r.image().Ref.Labels
 	}
 	return ref
@@ -93,11 +93,11 @@ func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) s
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.memory.catalogue.find(ref)
+	r := s.memory.catalog.find(ref)
 	if r == nil && ref.Digest == "" {
-		r = s.memory.catalogue.records[s.memory.catalogue.tags[tagName(ref)]] // the image with the tag's latest digest is not on this worker, so use the tag's local image
+		r = s.memory.catalog.records[s.memory.catalog.tags[tagName(ref)]] // the image with the tag's latest digest is not on this worker, so use the tag's local image
 	}
-	if r == nil || !s.memory.catalogue.wasShown(r.name, who, shownFor, time.Now()) {
+	if r == nil || !s.memory.catalog.wasShown(r.name, who, shownFor, time.Now()) {
 		return ""
 	}
 	return r.ref.Digest
@@ -117,15 +117,15 @@ func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string
 		ref.Digest = desc.Digest.String()
 	}
 	s.mu.Lock()
-	s.memory.catalogue.show(recordName(ref), who, time.Now())
+	s.memory.catalog.show(recordName(ref), who, time.Now())
 	if name == tagName(ref) {
-		s.memory.catalogue.setDigest(name, ref.Digest)
+		s.memory.catalog.setDigest(name, ref.Digest)
 	}
-	r, here := s.memory.catalogue.records[recordName(ref)]
+	r, here := s.memory.catalog.records[recordName(ref)]
 	if here && name == tagName(ref) {
-		s.memory.catalogue.setTag(r, ref.Tag)
+		s.memory.catalog.setTag(r, ref.Tag)
 	}
-	_, known := s.memory.catalogue.known[recordName(ref)]
+	_, known := s.memory.catalog.known[recordName(ref)]
 	s.mu.Unlock()
 	if !here && !known && name == tagName(ref) {
 		// Read the manifest now, because the next pull needs it anyway, and it makes quotes more

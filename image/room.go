@@ -106,7 +106,7 @@ func (s *Store) holdings() ([]holding, func(string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []holding
-	for name, r := range s.memory.catalogue.records {
+	for name, r := range s.memory.catalog.records {
 		out = append(out, holding{name: name, digest: r.ref.Digest, parts: r.parts, usedAt: r.usedAt})
 	}
 	for name, p := range s.memory.pulls {

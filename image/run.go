@@ -114,7 +114,7 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 	for _, u := range all {
 		ref, name := u.ref, recordName(u.ref)
 		s.mu.Lock()
-		_, here := s.memory.catalogue.records[name]
+		_, here := s.memory.catalog.records[name]
 		_, going := s.memory.pulls[name]
 		if !here && !going && !s.memory.closed {
 			s.config.Log.Info("pull resumed", "image", ref.String())
@@ -161,9 +161,9 @@ func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 func (s *Store) flush(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	labels := map[string]map[string]string{}
-	for name, r := range s.memory.catalogue.records {
+	for name, r := range s.memory.catalog.records {
 		if r.dirty {
-			r.shown = s.memory.catalogue.askers(name)
+			r.shown = s.memory.catalog.askers(name)
 			labels[name] = r.labels()
 			r.dirty = false
 		}
@@ -175,7 +175,7 @@ func (s *Store) flush(ctx context.Context, c *containerd.Client) {
 			continue
 		}
 		s.mu.Lock()
-		if r, ok := s.memory.catalogue.records[name]; ok {
+		if r, ok := s.memory.catalog.records[name]; ok {
 			r.dirty = true
 		}
 		s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 )
 
 // An image on a worker is available only to askers to which its registry has shown it. The
-// catalogue stores these askers and the times. They are also stored in a label of the image's
+// catalog stores these askers and the times. They are also stored in a label of the image's
 // record (labelShown), for the next daemon.
 
 const (
@@ -26,7 +26,7 @@ type shownTo struct {
 }
 
 // show records that an image was shown to an asker.
-func (c *catalogue) show(name string, who asker, now time.Time) {
+func (c *catalog) show(name string, who asker, now time.Time) {
 	remember(c.shown, maxShown, shownTo{name, who}, now)
 	if r, ok := c.records[name]; ok {
 		r.dirty = true
@@ -35,7 +35,7 @@ func (c *catalogue) show(name string, who asker, now time.Time) {
 
 // forgetShown removes the information that a repository's images were shown to an asker. It is
 // called when the registry refuses to show one of them.
-func (c *catalogue) forgetShown(ref bourse.ImageRef, who asker) {
+func (c *catalog) forgetShown(ref bourse.ImageRef, who asker) {
 	for key := range c.shown {
 		other := bourse.ParseImageRef(key.name)
 		if key.who != who || other.Registry != ref.Registry || other.Repository != ref.Repository {
@@ -49,13 +49,13 @@ func (c *catalogue) forgetShown(ref bourse.ImageRef, who asker) {
 }
 
 // wasShown reports whether an image was shown to an asker within the given time.
-func (c *catalogue) wasShown(name string, who asker, within time.Duration, now time.Time) bool {
+func (c *catalog) wasShown(name string, who asker, within time.Duration, now time.Time) bool {
 	at, ok := c.shown[shownTo{name, who}]
 	return ok && !at.After(now) && now.Sub(at) < within
 }
 
 // askers returns the askers to which an image was shown, with the times.
-func (c *catalogue) askers(name string) map[asker]time.Time {
+func (c *catalog) askers(name string) map[asker]time.Time {
 	out := map[asker]time.Time{}
 	for key, at := range c.shown {
 		if key.name == name {

@@ -14,7 +14,7 @@ import (
 // unknown to another. If a repository no longer shows its images to an asker, they must be hidden
 // from that asker only.
 func TestShownToOneIsNotShownToAnother(t *testing.T) {
-	c := newCatalogue()
+	c := newCatalog()
 	r := recordFor(1, at(1), parts{"base": 50}, "v1")
 	c.add(r)
 	c.show(r.name, "acme", at(10))
@@ -46,14 +46,14 @@ func TestShownToOneIsNotShownToAnother(t *testing.T) {
 
 // The label of an image's record preserves, across restarts, to which askers the image was shown.
 func TestShownIsALabel(t *testing.T) {
-	c := newCatalogue()
+	c := newCatalog()
 	r := recordFor(1, at(1), parts{}, "v1")
 	c.add(r)
 	c.show(r.name, "acme", at(10))
 	r.shown = c.askers(r.name)
 	again := &record{name: r.name, ref: r.ref}
 	again.read(r.labels(), at(20))
-	later := newCatalogue()
+	later := newCatalog()
 	later.add(again)
 	if !later.wasShown(r.name, "acme", time.Hour, at(20)) || later.wasShown(r.name, "", time.Hour, at(20)) {
 		t.Errorf("after a restart shown to %v", later.askers(r.name))

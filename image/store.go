@@ -42,14 +42,14 @@ type Store struct {
 
 // state contains the fields that Store.mu guards.
 type state struct {
-	catalogue *catalogue
-	pulls     map[string]*pull    // pulls in progress, by the name that the image's record will have
-	kept      map[string]leftover // data of failed pulls, by the name that the image's record would have
-	inUse     func(digest string) bool
-	change    uint64 // number of changes, which are additions and removals of images
-	closed    bool
-	loaded    bool         // whether containerd's images have been read at least once
-	close     func() error // closes the connection to containerd, if the store has opened it
+	catalog *catalog
+	pulls   map[string]*pull    // pulls in progress, by the name that the image's record will have
+	kept    map[string]leftover // data of failed pulls, by the name that the image's record would have
+	inUse   func(digest string) bool
+	change  uint64 // number of changes, which are additions and removals of images
+	closed  bool
+	loaded  bool         // whether containerd's images have been read at least once
+	close   func() error // closes the connection to containerd, if the store has opened it
 }
 
 // Open returns a new Store. It does not connect to containerd or start any goroutine.
@@ -61,7 +61,7 @@ func Open(config Config) (*Store, error) {
 	s := &Store{
 		config: config, platform: hostPlatform(), hosts: newRegistries(&config),
 		changed: make(chan struct{}, 1), turns: make(gate, maxConcurrent), room: make(gate, 1), leasing: make(gate, 1),
-		memory: state{catalogue: newCatalogue(), pulls: map[string]*pull{}, kept: map[string]leftover{}},
+		memory: state{catalog: newCatalog(), pulls: map[string]*pull{}, kept: map[string]leftover{}},
 	}
 	s.connect = sync.OnceValues(config.Client)
 	if config.Client == nil {
@@ -103,7 +103,7 @@ func (s *Store) notify() {
 func (s *Store) Has(ref bourse.ImageRef) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.memory.catalogue.find(ref) != nil
+	return s.memory.catalog.find(ref) != nil
 }
 
 // Missing returns the number of bytes that pulling an image for an organization would
@@ -115,7 +115,7 @@ func (s *Store) Missing(org, name string) (int64, bool) {
 	who := s.hosts.asker(org, ref.Registry)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.memory.catalogue.missing(ref, who, time.Now())
+	return s.memory.catalog.missing(ref, who, time.Now())
 }
 
 // MarkUsed records that a machine was started from an image. The time is stored in containerd
@@ -124,7 +124,7 @@ func (s *Store) MarkUsed(digest string) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range s.memory.catalogue.byDigest(digest) {
+	for _, r := range s.memory.catalog.byDigest(digest) {
 		r.usedAt, r.dirty = now, true
 	}
 }
@@ -135,11 +135,11 @@ func (s *Store) List(ctx context.Context) ([]bourse.Image, error) {
 	s.mu.Lock()
 	inUse := s.memory.inUse
 	var out []bourse.Image
-	for _, r := range s.memory.catalogue.sorted() {
+	for _, r := range s.memory.catalog.sorted() {
 		out = append(out, r.image())
 	}
 	for name, p := range s.memory.pulls {
-		if _, ok := s.memory.catalogue.records[name]; !ok {
+		if _, ok := s.memory.catalog.records[name]; !ok {
 			out = append(out, p.state())
 		}
 	}

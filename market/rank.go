@@ -92,7 +92,7 @@ type scorer struct{ terms []term }
 type term struct {
 	kind     termKind
 	name     string          // name of the quantity in the decision
-	resource bourse.Resource // used only if kind is utilisation
+	resource bourse.Resource // used only if kind is utilization
 	curve    Curve
 	share    float64 // maximum contribution of the term to the total score
 	scale    float64 // divisor of the quantity; used only if kind is image
@@ -101,7 +101,7 @@ type term struct {
 type termKind int
 
 const (
-	utilisation termKind = iota
+	utilization termKind = iota
 	image
 	spread
 	load
@@ -116,7 +116,7 @@ func newScorer(order *bourse.Order, set *CurveSet) scorer {
 		if order.Warm() { // a call to a warm machine is not packed, because it ends sooner on a less busy worker
 			curve.Points = emptiestFirst
 		}
-		terms = append(terms, term{kind: utilisation, name: string(r), resource: r, curve: curve})
+		terms = append(terms, term{kind: utilization, name: string(r), resource: r, curve: curve})
 	}
 	terms = append(terms,
 		term{kind: image, name: "image", curve: set.Image, scale: set.PullRate},
@@ -187,8 +187,8 @@ func (s *scorer) explain(q *bourse.Quote) []bourse.ScorePart {
 func (t *term) value(q *bourse.Quote) float64 {
 	x := math.NaN()
 	switch t.kind {
-	case utilisation:
-		return utilisationAfter(q, t.resource)
+	case utilization:
+		return utilizationAfter(q, t.resource)
 	case image:
 		x = float64(q.MissingBytes) / t.scale
 	case spread:
@@ -202,10 +202,10 @@ func (t *term) value(q *bourse.Quote) float64 {
 	return x
 }
 
-// utilisationAfter returns the share of resource r, from 0 to 1, that would be in use after the
+// utilizationAfter returns the share of resource r, from 0 to 1, that would be in use after the
 // fill. It returns NaN if the quote has no account for r, or if that account shows that the order
 // does not fit.
-func utilisationAfter(q *bourse.Quote, r bourse.Resource) float64 {
+func utilizationAfter(q *bourse.Quote, r bourse.Resource) float64 {
 	takes := q.Takes.Of(r)
 	for i := range q.Accounts {
 		a := &q.Accounts[i]

@@ -231,7 +231,7 @@ func (s *split) brokerDies() {
 	}
 	s.t.Logf("the order whose only worker was cut off: %v", n.err)
 	eventually(s.t, patience, "the other broker knows the canceled orders", func() error {
-		rows, err := query(s.t.Context(), s.westAPI, `SELECT order_id, worker FROM cancelled_orders WHERE (order_id, worker) IN (VALUES (?, ?), (?, ?))`,
+		rows, err := query(s.t.Context(), s.westAPI, `SELECT order_id, worker FROM canceled_orders WHERE (order_id, worker) IN (VALUES (?, ?), (?, ?))`,
 			string(e.created.OrderID), s.gruEast.Name, string(n.created.OrderID), s.ams.Name)
 		if err == nil && len(rows) != 2 {
 			err = fmt.Errorf("it knows %v", rows)

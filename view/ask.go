@@ -90,14 +90,14 @@ func (v *View) Token(ctx context.Context, id string) (*inventory.Token, error) {
 	return Ask(ctx, v, inventory.TokenByID(id))
 }
 
-// Cancelled lists the canceled orders that the worker must not fill, oldest first.
-func (v *View) Cancelled(ctx context.Context, worker bourse.WorkerID) ([]bourse.OrderID, error) {
-	return Ask(ctx, v, inventory.Cancelled(worker))
+// Canceled lists the canceled orders that the worker must not fill, oldest first.
+func (v *View) Canceled(ctx context.Context, worker bourse.WorkerID) ([]bourse.OrderID, error) {
+	return Ask(ctx, v, inventory.Canceled(worker))
 }
 
 // CanceledOn lists the workers on which the order has been canceled. They must not fill it.
 func (v *View) CanceledOn(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error) {
-	return Ask(ctx, v, inventory.CancelledAt(order))
+	return Ask(ctx, v, inventory.CanceledAt(order))
 }
 
 // Secrets returns the sealed secrets of the app with this ID.

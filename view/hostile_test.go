@@ -220,7 +220,7 @@ func TestForeignTransactionsOfOwnSiteAreRejected(t *testing.T) {
 func TestUnknownColumnsAndTablesAreQuarantined(t *testing.T) {
 	a, b := startMember(t, Config{}), startMember(t, Config{Site: "w3"})
 	odd := volume("odd", "x")
-	odd.Columns["colour"] = "red"
+	odd.Columns["color"] = "red"
 	a.take(encoded(t, "w2", 1, 1, volume("v", "x"), odd,
 		wire.Row{Table: "quota", Key: "k", Clock: 5, Columns: map[string]wire.Value{"n": int64(3)}},
 		wire.Row{Table: "gadget", Key: "k", Columns: map[string]wire.Value{"n": int64(3)}},

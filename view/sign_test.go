@@ -194,7 +194,7 @@ func certified(id bourse.WorkerID, issued time.Time) wire.Row {
 func TestWorkersCannotWriteSharedRows(t *testing.T) {
 	clock := wire.ClockAt(time.Now())
 	rows := []wire.Row{
-		inventory.CancelledRow("01HZZZZZZZZZZZZZZZZZZZZZZZ", "w1"), inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "thief"}), secret("shop/a", "d", 0),
+		inventory.CanceledRow("01HZZZZZZZZZZZZZZZZZZZZZZZ", "w1"), inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "thief"}), secret("shop/a", "d", 0),
 		{Table: wire.TableReleases, Key: "shop/1", Columns: map[string]wire.Value{"version": int64(1)}},
 		{Table: wire.TableSecrets, Key: "gone", Deleted: true},
 		certified("p1", time.Now()),

@@ -81,7 +81,7 @@ func TestTombstonesExpireAfterAWeek(t *testing.T) {
 		now := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
 		m := startMember(t, Config{Now: now})
 		defer m.end()
-		m.publish(secret("k", "x", 0), wire.Row{Table: wire.TableCancelled, Key: "o/w", Columns: map[string]wire.Value{"worker": "w"}})
+		m.publish(secret("k", "x", 0), wire.Row{Table: wire.TableCanceled, Key: "o/w", Columns: map[string]wire.Value{"worker": "w"}})
 		m.publish(wire.Row{Table: wire.TableSecrets, Key: "k", Deleted: true})
 		m.take(encoded(t, "w2", 1, 1, wire.Row{Table: wire.TableReleases, Key: "k", Deleted: true, Clock: wire.ClockAt(time.Now())}))
 		old := m.told

@@ -18,18 +18,18 @@ var errView = bourse.Errorf(bourse.CodeUnavailable, "the view fails")
 type memView struct {
 	changed chan struct{}
 
-	mu        sync.Mutex
-	fault     viewFault
-	machines  map[bourse.MachineID]bourse.Machine
-	volumes   map[bourse.VolumeID]bourse.Volume
-	images    map[string]bourse.Image // images by digest
-	apps      map[bourse.AppName]bourse.App
-	cancelled []bourse.OrderID
-	facts     *bourse.Facts
-	leaving   bool
-	lost      chan struct{}
-	refused   func(*bourse.Machine) bool // reports whether the view cannot store a machine; nil if it can store all
-	count     viewCount
+	mu       sync.Mutex
+	fault    viewFault
+	machines map[bourse.MachineID]bourse.Machine
+	volumes  map[bourse.VolumeID]bourse.Volume
+	images   map[string]bourse.Image // images by digest
+	apps     map[bourse.AppName]bourse.App
+	canceled []bourse.OrderID
+	facts    *bourse.Facts
+	leaving  bool
+	lost     chan struct{}
+	refused  func(*bourse.Machine) bool // reports whether the view cannot store a machine; nil if it can store all
+	count    viewCount
 }
 
 // viewFault is called before and after each call of a memView takes effect. An error
@@ -160,8 +160,8 @@ func (v *memView) Prove(ctx context.Context, name bourse.AppName) (app bourse.Ap
 	})
 }
 
-func (v *memView) Cancelled(ctx context.Context) (out []bourse.OrderID, err error) {
-	return out, v.call(ctx, "Cancelled", func() error { out = slices.Clone(v.cancelled); return nil })
+func (v *memView) Canceled(ctx context.Context) (out []bourse.OrderID, err error) {
+	return out, v.call(ctx, "Canceled", func() error { out = slices.Clone(v.canceled); return nil })
 }
 
 func (v *memView) Changed() <-chan struct{} { return v.changed }
@@ -189,7 +189,7 @@ func (v *memView) lose() {
 func (v *memView) cancel(orders ...bourse.OrderID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.cancelled = append(v.cancelled, orders...)
+	v.canceled = append(v.canceled, orders...)
 	v.poke()
 }
 

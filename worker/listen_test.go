@@ -19,7 +19,7 @@ import (
 // Invariant 7: if an order was canceled while its worker was down or cut off from the
 // view, the worker destroys its machine once it is back, and never fills the order
 // again.
-func TestInvariant7CancelledWhileAway(t *testing.T) {
+func TestInvariant7CanceledWhileAway(t *testing.T) {
 	for name, away := range map[string]func(h *host, during func()){
 		"down": func(h *host, during func()) { h.crash(); during(); h.start(nil) },
 		"cut off": func(h *host, during func()) {
@@ -41,7 +41,7 @@ func TestInvariant7CancelledWhileAway(t *testing.T) {
 				}
 				away(h, func() { v.cancel(filled.ID, unseen.ID, "not an order") })
 				time.Sleep(publish.AgainMost + time.Second)
-				h.checkCancelled(filled, unseen)
+				h.checkCanceled(filled, unseen)
 				if m := h.get(other.ID); m.State != bourse.StateStarted {
 					t.Errorf("a machine of another order is %s", m.State)
 				}
@@ -51,8 +51,8 @@ func TestInvariant7CancelledWhileAway(t *testing.T) {
 	}
 }
 
-// checkCancelled checks that canceled orders have no machines and cannot be claimed.
-func (h *host) checkCancelled(orders ...*bourse.Order) {
+// checkCanceled checks that canceled orders have no machines and cannot be claimed.
+func (h *host) checkCanceled(orders ...*bourse.Order) {
 	h.t.Helper()
 	all, err := h.machines.List(h.t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
@@ -60,10 +60,10 @@ func (h *host) checkCancelled(orders ...*bourse.Order) {
 	}
 	for _, o := range orders {
 		if slices.ContainsFunc(all, func(m bourse.Machine) bool { return m.Order == o.ID }) {
-			h.t.Errorf("cancelled order %s has a machine", o.ID)
+			h.t.Errorf("canceled order %s has a machine", o.ID)
 		}
 		if _, r, err := h.claim(h.t.Context(), &bourse.Claim{Order: *o}); err != nil || r == nil || r.Reason != bourse.RefusedCanceled {
-			h.t.Errorf("a claim of the cancelled order: %+v, %v; want a refusal: canceled", r, err)
+			h.t.Errorf("a claim of the canceled order: %+v, %v; want a refusal: canceled", r, err)
 		}
 	}
 	h.verify()
@@ -71,20 +71,20 @@ func (h *host) checkCancelled(orders ...*bourse.Order) {
 
 // Invariant 7 also holds if the daemon dies before or after any commit while it carries
 // out the cancellations.
-func TestInvariant7CancelledWhileAwayAndCrashing(t *testing.T) {
+func TestInvariant7CanceledWhileAwayAndCrashing(t *testing.T) {
 	var commits uint64
-	cancelledWhileAway(t, func(_ store.FaultStage, n uint64) error { commits = n; return nil })
+	canceledWhileAway(t, func(_ store.FaultStage, n uint64) error { commits = n; return nil })
 	if commits < 3 {
 		t.Fatalf("canceling takes %d commits only", commits)
 	}
 	for n := uint64(1); n <= commits; n++ {
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
-			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) { cancelledWhileAway(t, crashAt(stage, n)) })
+			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) { canceledWhileAway(t, crashAt(stage, n)) })
 		}
 	}
 }
 
-func cancelledWhileAway(t *testing.T, fault func(store.FaultStage, uint64) error) {
+func canceledWhileAway(t *testing.T, fault func(store.FaultStage, uint64) error) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
 		h := newHostWith(t, v)
@@ -103,7 +103,7 @@ func cancelledWhileAway(t *testing.T, fault func(store.FaultStage, uint64) error
 		}
 		h.start(nil)
 		time.Sleep(time.Minute)
-		h.checkCancelled(orders...)
+		h.checkCanceled(orders...)
 		h.checkView(v)
 	})
 }
@@ -132,7 +132,7 @@ func TestACancellationIsCarriedOutSoon(t *testing.T) {
 		time.Sleep(time.Minute)
 		v.cancel(order.ID)
 		time.Sleep(time.Second)
-		h.checkCancelled(order)
+		h.checkCanceled(order)
 	})
 }
 

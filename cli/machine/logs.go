@@ -89,8 +89,8 @@ type logLine struct {
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	Name    string           `json:"name,omitempty"`
 	machinesapi.LogLine
-	label  string // text printed before the line
-	colour int    // the label's terminal color number; 0 if none
+	label string // text printed before the line
+	color int    // the label's terminal color number; 0 if none
 }
 
 // logPrinter returns a function that prints lines. On a terminal, it escapes control
@@ -114,8 +114,8 @@ func logPrinter(s *cli.Shell, times bool) func(logLine) error {
 			text = cli.At(l.At) + "  " + text
 		}
 		label := l.label
-		if w.Color && l.colour > 0 {
-			label = fmt.Sprintf("\x1b[%dm%s\x1b[0m", l.colour, label)
+		if w.Color && l.color > 0 {
+			label = fmt.Sprintf("\x1b[%dm%s\x1b[0m", l.color, label)
 		}
 		_, err := io.WriteString(w, label+text+"\n")
 		return err

@@ -152,7 +152,7 @@ func (x *source) head() *machinesapi.LogLine {
 
 func (x *source) line(l machinesapi.LogLine, width int) logLine {
 	name := cli.Cut(cli.Clean(x.Name), maxLabel)
-	return logLine{Machine: x.ID, Name: x.Name, LogLine: l, label: cli.Pad(name, width, false) + cli.ColumnGap, colour: colorOf(x.ID)}
+	return logLine{Machine: x.ID, Name: x.Name, LogLine: l, label: cli.Pad(name, width, false) + cli.ColumnGap, color: colorOf(x.ID)}
 }
 
 // labelColors are the terminal colors of machine names. Red is reserved for failures.

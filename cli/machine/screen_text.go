@@ -17,7 +17,7 @@ func screenText(s string) string {
 	var b strings.Builder
 	colored := false
 	for s != "" {
-		if n := colour(s); n > 0 {
+		if n := color(s); n > 0 {
 			b.WriteString(s[:n])
 			s, colored = s[n:], true
 			continue
@@ -36,9 +36,9 @@ func screenText(s string) string {
 	return b.String()
 }
 
-// colour returns the length of the color sequence at the beginning of s (ESC [, digits
+// color returns the length of the color sequence at the beginning of s (ESC [, digits
 // and semicolons, m), or 0 if there is none.
-func colour(s string) int {
+func color(s string) int {
 	const longest = 64
 	if !strings.HasPrefix(s, "\x1b[") {
 		return 0

@@ -47,7 +47,7 @@ func FuzzScreenText(f *testing.F) {
 			t.Errorf("%q becomes %q, which is not UTF-8", s, got)
 		}
 		for got != "" {
-			if n := colour(got); n > 0 {
+			if n := color(got); n > 0 {
 				got = got[n:]
 				continue
 			}

@@ -139,9 +139,9 @@ func boardAfter(events []run.Event) *board {
 }
 
 // screen returns the lines that show the progress of a single plan.
-func (b *board) screen(now time.Time, width, height int, colour bool) []string {
+func (b *board) screen(now time.Time, width, height int, color bool) []string {
 	x := boards{title: "release v4 of shop", list: []*board{b}}
-	return x.screen(now, width, height, colour)
+	return x.screen(now, width, height, color)
 }
 
 // TestScreens compares screens at fixed times with golden files.
@@ -203,8 +203,8 @@ func TestEventsOfUnknownSteps(t *testing.T) {
 	}
 }
 
-// TestColoursMeanNothingAlone checks that the lines are the same with and without colors.
-func TestColoursMeanNothingAlone(t *testing.T) {
+// TestColorsMeanNothingAlone checks that the lines are the same with and without colors.
+func TestColorsMeanNothingAlone(t *testing.T) {
 	t.Parallel()
 	b := boardAfter(failure())
 	now := clitest.Now.Add(30 * time.Second)
@@ -215,7 +215,7 @@ func TestColoursMeanNothingAlone(t *testing.T) {
 			text = strings.ReplaceAll(text, "\x1b["+code+"m", "")
 		}
 		if text != plain[i] {
-			t.Errorf("with colours %q, without %q", text, plain[i])
+			t.Errorf("with colors %q, without %q", text, plain[i])
 		}
 	}
 	if !strings.Contains(strings.Join(painted, ""), "\x1b[31m") {

@@ -37,7 +37,7 @@ func TestHostileOrders(t *testing.T) {
 		"a path as runtime":   {func(o *driver.Task) { o.Root.Runtime = "/bin/sh" }, "/bin/sh"},
 		"a missing runtime":   {func(o *driver.Task) { o.Root.Runtime = "io.containerd.nothing.v9" }, "nothing"},
 		"a short one":         {func(o *driver.Task) { o.Root.Runtime = "nothing" }, "nothing"},
-		"env without =":       {func(o *driver.Task) { o.Env = []string{"COLOUR"} }, "COLOUR"},
+		"env without =":       {func(o *driver.Task) { o.Env = []string{"COLOR"} }, "COLOR"},
 		"a long argument":     {func(o *driver.Task) { o.Command = []string{"echo", strings.Repeat("x", 128<<10)} }, "131072"},
 		"a relative dir":      {func(o *driver.Task) { o.Dir = "tmp" }, "tmp"},
 		"a file as dir":       {func(o *driver.Task) { o.Dir = "/etc/passwd" }, "/etc/passwd"},

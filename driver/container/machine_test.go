@@ -45,7 +45,7 @@ func (h *host) refuse(t *testing.T, what string, o driver.Task) string {
 func TestImageConfiguration(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.image(t, containerdtest.Busybox(t), ocispec.ImageConfig{
-		Entrypoint: []string{"echo", "entry"}, Cmd: []string{"cmd"}, Env: []string{"COLOUR=red", "PATH=/bin", "notanassignment", "=x"},
+		Entrypoint: []string{"echo", "entry"}, Cmd: []string{"cmd"}, Env: []string{"COLOR=red", "PATH=/bin", "notanassignment", "=x"},
 		User: "app", WorkingDir: "/home/app", StopSignal: "SIGUSR1",
 	})
 	h.recovered(t)
@@ -61,10 +61,10 @@ func TestImageConfiguration(t *testing.T) {
 			o.Command, o.Args = []string{"echo", "all"}, []string{"ignored"}
 		}, "all"},
 		"user, directory, environment": {func(o *driver.Task) {
-			o.Command = sh(`echo $(id -u):$(id -g) $PWD $COLOUR $(env | wc -l)`)
+			o.Command = sh(`echo $(id -u):$(id -g) $PWD $COLOR $(env | wc -l)`)
 		}, "1000:1000 /home/app red 5"}, // also HOME, PWD and SHLVL
 		"others": {func(o *driver.Task) {
-			o.Command, o.User, o.Dir, o.Env = sh(`echo $(id -u):$(id -g) $PWD $COLOUR`), "nobody:app", "/tmp", []string{"COLOUR=blue"}
+			o.Command, o.User, o.Dir, o.Env = sh(`echo $(id -u):$(id -g) $PWD $COLOR`), "nobody:app", "/tmp", []string{"COLOR=blue"}
 		}, "65534:1000 /tmp blue"},
 	} {
 		o := order(image)

@@ -21,7 +21,7 @@ var execCases = map[string]func(*suite){
 		if err != nil || got.Exit.Code != 7 {
 			s.Errorf("got %+v, %v, want code 7", got, err)
 		}
-		got, err = s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Env("COLOUR")})
+		got, err = s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Env("COLOR")})
 		if err != nil || string(got.Stdout) != "deep blue\n" {
 			s.Errorf("got %q, %v, want the task's environment", got.Stdout, err)
 		}
@@ -89,7 +89,7 @@ var execCases = map[string]func(*suite){
 func (s *suite) running() driver.TaskID {
 	s.Helper()
 	task := s.task(s.p.Run)
-	task.Env = append(task.Env, "COLOUR=deep blue")
+	task.Env = append(task.Env, "COLOR=deep blue")
 	s.start(task)
 	s.awaitReady(task.ID.Machine)
 	return task.ID

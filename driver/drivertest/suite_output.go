@@ -125,8 +125,8 @@ var outputCases = map[string]func(*suite){
 		}
 	},
 	"environment and directory": func(s *suite) {
-		task := s.task(s.p.Env("COLOUR"))
-		task.Env = append(task.Env, "COLOUR=deep blue")
+		task := s.task(s.p.Env("COLOR"))
+		task.Env = append(task.Env, "COLOR=deep blue")
 		s.run(task)
 		task.ID.Boot, task.Command, task.Dir = 2, s.p.Dir, os.TempDir()
 		s.run(task)

@@ -95,7 +95,7 @@ func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string
 	defer d.watch(ticket, jobs)()
 	for {
 		d.mu.Lock()
-		names, news := d.cancelled(ticket, jobs, after), d.news
+		names, news := d.canceled(ticket, jobs, after), d.news
 		next = d.cancels
 		d.mu.Unlock()
 		if len(names) > 0 {
@@ -109,8 +109,8 @@ func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string
 	}
 }
 
-// cancelled returns the names that Cancellations must return now, if any. mu must be held.
-func (d *Driver) cancelled(ticket Ticket, jobs []string, after uint64) (names []string) {
+// canceled returns the names that Cancellations must return now, if any. mu must be held.
+func (d *Driver) canceled(ticket Ticket, jobs []string, after uint64) (names []string) {
 	for _, name := range jobs {
 		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended || j.claimed() && !ticket.isOf(j.Ticket) {
 			names = append(names, name)

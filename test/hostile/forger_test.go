@@ -191,10 +191,10 @@ func TestAForgingMember(t *testing.T) {
 	}
 
 	clock := wire.Clock(time.Now().UnixMilli()) << 16
-	cancelled := inventory.CancelledRow(made.OrderID, "w1")
+	canceled := inventory.CanceledRow(made.OrderID, "w1")
 	theft := inventory.AppRow(bourse.App{Name: "shop", ID: app.ID, Org: "thief", CreatedAt: time.Unix(1, 0)})
 	invented := inventory.CertifiedRow(&inventory.CertifiedMember{ID: "p9", Role: bourse.RoleProxy, IssuedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)})
-	shared := []wire.Row{cancelled, theft, invented, wire.Gone(wire.TableSecrets, "shop/a")}
+	shared := []wire.Row{canceled, theft, invented, wire.Gone(wire.TableSecrets, "shop/a")}
 	for i := range shared {
 		shared[i].Clock = clock
 		delete(shared[i].Columns, "deleted_at")

@@ -46,10 +46,10 @@ type Rumors interface {
 	Next(overhead, limit int) [][]byte
 }
 
-type noRumours struct{}
+type noRumors struct{}
 
-func (noRumours) Receive([]byte)         {}
-func (noRumours) Next(_, _ int) [][]byte { return nil }
+func (noRumors) Receive([]byte)         {}
+func (noRumors) Next(_, _ int) [][]byte { return nil }
 
 func (c Config) withDefaults() Config {
 	if c.ClusterID == "" {
@@ -62,7 +62,7 @@ func (c Config) withDefaults() Config {
 		c.OnLost = func(bourse.Member, time.Time) {}
 	}
 	if c.Rumors == nil {
-		c.Rumors = noRumours{}
+		c.Rumors = noRumors{}
 	}
 	c.Timing = c.Timing.withDefaults()
 	return c

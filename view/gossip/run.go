@@ -39,7 +39,7 @@ func (m *Members) Run(ctx context.Context) error {
 	joined := make(chan struct{})
 	wg.Go(func() { m.join(ctx, joined) })
 	wg.Go(func() { m.publish(ctx) })
-	wg.Go(func() { m.sendRumours(ctx) })
+	wg.Go(func() { m.sendRumors(ctx) })
 	if m.config.Proofs != nil {
 		wg.Go(func() { m.prove(ctx) })
 	}

@@ -75,11 +75,11 @@ func TestAppsIncludeDeletedOnes(t *testing.T) {
 	}
 }
 
-func TestCancelledOrdersOfAWorker(t *testing.T) {
+func TestCanceledOrdersOfAWorker(t *testing.T) {
 	c := SchemaConn(t)
 	first, second := bourse.OrderID("01ARZ3NDEKTSV4RRFFQ69G5FAA"), bourse.OrderID("01ARZ3NDEKTSV4RRFFQ69G5FAB")
-	Plant(t, c, "b1", CancelledRow(second, "w1"), CancelledRow(first, "w1"), CancelledRow(first, "w2"), CancelledRow("no order", "w1"))
-	got, err := Cancelled("w1")(c)
+	Plant(t, c, "b1", CanceledRow(second, "w1"), CanceledRow(first, "w1"), CanceledRow(first, "w2"), CanceledRow("no order", "w1"))
+	got, err := Canceled("w1")(c)
 	if err != nil {
 		t.Fatal(err)
 	}

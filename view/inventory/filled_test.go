@@ -54,7 +54,7 @@ func plenty(t testing.TB) *sqlite.Conn {
 	}
 	facts.Worker, facts.Cordon = "w2", nil
 	Plant(t, c, "w2", WorkerRow(&facts, false))
-	Plant(t, c, "b1", AppRow(bourse.App{Name: "shop", ID: "1", Org: "me", Network: "n", CreatedAt: at}), CancelledRow("o9", "w1"), RemovedRow(&bourse.Member{ID: "w9", Role: bourse.RoleWorker, Region: "gru", Tag: 9}, at),
+	Plant(t, c, "b1", AppRow(bourse.App{Name: "shop", ID: "1", Org: "me", Network: "n", CreatedAt: at}), CanceledRow("o9", "w1"), RemovedRow(&bourse.Member{ID: "w9", Role: bourse.RoleWorker, Region: "gru", Tag: 9}, at),
 		CertifiedRow(&CertifiedMember{ID: "p1", Role: bourse.RoleProxy, Region: "gru", IssuedAt: at, ExpiresAt: at}))
 	mark := seal.Marks{}.Next(3, at)
 	Plant(t, c, "b1", SecretRows(&seal.Change{App: bourse.AppRef{Name: "shop", ID: "1"}, Mark: mark, Put: []seal.Secret{

@@ -62,7 +62,7 @@ func TestRowsContainAllColumns(t *testing.T) {
 	now := time.Unix(1, 0)
 	for _, row := range []wire.Row{
 		MachineRow(&bourse.Machine{ID: "1"}), WorkerRow(&bourse.Facts{Worker: "w"}, false),
-		AppRow(bourse.App{Name: "a", DeletedAt: &now}), CancelledRow("o", "w"),
+		AppRow(bourse.App{Name: "a", DeletedAt: &now}), CanceledRow("o", "w"),
 		VolumeRow(&bourse.Volume{ID: "v"}), ImageRow(&bourse.Image{}),
 	} {
 		var got, want []string

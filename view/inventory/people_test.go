@@ -72,7 +72,7 @@ func people(t testing.TB) *sqlite.Conn {
 	Plant(t, c, "w3", WorkerRow(&facts, false), MachineRow(&checked))
 	deleted := at
 	Plant(t, c, "b1", AppRow(bourse.App{Name: "shop", ID: "1", Org: "me", CreatedAt: at}), AppRow(bourse.App{Name: "old", DeletedAt: &deleted}),
-		CancelledRow("o9", "w1"), CertifiedRow(&CertifiedMember{ID: "p1", Role: bourse.RoleProxy, Region: "gru", IssuedAt: at, ExpiresAt: at.Add(time.Hour)}), RemovedRow(&bourse.Member{ID: "w9", Region: "gru", Tag: 9}, at),
+		CanceledRow("o9", "w1"), CertifiedRow(&CertifiedMember{ID: "p1", Role: bourse.RoleProxy, Region: "gru", IssuedAt: at, ExpiresAt: at.Add(time.Hour)}), RemovedRow(&bourse.Member{ID: "w9", Region: "gru", Tag: 9}, at),
 		TokenRow(&Token{ID: "t1", Name: "ci", Org: "me", Apps: []bourse.AppRef{{Name: "shop", ID: "1"}}, CreatedAt: at}),
 		wire.Row{Table: wire.TableSecrets, Key: "shop/KEY", Columns: map[string]wire.Value{"app": "shop", "name": "KEY", "sealed": []byte("x")}},
 		wire.Row{Table: wire.TableReleases, Key: "shop/1", Columns: map[string]wire.Value{"app": "shop", "version": int64(1)}})
@@ -140,7 +140,7 @@ func TestViewContents(t *testing.T) {
 		}},
 		{"SELECT name, org, machines FROM apps", []string{"shop|me|1"}},
 		{"SELECT * FROM certified_members", []string{"p1|proxy|gru|unknown||2026-03-01T12:00:00.250Z|2026-03-01T13:00:00.250Z"}},
-		{"SELECT order_id, worker FROM cancelled_orders", []string{"o9|w1"}},
+		{"SELECT order_id, worker FROM canceled_orders", []string{"o9|w1"}},
 		{"SELECT id, host_status, epoch, seq FROM members", []string{"w1|ok|2|5", "w2|ok||", "w3|unreachable||", "w4|unknown|1|1"}},
 		{"SELECT site, in_table, key, reason FROM quarantined", []string{"w1|machine|x|bad"}},
 		{"SELECT app, region, count(*) FROM machines WHERE host_status = 'ok' GROUP BY app, region", []string{"blog|mad|1", "shop|gru|1"}},

@@ -51,7 +51,7 @@ func TestReadersUseIndexes(t *testing.T) {
 		"a worker's tag":            {tagSQL, []string{"SEARCH worker_rows USING PRIMARY KEY (site=?"}},
 		"apps":                      {appsSQL, []string{"SCAN app_rows"}},
 		"an app":                    {appSQL, []string{"SEARCH app_rows USING PRIMARY KEY (key=?)"}},
-		"cancelled":                 {cancelledSQL, []string{"SEARCH cancelled_rows USING INDEX cancelled_rows_by_worker (worker=?)"}},
+		"canceled":                  {canceledSQL, []string{"SEARCH canceled_rows USING INDEX canceled_rows_by_worker (worker=?)"}},
 		"SQL: machines of an app":   {"SELECT * FROM machines WHERE app = ?", []string{"SEARCH r USING INDEX machine_rows_by_app (app=?)", byHost}},
 		"SQL: a machine":            {"SELECT id, state FROM machines WHERE id = ?", []string{"SEARCH r USING INDEX machine_rows_by_key (key=?)"}},
 		"SQL: machines of a worker": {"SELECT id FROM machines WHERE worker = ?", []string{"SEARCH r USING INDEX sqlite_autoindex_machine_rows_1 (site=?)"}},

@@ -103,7 +103,7 @@ func TestTypedReadersOfAView(t *testing.T) {
 	if _, err := v.Publish(ctx,
 		inventory.WorkerRow(&bourse.Facts{Worker: "w1", Region: "gru", Tag: 1}, false),
 		inventory.AMachine(1, "shop", "gru", 1), inventory.AMachine(2, "shop", "gru", 2), inventory.AMachine(3, "blog", "gru", 3),
-		inventory.AppRow(bourse.App{Name: "shop", ID: "1"}), inventory.CancelledRow(order, "w2"),
+		inventory.AppRow(bourse.App{Name: "shop", ID: "1"}), inventory.CanceledRow(order, "w2"),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -117,8 +117,8 @@ func TestTypedReadersOfAView(t *testing.T) {
 	if apps, err := view.Ask(ctx, v, inventory.Apps()); err != nil || len(apps) != 1 || apps[0].Name != "shop" {
 		t.Errorf("apps: %+v, %v", apps, err)
 	}
-	if list, err := view.Ask(ctx, v, inventory.Cancelled("w2")); err != nil || len(list) != 1 || list[0] != order {
-		t.Errorf("cancelled: %v, %v", list, err)
+	if list, err := view.Ask(ctx, v, inventory.Canceled("w2")); err != nil || len(list) != 1 || list[0] != order {
+		t.Errorf("canceled: %v, %v", list, err)
 	}
 	for _, id := range []bourse.MachineID{"", "00000000000009"} {
 		if m, err := view.Ask(ctx, v, inventory.Machine(id)); m != nil || err != nil {
@@ -128,13 +128,13 @@ func TestTypedReadersOfAView(t *testing.T) {
 	if app, err := view.Ask(ctx, v, inventory.App("none")); app != nil || err != nil {
 		t.Errorf("app none: %v, %v", app, err)
 	}
-	if _, err := v.Publish(ctx, wire.Gone(wire.TableMachines, "00000000000001"), wire.Gone(wire.TableCancelled, string(order)+"/w2")); err != nil {
+	if _, err := v.Publish(ctx, wire.Gone(wire.TableMachines, "00000000000001"), wire.Gone(wire.TableCanceled, string(order)+"/w2")); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := view.Ask(ctx, v, inventory.Machines(inventory.Filter{App: "shop"})); err != nil || inventory.IDs(list) != "2@w1" {
 		t.Errorf("after one was deleted: %q, %v", inventory.IDs(list), err)
 	}
-	if list, err := view.Ask(ctx, v, inventory.Cancelled("w2")); err != nil || len(list) != 0 {
+	if list, err := view.Ask(ctx, v, inventory.Canceled("w2")); err != nil || len(list) != 0 {
 		t.Errorf("after its row was deleted: %v, %v", list, err)
 	}
 }

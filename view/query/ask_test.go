@@ -86,7 +86,7 @@ func TestQueryReadsEverySQLView(t *testing.T) {
 	f := newFile(t)
 	s := serve(t, f, query.Config{})
 	f.machines(t, 10)
-	for _, v := range []string{"workers", "machines", "services", "volumes", "images", "checks", "apps", "secrets", "releases", "cancelled_orders"} {
+	for _, v := range []string{"workers", "machines", "services", "volumes", "images", "checks", "apps", "secrets", "releases", "canceled_orders"} {
 		for _, statement := range []string{"SELECT * FROM " + v, "SELECT count(*) FROM " + v} {
 			if got := s.ask(t, sql(statement)); got.failed.Code != "" {
 				t.Errorf("%s: %+v", statement, got.failed)

@@ -4,30 +4,30 @@ import "sync/atomic"
 
 // counters counts a Replicator's events since startup.
 type counters struct {
-	rumourBytesIn, rumourBytesOut atomic.Uint64
-	httpBytesIn, httpBytesOut     atomic.Uint64 // bytes of request and response bodies, both as client and as server
-	taken, duplicates             atomic.Uint64
-	gaps, announced               atomic.Uint64
-	compared, pulled, snapshots   atomic.Uint64
-	malformed, forged             atomic.Uint64
-	otherVersion, otherCluster    atomic.Uint64
-	shed                          atomic.Uint64
+	rumorBytesIn, rumorBytesOut atomic.Uint64
+	httpBytesIn, httpBytesOut   atomic.Uint64 // bytes of request and response bodies, both as client and as server
+	taken, duplicates           atomic.Uint64
+	gaps, announced             atomic.Uint64
+	compared, pulled, snapshots atomic.Uint64
+	malformed, forged           atomic.Uint64
+	otherVersion, otherCluster  atomic.Uint64
+	shed                        atomic.Uint64
 }
 
 // Traffic contains the counters of a Replicator since startup.
 type Traffic struct {
-	RumourBytesIn  uint64 `json:"rumour_bytes_in"`
-	RumourBytesOut uint64 `json:"rumour_bytes_out"`
-	HTTPBytesIn    uint64 `json:"http_bytes_in"` // bytes of request and response bodies
-	HTTPBytesOut   uint64 `json:"http_bytes_out"`
-	Taken          uint64 `json:"taken"`      // new transactions received
-	Duplicates     uint64 `json:"duplicates"` // transactions received more than once
-	Gaps           uint64 `json:"gaps"`       // transactions that cannot be applied yet, because earlier ones or the birth certificate are missing
-	Announced      uint64 `json:"announced"`  // announcements received
-	Compared       uint64 `json:"compared"`   // comparisons with other members
-	Pulled         uint64 `json:"pulled"`     // transactions received in response to pulls
-	Snapshots      uint64 `json:"snapshots"`  // snapshots applied
-	Refused        struct {
+	RumorBytesIn  uint64 `json:"rumor_bytes_in"`
+	RumorBytesOut uint64 `json:"rumor_bytes_out"`
+	HTTPBytesIn   uint64 `json:"http_bytes_in"` // bytes of request and response bodies
+	HTTPBytesOut  uint64 `json:"http_bytes_out"`
+	Taken         uint64 `json:"taken"`      // new transactions received
+	Duplicates    uint64 `json:"duplicates"` // transactions received more than once
+	Gaps          uint64 `json:"gaps"`       // transactions that cannot be applied yet, because earlier ones or the birth certificate are missing
+	Announced     uint64 `json:"announced"`  // announcements received
+	Compared      uint64 `json:"compared"`   // comparisons with other members
+	Pulled        uint64 `json:"pulled"`     // transactions received in response to pulls
+	Snapshots     uint64 `json:"snapshots"`  // snapshots applied
+	Refused       struct {
 		Malformed    uint64 `json:"malformed"`
 		Forged       uint64 `json:"forged"` // transactions that were not signed by the site that they name
 		OtherVersion uint64 `json:"other_version"`
@@ -35,7 +35,7 @@ type Traffic struct {
 		Shed         uint64 `json:"shed"` // requests refused with status 429
 	} `json:"refused"`
 	Queue struct {
-		Rumors        int    `json:"rumours"`
+		Rumors        int    `json:"rumors"`
 		Bytes         int    `json:"bytes"`
 		Announcements int    `json:"announcements"`
 		Demoted       uint64 `json:"demoted"` // rumors reduced to announcements for lack of space
@@ -48,7 +48,7 @@ type Traffic struct {
 func (r *Replicator) Traffic() Traffic {
 	c := r.count
 	t := Traffic{
-		RumourBytesIn: c.rumourBytesIn.Load(), RumourBytesOut: c.rumourBytesOut.Load(),
+		RumorBytesIn: c.rumorBytesIn.Load(), RumorBytesOut: c.rumorBytesOut.Load(),
 		HTTPBytesIn: c.httpBytesIn.Load(), HTTPBytesOut: c.httpBytesOut.Load(),
 		Taken: c.taken.Load(), Duplicates: c.duplicates.Load(), Gaps: c.gaps.Load(), Announced: c.announced.Load(),
 		Compared: c.compared.Load(), Pulled: c.pulled.Load(), Snapshots: c.snapshots.Load(),

@@ -66,9 +66,9 @@ func volumeRow(key string) wire.Row {
 	return wire.Row{Table: wire.TableVolumes, Key: key, Columns: map[string]wire.Value{"app": "web"}}
 }
 
-// TestHostileRumours sends invalid packets of all kinds between valid ones. Each invalid packet
+// TestHostileRumors sends invalid packets of all kinds between valid ones. Each invalid packet
 // must be counted, and few must be logged. All valid ones must be applied.
-func TestHostileRumours(t *testing.T) {
+func TestHostileRumors(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		var log gossiptest.Log
 		n := startNode(t, gossiptest.NewMemory(1), gossiptest.NodeConfig{Number: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -216,7 +216,7 @@ func TestRowsThatDoNotFitTheSchema(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		group := startGroup(t, gossiptest.NewMemory(1), 4, gossiptest.NodeConfig{})
 		odd := volumeRow("odd")
-		odd.Columns["colour"] = "red"
+		odd.Columns["color"] = "red"
 		frames := [][]byte{
 			frameOf(200, []byte("a kind of frame to come")),
 			frameOf(2, transaction(t, "x1", 1, volumeRow("v1"), odd, wire.Row{Table: "holiday", Key: "h1", Columns: map[string]wire.Value{"days": int64(20)}})),

@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// rumourSeed is the seed for hashes of received transactions. The hashes are never sent to other
+// rumorSeed is the seed for hashes of received transactions. The hashes are never sent to other
 // members.
-var rumourSeed = maphash.MakeSeed()
+var rumorSeed = maphash.MakeSeed()
 
 // Receive processes a packet of rumors.
 func (r *Replicator) Receive(message []byte) {
-	r.count.rumourBytesIn.Add(uint64(len(message)))
+	r.count.rumorBytesIn.Add(uint64(len(message)))
 	frames, err := openEnvelope(r.check, message)
 	if err != nil {
 		r.refusals.add(err, "")
@@ -32,7 +32,7 @@ func (r *Replicator) Next(overhead, limit int) [][]byte {
 	if envelope == nil {
 		return nil
 	}
-	r.count.rumourBytesOut.Add(uint64(len(envelope)))
+	r.count.rumorBytesOut.Add(uint64(len(envelope)))
 	return [][]byte{envelope}
 }
 
@@ -43,7 +43,7 @@ func (r *Replicator) take(frames []frame) {
 	for _, f := range frames {
 		switch f.kind {
 		case kindTransaction:
-			h := maphash.Bytes(rumourSeed, f.body)
+			h := maphash.Bytes(rumorSeed, f.body)
 			if r.seen.has(h) {
 				r.count.duplicates.Add(1)
 				continue

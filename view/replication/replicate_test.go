@@ -165,8 +165,8 @@ func TestLargeChange(t *testing.T) {
 		publish(t, group[0], row)
 		untilEqual(t, group, 5*time.Second)
 		for _, n := range group {
-			if tr := n.Replicator.Traffic(); tr.RumourBytesOut > 20_000 {
-				t.Errorf("%s told %d bytes of rumours", n.ID, tr.RumourBytesOut)
+			if tr := n.Replicator.Traffic(); tr.RumorBytesOut > 20_000 {
+				t.Errorf("%s told %d bytes of rumors", n.ID, tr.RumorBytesOut)
 			}
 		}
 	})
@@ -182,7 +182,7 @@ func TestBurst(t *testing.T) {
 		}
 		untilEqual(t, group, 20*time.Second)
 		if tr := group[0].Replicator.Traffic(); tr.Queue.Demoted == 0 {
-			t.Error("no rumour made room for others: the burst was none")
+			t.Error("no rumor made room for others: the burst was none")
 		}
 	})
 }

@@ -20,7 +20,7 @@ type Replicator struct {
 	config Config
 	view   *view.View
 	check  uint64 // hash of the cluster's id, as in envelopes
-	queue  *rumourQueue
+	queue  *rumorQueue
 	seen   recent
 	wants  wants
 	peers  *peers
@@ -46,7 +46,7 @@ func New(c Config) *Replicator {
 	c = c.withDefaults()
 	r := &Replicator{
 		config: c, view: c.View, check: clusterCheck(c.Cluster),
-		quiet: &quiet.Lines{}, queue: newRumourQueue(c.Pace, c.Limits), peers: newPeers(), count: &counters{},
+		quiet: &quiet.Lines{}, queue: newRumorQueue(c.Pace, c.Limits), peers: newPeers(), count: &counters{},
 		synced: make(chan struct{}), renewals: make(chan wire.Stream, 1), limits: newLimits(c.Limits),
 	}
 	r.refusals = &refusals{r.count, r.quiet, c.Log}

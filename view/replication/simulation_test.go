@@ -227,7 +227,7 @@ func (s *simulation) changeShared(n *simNode) {
 	case 0:
 		row = wire.Gone(row.Table, row.Key)
 	case 1:
-		row = inventory.CancelledRow(bourse.NewOrderID(), gossiptest.ID(1+s.dice.IntN(simNodes)))
+		row = inventory.CanceledRow(bourse.NewOrderID(), gossiptest.ID(1+s.dice.IntN(simNodes)))
 	case 2:
 		row = inventory.AppRow(bourse.App{Name: bourse.AppName(fmt.Sprint("app-", s.dice.IntN(4))), ID: fmt.Sprint(s.dice.Uint32()), CreatedAt: time.Now().Round(0)})
 	default:

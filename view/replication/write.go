@@ -89,7 +89,7 @@ func (r *Replicator) DropReleases(ctx context.Context, ids []release.ID) error {
 // RecordCancellation records that an order has been canceled on a worker, which must not fill it
 // anymore.
 func (r *Replicator) RecordCancellation(ctx context.Context, order bourse.OrderID, at bourse.WorkerID) error {
-	return r.Write(ctx, inventory.CancelledRow(order, at))
+	return r.Write(ctx, inventory.CanceledRow(order, at))
 }
 
 // ChangeSecrets writes a change to an app's secrets, and returns a function that waits until a few

@@ -287,14 +287,14 @@ CREATE INDEX release_rows_by_app ON release_rows (app_id, key);
 
 -- Canceled orders whose cancellation could not be delivered to a worker, which must not fill them.
 -- key: order/worker.
-CREATE TABLE cancelled_rows (
+CREATE TABLE canceled_rows (
   key TEXT NOT NULL PRIMARY KEY,
   site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
   order_id TEXT NOT NULL DEFAULT '',
   worker   TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
-CREATE INDEX cancelled_rows_by_worker ON cancelled_rows (worker);
-CREATE INDEX cancelled_rows_by_stream ON cancelled_rows (site, epoch, seq);
+CREATE INDEX canceled_rows_by_worker ON canceled_rows (worker);
+CREATE INDEX canceled_rows_by_stream ON canceled_rows (site, epoch, seq);
 
 -- Servers that an operator has removed. key: the server's ID. All rows that it owned in epochs up to until are
 -- invalid; those of later epochs are valid. Of two versions, the one with the later until wins.
@@ -441,9 +441,9 @@ SELECT r.key AS id, r.app, r.version, r.status, r.strategy, r.image, r.created_b
        r.description, r.definition, r.metadata, r.app_id
 FROM release_rows AS r;
 
-CREATE VIEW cancelled_orders AS -- Orders whose cancellation could not be delivered to a worker; it must not fill them.
+CREATE VIEW canceled_orders AS -- Orders whose cancellation could not be delivered to a worker; it must not fill them.
 SELECT r.order_id, r.worker, strftime('%Y-%m-%dT%H:%M:%fZ', r.at / 1e9, 'unixepoch') AS at
-FROM cancelled_rows AS r;
+FROM canceled_rows AS r;
 
 CREATE VIEW removed_members AS -- Servers that an operator has removed from the cluster in the last year.
 SELECT r.key AS id, r.role, r.region, strftime('%Y-%m-%dT%H:%M:%fZ', r.at / 1e9, 'unixepoch') AS at

@@ -132,7 +132,7 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 }
 
 // expiring contains the tables whose rows expire like tombstones, that is, after the same time.
-var expiring = []string{wire.TableCancelled}
+var expiring = []string{wire.TableCanceled}
 
 // removedFor is how long the record of a removed server is retained. It is longer than the validity
 // of any certificate that the server may still have.

@@ -60,7 +60,7 @@ const (
 	TableApps      = "app"
 	TableSecrets   = "secret"
 	TableReleases  = "release"
-	TableCancelled = "cancelled"
+	TableCanceled  = "canceled"
 	TableRemoved   = "removed"
 	TableTokens    = "token"
 	TableCertified = "certified"

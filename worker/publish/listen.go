@@ -117,7 +117,7 @@ func (l *Listener) awaitPublisher(ctx context.Context) error {
 // cancelListed cancels the orders whose cancellations could not be delivered, as invariant 7
 // requires. Canceling is idempotent, and a cancellation that arrives before its claim wins.
 func (l *Listener) cancelListed(ctx context.Context) error {
-	orders, err := l.view.Cancelled(ctx)
+	orders, err := l.view.Canceled(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ var _ View = Replica{}
 
 // NewReplica returns the View of the worker with this id.
 func NewReplica(v *view.View, self bourse.WorkerID) Replica {
-	return Replica{v, self, v.Watch(wire.TableCancelled, wire.TableApps)}
+	return Replica{v, self, v.Watch(wire.TableCanceled, wire.TableApps)}
 }
 
 // Publish implements View. It writes rows in one transaction.
@@ -91,9 +91,9 @@ func ids[T any, ID ~string](list []T, of func(*T) ID) []ID {
 	return out
 }
 
-// Cancelled implements View.
-func (r Replica) Cancelled(ctx context.Context) ([]bourse.OrderID, error) {
-	return r.View.Cancelled(ctx, r.self)
+// Canceled implements View.
+func (r Replica) Canceled(ctx context.Context) ([]bourse.OrderID, error) {
+	return r.View.Canceled(ctx, r.self)
 }
 
 // Changed implements View.

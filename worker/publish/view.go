@@ -13,7 +13,7 @@ import (
 // from the worker's store, the store wins.
 //
 // One goroutine calls Publish and the methods of ViewRows. Another one calls Apps and
-// Cancelled, and Publish for apps. Every call must respect its context. Failed calls
+// Canceled, and Publish for apps. Every call must respect its context. Failed calls
 // are repeated after a backoff, so all calls must be idempotent. If a call's context
 // ends, the call must not take effect after a later call.
 type View interface {
@@ -26,10 +26,10 @@ type View interface {
 	Apps(ctx context.Context) ([]bourse.App, error)
 	// Prove returns the view's record of an app with its proof.
 	Prove(ctx context.Context, name bourse.AppName) (bourse.App, error)
-	// Cancelled returns the orders that this worker must not fill.
-	Cancelled(ctx context.Context) ([]bourse.OrderID, error)
+	// Canceled returns the orders that this worker must not fill.
+	Canceled(ctx context.Context) ([]bourse.OrderID, error)
 	// Changed returns a channel of capacity one that contains a token if the result of
-	// Apps or Cancelled may have changed. It is always the same channel.
+	// Apps or Canceled may have changed. It is always the same channel.
 	Changed() <-chan struct{}
 	// Lost returns a channel that is closed when the view has lost the rows that this
 	// worker has published. After that, Lost returns a new channel.

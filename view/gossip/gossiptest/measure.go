@@ -41,21 +41,21 @@ type Measured struct {
 	// P50, P99 and Max are the times until a change was visible in the views
 	// of all nodes.
 	P50, P99, Max time.Duration
-	// RumourBytes and HTTPBytes are the sizes of all messages about the view, per change and
+	// RumorBytes and HTTPBytes are the sizes of all messages about the view, per change and
 	// member. They do not include packet and HTTP headers.
-	RumourBytes, HTTPBytes float64
-	ChangeBytes            float64 // average size of an encoded change
-	Pulled, Compared       uint64  // numbers of transactions that nodes pulled, and of comparisons of views
-	Took                   time.Duration
+	RumorBytes, HTTPBytes float64
+	ChangeBytes           float64 // average size of an encoded change
+	Pulled, Compared      uint64  // numbers of transactions that nodes pulled, and of comparisons of views
+	Took                  time.Duration
 }
 
 // Bytes returns the bytes sent per change and member.
-func (m Measured) Bytes() float64 { return m.RumourBytes + m.HTTPBytes }
+func (m Measured) Bytes() float64 { return m.RumorBytes + m.HTTPBytes }
 
 func (m Measured) String() string {
-	return fmt.Sprintf("%d members, %d changes: p50 %d ms, p99 %d ms, max %d ms, unseen %d; bytes per change and member: %.0f (rumours %.0f, HTTP %.0f; a change has %.0f); pulled %d, compared %d, took %.1f s",
+	return fmt.Sprintf("%d members, %d changes: p50 %d ms, p99 %d ms, max %d ms, unseen %d; bytes per change and member: %.0f (rumors %.0f, HTTP %.0f; a change has %.0f); pulled %d, compared %d, took %.1f s",
 		m.Members, m.Changes, m.P50.Milliseconds(), m.P99.Milliseconds(), m.Max.Milliseconds(), m.Unseen,
-		m.Bytes(), m.RumourBytes, m.HTTPBytes, m.ChangeBytes, m.Pulled, m.Compared, m.Took.Seconds())
+		m.Bytes(), m.RumorBytes, m.HTTPBytes, m.ChangeBytes, m.Pulled, m.Compared, m.Took.Seconds())
 }
 
 // Measure makes nodes change machines one after another, and measures how long it takes until all
@@ -96,7 +96,7 @@ func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 	m := w.result(load.Changes)
 	after := traffic(group)
 	per := float64(load.Changes * len(group))
-	m.RumourBytes, m.HTTPBytes = float64(after.rumours-before.rumours)/per, float64(after.http-before.http)/per
+	m.RumorBytes, m.HTTPBytes = float64(after.rumors-before.rumors)/per, float64(after.http-before.http)/per
 	m.ChangeBytes = float64(size) / float64(load.Changes)
 	m.Pulled, m.Compared, m.Took = after.pulled-before.pulled, after.compared-before.compared, time.Since(began)
 	return m, nil
@@ -233,13 +233,13 @@ func (w *watch) result(changes int) Measured {
 	return m
 }
 
-type volume struct{ rumours, http, pulled, compared uint64 }
+type volume struct{ rumors, http, pulled, compared uint64 }
 
 func traffic(group []*Node) volume {
 	var v volume
 	for _, n := range group {
 		t := n.Replicator.Traffic()
-		v.rumours += t.RumourBytesOut
+		v.rumors += t.RumorBytesOut
 		v.http += t.HTTPBytesOut // count only sent bytes, because each byte is received once
 		v.pulled += t.Pulled
 		v.compared += t.Compared

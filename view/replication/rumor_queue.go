@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// rumour is a transaction to be forwarded.
-type rumour struct {
+// rumor is a transaction to be forwarded.
+type rumor struct {
 	position wire.Position
 	encoded  []byte
 }
@@ -18,7 +18,7 @@ type announcement struct {
 	left int // remaining number of times to send it
 }
 
-// rumourQueue contains the transactions and positions that this member forwards. Each transaction
+// rumorQueue contains the transactions and positions that this member forwards. Each transaction
 // is sent in full a few times, and after that only its position is sent a few more times. These
 // numbers do not depend on the size of the cluster, because a member that misses the transaction
 // is likely to receive its position and pull it. (Demers et al. 1987: if each rumor is sent k
@@ -27,13 +27,13 @@ type announcement struct {
 // The queue is bounded. If it is full, the oldest transactions are no longer sent in full, but
 // only announced by their positions. Under load this is cheaper anyway, because members pull many
 // transactions at once.
-type rumourQueue struct {
+type rumorQueue struct {
 	whole, announce int // how often to send each transaction in full, and then how often to send its position
 	maxBytes        int // limit on the transactions that wait to be sent in full, in bytes
 	maxStreams      int // maximum number of announcements
 
 	mu      sync.Mutex
-	waiting [][]rumour // rumors by how often they have been sent, each list oldest first
+	waiting [][]rumor // rumors by how often they have been sent, each list oldest first
 	bytes   int
 	heads   map[wire.Stream]announcement
 	order   []wire.Stream // keys of heads in sending order; may include keys that are no longer in heads
@@ -41,10 +41,10 @@ type rumourQueue struct {
 	dropped uint64        // number of announcements dropped in favor of later ones
 }
 
-func newRumourQueue(p Pace, l Limits) *rumourQueue {
-	return &rumourQueue{
+func newRumorQueue(p Pace, l Limits) *rumorQueue {
+	return &rumorQueue{
 		whole: p.Whole, announce: p.Announce, maxBytes: l.QueueBytes, maxStreams: l.QueueStreams,
-		waiting: make([][]rumour, p.Whole), heads: map[wire.Stream]announcement{},
+		waiting: make([][]rumor, p.Whole), heads: map[wire.Stream]announcement{},
 	}
 }
 
@@ -56,14 +56,14 @@ const maxWhole = 1200
 const maxHeadsRoom = 250
 
 // add queues a transaction. The queue owns encoded from then on.
-func (q *rumourQueue) add(p wire.Position, encoded []byte) {
+func (q *rumorQueue) add(p wire.Position, encoded []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(encoded) > maxWhole || q.whole == 0 {
 		q.announceLocked(p, q.announce+q.whole)
 		return
 	}
-	q.waiting[0] = append(q.waiting[0], rumour{p, encoded})
+	q.waiting[0] = append(q.waiting[0], rumor{p, encoded})
 	q.bytes += len(encoded)
 	for i := len(q.waiting) - 1; i >= 0 && q.bytes > q.maxBytes; {
 		if len(q.waiting[i]) == 0 {
@@ -79,19 +79,19 @@ func (q *rumourQueue) add(p wire.Position, encoded []byte) {
 
 // retire stops sending r in full, and queues its position to be announced the given number of
 // times.
-func (q *rumourQueue) retire(r rumour, times int) {
+func (q *rumorQueue) retire(r rumor, times int) {
 	q.bytes -= len(r.encoded)
 	q.announceLocked(r.position, times)
 }
 
 // announceHead queues an announcement that this member has a stream up to position p.
-func (q *rumourQueue) announceHead(p wire.Position) {
+func (q *rumorQueue) announceHead(p wire.Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.announceLocked(p, q.announce)
 }
 
-func (q *rumourQueue) announceLocked(p wire.Position, times int) {
+func (q *rumorQueue) announceLocked(p wire.Position, times int) {
 	old, known := q.heads[p.Stream]
 	if known && old.seq >= p.Seq || times <= 0 {
 		return
@@ -111,7 +111,7 @@ func (q *rumourQueue) announceLocked(p wire.Position, times int) {
 // fill appends frames to an envelope of at most limit bytes. It first appends whole
 // transactions, starting with those that have been sent least often, and then announcements. It
 // returns nil if there is nothing to send.
-func (q *rumourQueue) fill(envelope []byte, limit int) []byte {
+func (q *rumorQueue) fill(envelope []byte, limit int) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	empty := len(envelope)
@@ -129,8 +129,8 @@ func (q *rumourQueue) fill(envelope []byte, limit int) []byte {
 	return envelope
 }
 
-func (q *rumourQueue) fillWhole(envelope []byte, limit int) []byte {
-	sent := make([][]rumour, len(q.waiting))
+func (q *rumorQueue) fillWhole(envelope []byte, limit int) []byte {
+	sent := make([][]rumor, len(q.waiting))
 	for i, list := range q.waiting {
 		taken := 0
 		for _, r := range list {
@@ -155,7 +155,7 @@ func (q *rumourQueue) fillWhole(envelope []byte, limit int) []byte {
 	return envelope
 }
 
-func (q *rumourQueue) fillHeads(envelope []byte, limit int) []byte {
+func (q *rumorQueue) fillHeads(envelope []byte, limit int) []byte {
 	var again []wire.Stream
 	for len(q.order) > 0 {
 		s := q.order[0]
@@ -182,18 +182,18 @@ func (q *rumourQueue) fillHeads(envelope []byte, limit int) []byte {
 
 // lengths returns the number of waiting rumors, their size in bytes, and the number of waiting
 // announcements.
-func (q *rumourQueue) lengths() (rumours, bytes, heads int) {
+func (q *rumorQueue) lengths() (rumors, bytes, heads int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, list := range q.waiting {
-		rumours += len(list)
+		rumors += len(list)
 	}
-	return rumours, q.bytes, len(q.heads)
+	return rumors, q.bytes, len(q.heads)
 }
 
 // losses returns the numbers of transactions that were sent in full less often than configured,
 // and of dropped announcements.
-func (q *rumourQueue) losses() (demoted, dropped uint64) {
+func (q *rumorQueue) losses() (demoted, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.demoted, q.dropped

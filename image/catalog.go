@@ -8,14 +8,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on the catalogue's data about images that are not on this worker.
+// Limits on the catalog's data about images that are not on this worker.
 const (
 	maxHeard = 4096 // number of tags
 	maxKnown = 1024 // number of manifests, of about ten layers each
 )
 
-// catalogue contains what a store knows about images, in memory. Store.mu guards it.
-type catalogue struct {
+// catalog contains what a store knows about images, in memory. Store.mu guards it.
+type catalog struct {
 	records map[string]*record // records by their names in containerd
 	tags    map[string]string  // name of each image's record, by the image's name with a tag
 	present map[string]int     // number of records that contain a blob, by the blob's digest; a pull does not fetch these blobs
@@ -25,15 +25,15 @@ type catalogue struct {
 	shown map[shownTo]time.Time // when an image was last shown to an asker; bounded
 }
 
-func newCatalogue() *catalogue {
-	return &catalogue{
+func newCatalog() *catalog {
+	return &catalog{
 		records: map[string]*record{}, tags: map[string]string{}, present: map[string]int{},
 		heard: map[string]string{}, known: map[string]parts{}, shown: map[shownTo]time.Time{},
 	}
 }
 
 // add adds a record, replacing one with the same name.
-func (c *catalogue) add(r *record) {
+func (c *catalog) add(r *record) {
 	if old, ok := c.records[r.name]; ok {
 		for _, tag := range slices.Backward(old.tags) {
 			if !slices.Contains(r.tags, tag) {
@@ -74,7 +74,7 @@ func tagOf(r *record, tag string) string {
 }
 
 // setTag makes a tag refer to a record.
-func (c *catalogue) setTag(r *record, tag string) {
+func (c *catalog) setTag(r *record, tag string) {
 	if tag == "" {
 		return
 	}
@@ -88,9 +88,9 @@ func (c *catalogue) setTag(r *record, tag string) {
 	}
 }
 
-// drop removes a record. The catalogue keeps the list of blobs that a pull of the image would
+// drop removes a record. The catalog keeps the list of blobs that a pull of the image would
 // fetch.
-func (c *catalogue) drop(name string) {
+func (c *catalog) drop(name string) {
 	r, ok := c.records[name]
 	if !ok {
 		return
@@ -113,10 +113,10 @@ func (c *catalogue) drop(name string) {
 }
 
 // setDigest records the digest that a registry has returned for a tag.
-func (c *catalogue) setDigest(name, digest string) { remember(c.heard, maxHeard, name, digest) }
+func (c *catalog) setDigest(name, digest string) { remember(c.heard, maxHeard, name, digest) }
 
 // setParts records the parts that a pull of an image would fetch.
-func (c *catalogue) setParts(name string, needs parts) { remember(c.known, maxKnown, name, needs) }
+func (c *catalog) setParts(name string, needs parts) { remember(c.known, maxKnown, name, needs) }
 
 // remember adds an entry to a bounded map, removing an arbitrary entry if the map is full.
 func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
@@ -131,7 +131,7 @@ func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
 
 // find returns the record of the image that a name refers to. It looks up the name's digest or,
 // if the name has no digest, its tag. It returns nil if there is no such record.
-func (c *catalogue) find(ref bourse.ImageRef) *record {
+func (c *catalog) find(ref bourse.ImageRef) *record {
 	if ref.Digest != "" {
 		return c.records[recordName(ref)]
 	}
@@ -143,9 +143,9 @@ func (c *catalogue) find(ref bourse.ImageRef) *record {
 }
 
 // missing returns the number of bytes that a pull of the image would fetch for an asker. It
-// returns false if the image was not shown to the asker, or if the catalogue does not know its
+// returns false if the image was not shown to the asker, or if the catalog does not know its
 // parts.
-func (c *catalogue) missing(ref bourse.ImageRef, who asker, now time.Time) (int64, bool) {
+func (c *catalog) missing(ref bourse.ImageRef, who asker, now time.Time) (int64, bool) {
 	r := c.find(ref)
 	if r != nil {
 		ref = r.ref
@@ -173,7 +173,7 @@ func (c *catalogue) missing(ref bourse.ImageRef, who asker, now time.Time) (int6
 }
 
 // byDigest returns the records of an image: one for each repository from which it was pulled.
-func (c *catalogue) byDigest(digest string) []*record {
+func (c *catalog) byDigest(digest string) []*record {
 	var out []*record
 	for _, r := range c.records {
 		if r.ref.Digest == digest {
@@ -184,7 +184,7 @@ func (c *catalogue) byDigest(digest string) []*record {
 }
 
 // sorted returns the records sorted by name.
-func (c *catalogue) sorted() []*record {
+func (c *catalog) sorted() []*record {
 	out := make([]*record, 0, len(c.records))
 	for _, name := range slices.Sorted(maps.Keys(c.records)) {
 		out = append(out, c.records[name])

@@ -22,8 +22,8 @@ func recordFor(n int, used time.Time, layers parts, tags ...string) *record {
 	return r
 }
 
-func TestCatalogueMissing(t *testing.T) {
-	c := newCatalogue()
+func TestCatalogMissing(t *testing.T) {
+	c := newCatalog()
 	check := func(what, name string, want int64, known bool) {
 		t.Helper()
 		if got, ok := c.missing(bourse.ParseImageRef(name), "", at(100)); got != want || ok != known {
@@ -51,8 +51,8 @@ func TestCatalogueMissing(t *testing.T) {
 	check("means another one now", "registry.test/web:v1", 0, false)
 }
 
-func TestCatalogueTags(t *testing.T) {
-	c := newCatalogue()
+func TestCatalogTags(t *testing.T) {
+	c := newCatalog()
 	old, now := recordFor(1, at(5), parts{"a": 1}, "v1", "latest"), recordFor(2, at(1), parts{"b": 1})
 	c.add(old)
 	c.add(now)
@@ -64,7 +64,7 @@ func TestCatalogueTags(t *testing.T) {
 		t.Errorf("the moved tag means %v", got)
 	}
 	// After a crash between two writes, two records have the tag. The one used last keeps it.
-	c = newCatalogue()
+	c = newCatalog()
 	first, second := recordFor(1, at(5), parts{}, "latest"), recordFor(2, at(9), parts{}, "latest")
 	c.add(second)
 	c.add(first)
@@ -73,8 +73,8 @@ func TestCatalogueTags(t *testing.T) {
 	}
 }
 
-func TestCatalogueIsBounded(t *testing.T) {
-	c := newCatalogue()
+func TestCatalogIsBounded(t *testing.T) {
+	c := newCatalog()
 	for i := range 3 * maxHeard {
 		c.setDigest(fmt.Sprint("registry.test/a:", i), digestOf(i))
 		c.setParts(digestOf(i), parts{})

@@ -17,8 +17,8 @@ const (
 	around    = 6  // bytes that memberlist adds to a message: a type and a checksum
 )
 
-// sendRumours sends pending rumors until ctx ends.
-func (m *Members) sendRumours(ctx context.Context) {
+// sendRumors sends pending rumors until ctx ends.
+func (m *Members) sendRumors(ctx context.Context) {
 	limit := Room(m.config.label()) - around
 	tick := time.NewTicker(m.config.Timing.Gossip)
 	defer tick.Stop()

@@ -31,10 +31,10 @@ func secretOf(t *testing.T, s *servertest.Server) loopback.Secret {
 	return secret
 }
 
-// TestANeighbourIsNoMember starts a process next to a cluster on loopback. Without the
+// TestANeighborIsNoMember starts a process next to a cluster on loopback. Without the
 // cluster's secret, it must not be able to join, learn about members, or have rows
 // accepted. With the secret it must become a member immediately.
-func TestANeighbourIsNoMember(t *testing.T) {
+func TestANeighborIsNoMember(t *testing.T) {
 	broker, worker := startPair(t)
 	api := servertest.Client(t, broker)
 	member := func(id bourse.WorkerID, key []byte) *gossip.Members {

@@ -18,7 +18,7 @@ type told struct {
 	tooLarge int
 }
 
-func drain(t *testing.T, q *rumourQueue, limit int) told {
+func drain(t *testing.T, q *rumorQueue, limit int) told {
 	t.Helper()
 	out := told{whole: map[byte]int{}, heads: map[wire.Position]int{}}
 	for {
@@ -51,13 +51,13 @@ func drain(t *testing.T, q *rumourQueue, limit int) told {
 	}
 }
 
-func newQueue(l Limits) *rumourQueue {
-	return newRumourQueue(Pace{}.withDefaults(), l.withDefaults())
+func newQueue(l Limits) *rumorQueue {
+	return newRumorQueue(Pace{}.withDefaults(), l.withDefaults())
 }
 
-// TestRumoursAreSentOftenEnough checks that each transaction and position is sent exactly as
+// TestRumorsAreSentOftenEnough checks that each transaction and position is sent exactly as
 // often as configured.
-func TestRumoursAreSentOftenEnough(t *testing.T) {
+func TestRumorsAreSentOftenEnough(t *testing.T) {
 	q := newQueue(Limits{})
 	for i := range 20 {
 		q.add(position(fmt.Sprint("w", i), 1, 1), bytes.Repeat([]byte{byte(i)}, 300))
@@ -73,8 +73,8 @@ func TestRumoursAreSentOftenEnough(t *testing.T) {
 	if got.whole[99] != 0 || got.heads[position("large", 1, 1)] != 12 || got.heads[position("pulled", 1, 9)] != 8 || got.tooLarge > 0 {
 		t.Errorf("got %+v", got)
 	}
-	if rumours, n, heads := q.lengths(); rumours+n+heads != 0 {
-		t.Errorf("%d rumours, %d bytes and %d announcements are left", rumours, n, heads)
+	if rumors, n, heads := q.lengths(); rumors+n+heads != 0 {
+		t.Errorf("%d rumors, %d bytes and %d announcements are left", rumors, n, heads)
 	}
 }
 
