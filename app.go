@@ -18,13 +18,13 @@ import (
 
 // App is a namespace for machines.
 type App struct {
-	Name      AppName    `json:"name"`
-	ID        string     `json:"id"`             // a ULID; machines, volumes, orders and holds refer to the app by this ID
-	Life      int        `json:"life,omitempty"` // generation of the name; incremented when a deleted app's name is used again
-	Org       string     `json:"org"`
-	Network   string     `json:"network,omitempty"`
-	CreatedAt time.Time  `json:"created_at"`
-	DeletedAt *time.Time `json:"deleted_at,omitempty"` // if set, the record is a tombstone
+	Name       AppName    `json:"name"`
+	ID         string     `json:"id"`                   // a ULID; machines, volumes, orders and holds refer to the app by this ID
+	Generation int        `json:"generation,omitempty"` // generation of the name; incremented when a deleted app's name is used again
+	Org        string     `json:"org"`
+	Network    string     `json:"network,omitempty"`
+	CreatedAt  time.Time  `json:"created_at"`
+	DeletedAt  *time.Time `json:"deleted_at,omitempty"` // if set, the record is a tombstone
 	// Proof contains the record, signed by a broker. It allows other servers to trust a worker's
 	// copy of the record.
 	Proof []byte `json:"proof,omitempty"`
@@ -58,7 +58,7 @@ func (a *App) Owns(name AppName, id string, made time.Time) bool {
 	case id != "":
 		return id == a.ID
 	}
-	return a.Life == 0 || !made.Before(a.CreatedAt)
+	return a.Generation == 0 || !made.Before(a.CreatedAt)
 }
 
 // OwnedBy reports whether the machine belongs to app a.
@@ -79,7 +79,7 @@ func (d *Decision) OwnedBy(a *App) bool { return a.Owns(d.App, d.AppID, d.At) }
 // which copies are merged.
 func (a App) Merge(b App) App {
 	if cmp.Or(
-		cmp.Compare(b.Life, a.Life),
+		cmp.Compare(b.Generation, a.Generation),
 		a.CreatedAt.Compare(b.CreatedAt),
 		cmp.Compare(a.ID, b.ID),
 		compareDeletions(a.DeletedAt, b.DeletedAt),
@@ -113,7 +113,7 @@ const DefaultOrg = "personal"
 func DefaultApp(before App) App {
 	app := App{Name: DefaultAppName, Org: DefaultOrg, CreatedAt: time.UnixMilli(0).UTC()}
 	if before.DeletedAt != nil {
-		app.CreatedAt, app.Life = *before.DeletedAt, before.Life+1
+		app.CreatedAt, app.Generation = *before.DeletedAt, before.Generation+1
 	}
 	app.ID = IDOf("default app", before.ID)
 	return app

@@ -15,7 +15,7 @@ import (
 func anyCopy() *rapid.Generator[bourse.App] {
 	return rapid.Custom(func(t *rapid.T) bourse.App {
 		n := rapid.IntRange(0, 3).Draw(t, "id")
-		a := bourse.App{Name: "shop", ID: string(rune('a' + n)), Org: "org", Life: n % 2, CreatedAt: time.Unix(int64(n%3), 0).UTC()}
+		a := bourse.App{Name: "shop", ID: string(rune('a' + n)), Org: "org", Generation: n % 2, CreatedAt: time.Unix(int64(n%3), 0).UTC()}
 		if rapid.Bool().Draw(t, "deleted") {
 			at := time.Unix(rapid.Int64Range(10, 12).Draw(t, "at"), 0).UTC()
 			a.DeletedAt = &at
@@ -52,7 +52,7 @@ func TestMergeByRules(t *testing.T) {
 	early := bourse.App{Name: "shop", ID: "b", CreatedAt: *at(1)}
 	late := bourse.App{Name: "shop", ID: "a", CreatedAt: *at(2)}
 	twin := bourse.App{Name: "shop", ID: "a", CreatedAt: *at(1)}
-	second := bourse.App{Name: "shop", ID: "c", Life: 1, CreatedAt: *at(9)}
+	second := bourse.App{Name: "shop", ID: "c", Generation: 1, CreatedAt: *at(9)}
 	gone := early
 	gone.DeletedAt = at(5)
 	goneLater := early

@@ -75,7 +75,7 @@ func callsTable() string {
 		for _, call := range bourse.Calls() {
 			answer, text := call.On(state)
 			texts[strings.ReplaceAll(text, string(state), "STATE")] = text != ""
-			fmt.Fprintf(&b, " %s |", map[bourse.Answer]string{bourse.Goes: "go", bourse.Already: "already", bourse.Gone: "404", bourse.Unable: "412"}[answer])
+			fmt.Fprintf(&b, " %s |", map[bourse.CallResult]string{bourse.CallAllowed: "go", bourse.CallNoChange: "already", bourse.CallNotFound: "404", bourse.CallRefused: "412"}[answer])
 		}
 		b.WriteString("\n")
 	}
@@ -96,7 +96,7 @@ func fieldsTable() string {
 	fields := bourse.Fields()
 	for i, f := range fields {
 		path := "`" + f.Path + "`"
-		for name := range strings.FieldsSeq(f.Below) {
+		for name := range strings.FieldsSeq(f.Members) {
 			path += " `." + name + "`"
 		}
 		paths = append(paths, path)

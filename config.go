@@ -38,15 +38,15 @@ type Config struct {
 	Rootfs       *Rootfs           `json:"rootfs,omitempty"`
 	Runtime      string            `json:"runtime,omitempty"` // added by Bourse: containerd's name of the runtime; default: the worker's
 	Task         *TaskConfig       `json:"task,omitempty"`    // added by Bourse: the task that the machine stays warm for
-	Kept
+	StoredConfig
 	Schedule Schedule    `json:"schedule,omitempty"`
 	Standbys []MachineID `json:"standbys,omitempty"` // primary machines that this machine backs up
 	DNS      *DNS        `json:"dns,omitempty"`
 }
 
-// Kept contains the parts of a Config that are stored and returned without being interpreted.
+// StoredConfig contains the parts of a Config that are stored and returned without being interpreted.
 // Package workload defines the structure of these fields.
-type Kept struct {
+type StoredConfig struct {
 	Services   json.RawMessage `json:"services,omitempty"`
 	Checks     json.RawMessage `json:"checks,omitempty"`
 	Processes  json.RawMessage `json:"processes,omitempty"`
@@ -313,12 +313,12 @@ func (c Config) Public() Config {
 // not need a host port.
 const envPort = "PORT"
 
-// asked returns the parts of c that affect a quote. They include neither the program nor its
+// forQuote returns the parts of c that affect a quote. They include neither the program nor its
 // input.
-func (c Config) asked() Config {
+func (c Config) forQuote() Config {
 	_, port := c.Env[envPort]
 	out := c.Public()
-	out.Init, out.Metadata, out.Kept = Init{}, nil, Kept{}
+	out.Init, out.Metadata, out.StoredConfig = Init{}, nil, StoredConfig{}
 	out.Schedule, out.Standbys, out.DNS = "", nil, nil
 	if port {
 		out.Env = map[string]string{envPort: ""}

@@ -221,7 +221,7 @@ func TestRestartAgain(t *testing.T) {
 		"a policy that is none": {"sometimes", bourse.Exit{Code: 1}, nil, false, 0},
 	} {
 		c.exit.At = now
-		again, recent := bourse.Restart{Policy: c.policy, MaxRetries: 2}.Again(c.exit, c.before)
+		again, recent := bourse.Restart{Policy: c.policy, MaxRetries: 2}.ShouldRestart(c.exit, c.before)
 		if again != c.again || len(recent) != c.recent {
 			t.Errorf("%s: %v with %d before, want %v with %d", what, again, len(recent), c.again, c.recent)
 		}
@@ -242,7 +242,7 @@ func secretConfig(image string) bourse.Config {
 		Init:         bourse.Init{Exec: []string{"login", secret}, User: "nobody"},
 		Requirements: bourse.Requirements{"slots": {Count: 1}},
 		DNS:          &bourse.DNS{Hostname: "h"},
-		Kept: bourse.Kept{
+		StoredConfig: bourse.StoredConfig{
 			Processes:  json.RawMessage(`[{"env":{"A":"` + secret + `"}}]`),
 			Containers: json.RawMessage(`[{"env":{"A":"` + secret + `"}}]`),
 		},
@@ -262,7 +262,7 @@ func TestQuotesCarryNoSecrets(t *testing.T) {
 		if err := order.Config.Normalize(); err != nil {
 			t.Fatal(err)
 		}
-		asked := order.Asked()
+		asked := order.ForQuote()
 		text, err := json.Marshal(asked)
 		if err != nil || strings.Contains(string(text), secret) || asked.Config.Files != nil {
 			t.Errorf("asked with %s, %v", text, err)

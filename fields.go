@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// Treatment specifies how a member of a request for a machine is handled.
-type Treatment string
+// FieldTreatment specifies how a member of a request for a machine is handled.
+type FieldTreatment string
 
 // Treatments. A member is refused if ignoring it could lose data or give a false sense of security.
 const (
-	ActedOn  Treatment = "acted on"
-	JustKept Treatment = "kept"    // the member is stored and returned, but has no other effect
-	Refused  Treatment = "refused" // the request fails with CodeInvalid, before anything is stored
+	FieldSupported FieldTreatment = "acted on"
+	FieldStored    FieldTreatment = "kept"    // the member is stored and returned, but has no other effect
+	FieldRefused   FieldTreatment = "refused" // the request fails with CodeInvalid, before anything is stored
 )
 
 // Field defines how members of a request for a machine are treated, for each kind of image.
 type Field struct {
 	Path              string // such as config.guest.cpus; [] is each item of a list, * each name of a map
-	Below             string // members below Path to which this entry applies, separated by spaces; empty if it applies to Path itself
-	Host, Pull, Image Treatment
+	Members           string // members below Path to which this entry applies, separated by spaces; empty if it applies to Path itself
+	Host, Pull, Image FieldTreatment
 	Reason            string   // why the members are not supported for every kind of image
-	Idle              []string // values that have no effect, in addition to empty ones
+	NoEffect          []string // values that have no effect, in addition to empty ones
 }
 
-// By returns the treatment for a kind of image.
-func (f *Field) By(kind ImageKind) Treatment {
+// TreatmentFor returns the treatment for a kind of image.
+func (f *Field) TreatmentFor(kind ImageKind) FieldTreatment {
 	switch kind {
 	case HostImage:
 		return f.Host
@@ -48,10 +48,10 @@ func (f *Field) Err() error {
 // in encoding/json.
 func FieldOf(path string) *Field { return fieldsByPath[strings.ToLower(path)] }
 
-// Opens reports whether path is the path of f, and the members below it have entries of their own
+// HasMembers reports whether path is the path of f, and the members below it have entries of their own
 // for this kind of image.
-func (f *Field) Opens(path string, kind ImageKind) bool {
-	return f.Below != "" && f.By(kind) == ActedOn && strings.EqualFold(f.Path, path)
+func (f *Field) HasMembers(path string, kind ImageKind) bool {
+	return f.Members != "" && f.TreatmentFor(kind) == FieldSupported && strings.EqualFold(f.Path, path)
 }
 
 // Name returns the path in the form in which users write it.
@@ -71,7 +71,7 @@ var fieldsByPath = func() map[string]*Field {
 	for i := range fields {
 		f := &fields[i]
 		out[f.Path] = f
-		for below := range strings.FieldsSeq(f.Below) {
+		for below := range strings.FieldsSeq(f.Members) {
 			out[f.Path+"."+below] = f
 		}
 	}
@@ -83,52 +83,52 @@ var fieldsByPath = func() map[string]*Field {
 func Fields() []Field { return slices.Clone(fields) }
 
 var fields = slices.Concat(
-	alike(ActedOn, "", "name", "region", "skip_launch", "skip_service_registration", "skip_secrets", "lease_ttl", "current_version"),
-	byImage(ActedOn, Refused, ActedOn, "secrets are not sent to a poller's host", "min_secrets_version"),
+	fieldsLike(FieldSupported, "", "name", "region", "skip_launch", "skip_service_registration", "skip_secrets", "lease_ttl", "current_version"),
+	byImage(FieldSupported, FieldRefused, FieldSupported, "secrets are not sent to a poller's host", "min_secrets_version"),
 
-	alike(ActedOn, "", "config.image", "config.size", "config.guest.cpu_kind", "config.guest.cpus", "config.guest.memory_mb"),
-	byImage(ActedOn, JustKept, ActedOn, "only CPUs, memory and disk can be requested from a poller", "config.guest.gpus", "config.guest.gpu_kind"),
-	alike(JustKept, "a machine's memory is fixed at memory_mb", "config.guest.max_memory_mb"),
-	alike(JustKept, "a machine has no kernel of its own", "config.guest.kernel_args", "config.init.kernel_args"),
-	alike(Refused, "workers are chosen by their labels: use requirements", "config.guest.host_dedication_id", "config.guest.required_host_features"),
+	fieldsLike(FieldSupported, "", "config.image", "config.size", "config.guest.cpu_kind", "config.guest.cpus", "config.guest.memory_mb"),
+	byImage(FieldSupported, FieldStored, FieldSupported, "only CPUs, memory and disk can be requested from a poller", "config.guest.gpus", "config.guest.gpu_kind"),
+	fieldsLike(FieldStored, "a machine's memory is fixed at memory_mb", "config.guest.max_memory_mb"),
+	fieldsLike(FieldStored, "a machine has no kernel of its own", "config.guest.kernel_args", "config.init.kernel_args"),
+	fieldsLike(FieldRefused, "workers are chosen by their labels: use requirements", "config.guest.host_dedication_id", "config.guest.required_host_features"),
 	[]Field{
-		{"config.guest.persist_rootfs", "", Refused, Refused, Refused, notPersisted, neverPersisted},
-		{"config.rootfs.persist", "", Refused, Refused, Refused, notPersisted, neverPersisted},
+		{"config.guest.persist_rootfs", "", FieldRefused, FieldRefused, FieldRefused, notPersisted, neverPersisted},
+		{"config.rootfs.persist", "", FieldRefused, FieldRefused, FieldRefused, notPersisted, neverPersisted},
 	},
-	byImage(JustKept, ActedOn, ActedOn, "a host program writes to the host's own file systems", "config.rootfs.size_gb"),
-	byImage(Refused, Refused, ActedOn, "only a machine with a registry image has its own root file system", "config.rootfs.read_only"),
+	byImage(FieldStored, FieldSupported, FieldSupported, "a host program writes to the host's own file systems", "config.rootfs.size_gb"),
+	byImage(FieldRefused, FieldRefused, FieldSupported, "only a machine with a registry image has its own root file system", "config.rootfs.read_only"),
 
-	alike(ActedOn, "", "config.init.exec", "config.init.entrypoint", "config.init.cmd", "config.init.working_dir"),
-	byImage(ActedOn, Refused, ActedOn, "the poller decides which user runs the program", "config.init.user"),
-	byImage(JustKept, JustKept, ActedOn, "only a machine with a registry image has its own terminal", "config.init.tty"),
-	alike(JustKept, "a machine has no swap: memory_mb is its total memory", "config.init.swap_size_mb"),
-	alike(ActedOn, "", "config.env", "config.metadata", "config.requirements"),
-	[]Field{{"config.task", "name concurrency port protocol timeout", ActedOn, Refused, ActedOn, "a program that a poller runs cannot be reached", nil}},
-	byImage(Refused, Refused, ActedOn, "only containerd supports runtimes", "config.runtime"),
+	fieldsLike(FieldSupported, "", "config.init.exec", "config.init.entrypoint", "config.init.cmd", "config.init.working_dir"),
+	byImage(FieldSupported, FieldRefused, FieldSupported, "the poller decides which user runs the program", "config.init.user"),
+	byImage(FieldStored, FieldStored, FieldSupported, "only a machine with a registry image has its own terminal", "config.init.tty"),
+	fieldsLike(FieldStored, "a machine has no swap: memory_mb is its total memory", "config.init.swap_size_mb"),
+	fieldsLike(FieldSupported, "", "config.env", "config.metadata", "config.requirements"),
+	[]Field{{"config.task", "name concurrency port protocol timeout", FieldSupported, FieldRefused, FieldSupported, "a program that a poller runs cannot be reached", nil}},
+	byImage(FieldRefused, FieldRefused, FieldSupported, "only containerd supports runtimes", "config.runtime"),
 
-	alike(ActedOn, "", "config.auto_destroy", "config.restart.policy", "config.restart.max_retries"),
-	alike(JustKept, "there are no spot prices", "config.restart.gpu_bid_price", "config.spot.max_price_fraction"),
-	alike(ActedOn, "", "config.stop_config.timeout"),
-	byImage(ActedOn, JustKept, ActedOn, "the poller decides how to stop its job", "config.stop_config.signal"),
-	alike(ActedOn, "", "config.schedule"),
-	byImage(ActedOn, Refused, ActedOn, "if a poller is lost, the next poller that asks for work replaces it", "config.standbys"),
+	fieldsLike(FieldSupported, "", "config.auto_destroy", "config.restart.policy", "config.restart.max_retries"),
+	fieldsLike(FieldStored, "there are no spot prices", "config.restart.gpu_bid_price", "config.spot.max_price_fraction"),
+	fieldsLike(FieldSupported, "", "config.stop_config.timeout"),
+	byImage(FieldSupported, FieldStored, FieldSupported, "the poller decides how to stop its job", "config.stop_config.signal"),
+	fieldsLike(FieldSupported, "", "config.schedule"),
+	byImage(FieldSupported, FieldRefused, FieldSupported, "if a poller is lost, the next poller that asks for work replaces it", "config.standbys"),
 	[]Field{{
 		"config.processes[]",
 		"exec entrypoint cmd user env secrets[].env_var secrets[].name env_from[].env_var env_from[].field_ref ignore_app_secrets",
-		ActedOn, Refused, ActedOn, "a poller's job is defined by config.init alone", nil,
+		FieldSupported, FieldRefused, FieldSupported, "a poller's job is defined by config.init alone", nil,
 	}},
-	alike(Refused, "a machine runs one program: create a machine for each container", "config.containers"),
-	alike(Refused, "a machine runs one program: there are no other containers to share directories with", "config.volumes"),
+	fieldsLike(FieldRefused, "a machine runs one program: create a machine for each container", "config.containers"),
+	fieldsLike(FieldRefused, "a machine runs one program: there are no other containers to share directories with", "config.volumes"),
 
-	byImage(ActedOn, Refused, ActedOn, "a poller has no access to volumes",
+	byImage(FieldSupported, FieldRefused, FieldSupported, "a poller has no access to volumes",
 		"config.mounts[].volume", "config.mounts[].path", "config.mounts[].name", "config.mounts[].size_gb", "config.mounts[].encrypted"),
-	byImage(ActedOn, Refused, ActedOn, "a poller has no access to volumes",
+	byImage(FieldSupported, FieldRefused, FieldSupported, "a poller has no access to volumes",
 		"config.mounts[].extend_threshold_percent", "config.mounts[].add_size_gb", "config.mounts[].size_gb_limit"),
-	alike(JustKept, "volumes grow by add_size_gb", "config.mounts[].add_size_percent", "config.mounts[].min_add_size_gb"),
-	byImage(Refused, Refused, ActedOn, "only a machine with a registry image has its own file system",
+	fieldsLike(FieldStored, "volumes grow by add_size_gb", "config.mounts[].add_size_percent", "config.mounts[].min_add_size_gb"),
+	byImage(FieldRefused, FieldRefused, FieldSupported, "only a machine with a registry image has its own file system",
 		"config.files[].guest_path", "config.files[].raw_value", "config.files[].secret_name", "config.files[].mode"),
-	alike(Refused, "files cannot be created from an image's config yet", "config.files[].image_config"),
-	alike(JustKept, "there is no cache drive", "config.cache_drive.size_mb"),
+	fieldsLike(FieldRefused, "files cannot be created from an image's config yet", "config.files[].image_config"),
+	fieldsLike(FieldStored, "there is no cache drive", "config.cache_drive.size_mb"),
 
 	[]Field{{
 		"config.services[]",
@@ -140,23 +140,23 @@ var fields = slices.Concat(
 			"ports[].http_options.response.pristine ports[].http_options.replay_cache[].path_prefix " +
 			"ports[].http_options.replay_cache[].ttl_seconds ports[].http_options.replay_cache[].type " +
 			"ports[].http_options.replay_cache[].name ports[].http_options.replay_cache[].allow_bypass",
-		ActedOn, JustKept, ActedOn, "proxies cannot reach a program that a poller runs", nil,
+		FieldSupported, FieldStored, FieldSupported, "proxies cannot reach a program that a poller runs", nil,
 	}},
-	alike(JustKept, "a proxy has one time limit for the headers of all requests", "config.services[].ports[].http_options.headers_read_timeout"),
-	alike(JustKept, "clients select a machine with the header fly-force-instance-id",
+	fieldsLike(FieldStored, "a proxy has one time limit for the headers of all requests", "config.services[].ports[].http_options.headers_read_timeout"),
+	fieldsLike(FieldStored, "clients select a machine with the header fly-force-instance-id",
 		"config.services[].force_instance_key", "config.services[].force_instance_description"),
 	[]Field{
-		{"config.services[].checks[]", checkFields, ActedOn, JustKept, ActedOn, notChecked, nil},
-		{"config.checks.*", "kind " + checkFields, ActedOn, JustKept, ActedOn, notChecked, nil},
+		{"config.services[].checks[]", checkFields, FieldSupported, FieldStored, FieldSupported, notChecked, nil},
+		{"config.checks.*", "kind " + checkFields, FieldSupported, FieldStored, FieldSupported, notChecked, nil},
 	},
-	alike(JustKept, "set autostart to false in each service instead", "config.disable_machine_autostart"),
-	keptWhole("proxies have no access to the files in an image: the machine's program must serve them", "config.statics[]", "guest_path url_prefix tigris_bucket index_document"),
-	keptWhole("a program's own metrics are not collected yet", "config.metrics", "port path https"),
+	fieldsLike(FieldStored, "set autostart to false in each service instead", "config.disable_machine_autostart"),
+	storedField("proxies have no access to the files in an image: the machine's program must serve them", "config.statics[]", "guest_path url_prefix tigris_bucket index_document"),
+	storedField("a program's own metrics are not collected yet", "config.metrics", "port path https"),
 
-	byImage(JustKept, JustKept, ActedOn, hostNames,
+	byImage(FieldStored, FieldStored, FieldSupported, hostNames,
 		"config.dns.skip_registration", "config.dns.nameservers", "config.dns.searches", "config.dns.hostname", "config.dns.hostname_fqdn"),
-	[]Field{{"config.dns.options[]", "name value", JustKept, JustKept, ActedOn, hostNames, nil}},
-	alike(JustKept, "DNS forwarding rules are not supported yet", "config.dns.dns_forward_rules"),
+	[]Field{{"config.dns.options[]", "name value", FieldStored, FieldStored, FieldSupported, hostNames, nil}},
+	fieldsLike(FieldStored, "DNS forwarding rules are not supported yet", "config.dns.dns_forward_rules"),
 )
 
 const (
@@ -170,12 +170,12 @@ const notPersisted = "a machine's root file system is recreated from its image a
 // neverPersisted contains the values that mean that nothing is persisted.
 var neverPersisted = []string{"never", "none", "1"}
 
-// alike returns fields for several paths. Their treatment does not depend on the kind of image.
-func alike(t Treatment, reason string, paths ...string) []Field {
+// fieldsLike returns fields for several paths. Their treatment does not depend on the kind of image.
+func fieldsLike(t FieldTreatment, reason string, paths ...string) []Field {
 	return byImage(t, t, t, reason, paths...)
 }
 
-func byImage(host, pull, image Treatment, reason string, paths ...string) []Field {
+func byImage(host, pull, image FieldTreatment, reason string, paths ...string) []Field {
 	out := make([]Field, len(paths))
 	for i, path := range paths {
 		out[i] = Field{Path: path, Host: host, Pull: pull, Image: image, Reason: reason}
@@ -183,9 +183,9 @@ func byImage(host, pull, image Treatment, reason string, paths ...string) []Fiel
 	return out
 }
 
-// keptWhole returns a field for a member that is stored together with all members below it.
-func keptWhole(reason, path, below string) []Field {
-	return []Field{{Path: path, Below: below, Host: JustKept, Pull: JustKept, Image: JustKept, Reason: reason}}
+// storedField returns a field for a member that is stored together with all members below it.
+func storedField(reason, path, below string) []Field {
+	return []Field{{Path: path, Members: below, Host: FieldStored, Pull: FieldStored, Image: FieldStored, Reason: reason}}
 }
 
 // bareConfig is a Config without methods.
@@ -203,7 +203,7 @@ func (c *Config) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, (*bareConfig)(c)); err != nil {
 		return err
 	}
-	rest, err := encodePlain(unread(raw, reflect.TypeFor[bareConfig]()))
+	rest, err := encodePlain(unknownMembers(raw, reflect.TypeFor[bareConfig]()))
 	if err == nil && string(rest) != "null" {
 		c.Rest = rest
 	}
@@ -245,14 +245,14 @@ func decodeNumbers(raw []byte, into any) error {
 	return d.Decode(into)
 }
 
-// Unread returns the members of raw for which the type of v has no fields. raw is a JSON value that
+// UnknownMembers returns the members of raw for which the type of v has no fields. raw is a JSON value that
 // was decoded into v. The result is a map of such members, or a list in which nil stands for an
 // item without such members. If there are no such members, it is nil. A type with its own
 // UnmarshalJSON is assumed to read everything.
-func Unread(raw []byte, v any) any { return unread(raw, reflect.TypeOf(v)) }
+func UnknownMembers(raw []byte, v any) any { return unknownMembers(raw, reflect.TypeOf(v)) }
 
-// unread is like Unread, for a JSON value of type t.
-func unread(raw []byte, t reflect.Type) any {
+// unknownMembers is like UnknownMembers, for a JSON value of type t.
+func unknownMembers(raw []byte, t reflect.Type) any {
 	switch t = target(t); {
 	case t == nil:
 	case t.Kind() == reflect.Struct:
@@ -266,7 +266,7 @@ func unread(raw []byte, t reflect.Type) any {
 				if decodeNumbers(value, &v) == nil {
 					out[name] = v
 				}
-			} else if v := unread(value, field.Type); v != nil {
+			} else if v := unknownMembers(value, field.Type); v != nil {
 				out[fieldName(field)] = v
 			}
 		}
@@ -278,7 +278,7 @@ func unread(raw []byte, t reflect.Type) any {
 		_ = json.Unmarshal(raw, &items)
 		out, found := make([]any, len(items)), false
 		for i, item := range items {
-			out[i] = unread(item, t.Elem())
+			out[i] = unknownMembers(item, t.Elem())
 			found = found || out[i] != nil
 		}
 		if found {
@@ -288,7 +288,7 @@ func unread(raw []byte, t reflect.Type) any {
 	return nil
 }
 
-// restore adds rest, which unread has returned, to whole, which is the decoded JSON of a value of
+// restore adds rest, which unknownMembers has returned, to whole, which is the decoded JSON of a value of
 // type t. It omits the members in rest that belonged to a value that whole no longer contains.
 func restore(whole, rest any, t reflect.Type) {
 	t = target(t)

@@ -33,11 +33,11 @@ func TestFieldsNameEveryMemberThatClientsSend(t *testing.T) {
 		}
 	}
 	for _, f := range bourse.Fields() {
-		by := []bourse.Treatment{f.Host, f.Pull, f.Image}
-		if slices.Contains(by, bourse.ActedOn) && !slices.Contains(ours, f.Path) && !slices.Contains(whole, f.Path) && !slices.Contains(elsewhere, f.Path) {
+		by := []bourse.FieldTreatment{f.Host, f.Pull, f.Image}
+		if slices.Contains(by, bourse.FieldSupported) && !slices.Contains(ours, f.Path) && !slices.Contains(whole, f.Path) && !slices.Contains(elsewhere, f.Path) {
 			t.Errorf("bourse.Fields says that %s is acted on, and nothing reads it", f.Path)
 		}
-		if f.Reason == "" && slices.ContainsFunc(by, func(t bourse.Treatment) bool { return t != bourse.ActedOn }) {
+		if f.Reason == "" && slices.ContainsFunc(by, func(t bourse.FieldTreatment) bool { return t != bourse.FieldSupported }) {
 			t.Errorf("%s: no reason", f.Path)
 		}
 	}
@@ -69,7 +69,7 @@ func named(path string) bool {
 			return strings.HasPrefix(path, f.Path+"[") || strings.HasPrefix(path, f.Path+".")
 		}
 		below, ok := strings.CutPrefix(path, f.Path+".")
-		return ok && slices.Contains(strings.Fields(f.Below), below)
+		return ok && slices.Contains(strings.Fields(f.Members), below)
 	})
 }
 
@@ -275,7 +275,7 @@ func TestWhatIsKeptGoesWithItsValue(t *testing.T) {
 		t.Errorf("public: %s, %v", public, err)
 	}
 	order := bourse.Order{Config: c}
-	if asked := order.Asked(); asked.Config.Rest != nil {
+	if asked := order.ForQuote(); asked.Config.Rest != nil {
 		t.Errorf("asked with %s", asked.Config.Rest)
 	}
 }

@@ -359,8 +359,8 @@ var _ fmt.Stringer = Requirement{}
 // preceding bytes. The checksum shows that an ID is already derived, so deriving it again has no
 // effect. A client that knows the ID of another app's order therefore cannot refer to that order.
 
-// markBytes is the length of the checksum at the end of a derived ID.
-const markBytes = 5
+// checksumBytes is the length of the checksum at the end of a derived ID.
+const checksumBytes = 5
 
 // In returns the actual ID of an order in the app with the given ID. o is either the ID that the
 // caller has chosen, or an ID that In has already returned for the same app. If o is malformed, In
@@ -380,19 +380,19 @@ func idIn(what, chosen, app string) string {
 		return ""
 	}
 	marked := id
-	mark(&marked, what, app)
+	addChecksum(&marked, what, app)
 	if marked == id {
 		return id.String()
 	}
 	made := sumOf(what, app, string(id[:]))
-	copy(id[6:], made[:len(id)-6-markBytes])
-	mark(&id, what, app)
+	copy(id[6:], made[:len(id)-6-checksumBytes])
+	addChecksum(&id, what, app)
 	return id.String()
 }
 
-// mark replaces the end of id with the checksum for an app.
-func mark(id *ulid.ULID, what, app string) {
-	body := id[:len(id)-markBytes]
+// addChecksum replaces the end of id with the checksum for an app.
+func addChecksum(id *ulid.ULID, what, app string) {
+	body := id[:len(id)-checksumBytes]
 	sum := sumOf("mark of "+what, app, string(body))
 	copy(id[len(body):], sum[:])
 }

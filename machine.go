@@ -121,14 +121,14 @@ type Version struct {
 
 // Boot describes a machine's latest start.
 type Boot struct {
-	Number    int         `json:"number"`              // number of the start; 0 before the first one
-	PID       int         `json:"pid,omitempty"`       // process ID on the worker's host; 0 if no process is running
-	Port      int         `json:"port,omitempty"`      // value of the variable PORT in the environment
-	Requested bool        `json:"requested,omitempty"` // the program was asked to exit
-	Frozen    bool        `json:"frozen,omitempty"`    // the machine was suspended and has not been resumed
-	Exit      *Exit       `json:"exit,omitempty"`      // how the program exited; nil: it has not exited
-	StandsIn  MachineID   `json:"stands_in,omitempty"` // the lost machine that this standby replaces; "" if the machine was started for another reason
-	Restarts  []time.Time `json:"restarts,omitempty"`  // times of restarts by the restart policy, within the restart window
+	Number      int         `json:"number"`                 // number of the start; 0 before the first one
+	PID         int         `json:"pid,omitempty"`          // process ID on the worker's host; 0 if no process is running
+	Port        int         `json:"port,omitempty"`         // value of the variable PORT in the environment
+	Requested   bool        `json:"requested,omitempty"`    // the program was asked to exit
+	Frozen      bool        `json:"frozen,omitempty"`       // the machine was suspended and has not been resumed
+	Exit        *Exit       `json:"exit,omitempty"`         // how the program exited; nil: it has not exited
+	PromotedFor MachineID   `json:"promoted_for,omitempty"` // the lost machine that this standby replaces; "" if the machine was started for another reason
+	Restarts    []time.Time `json:"restarts,omitempty"`     // times of restarts by the restart policy, within the restart window
 }
 
 // Exit describes how a machine's program exited.
@@ -174,9 +174,9 @@ const (
 	EventCordon   EventType = "cordon"
 	EventUncordon EventType = "uncordon"
 
-	EventExtend    EventType = "extend"     // the machine's volume was full, and was extended or could not be extended
-	EventStandIn   EventType = "stand_in"   // the worker has started the standby, because a primary machine is lost
-	EventStandDown EventType = "stand_down" // the worker has stopped the standby, because it is no longer needed
+	EventExtend  EventType = "extend"  // the machine's volume was full, and was extended or could not be extended
+	EventPromote EventType = "promote" // the worker has started the standby, because a primary machine is lost
+	EventDemote  EventType = "demote"  // the worker has stopped the standby, because it is no longer needed
 )
 
 // Source identifies who or what caused an event.
@@ -240,59 +240,59 @@ const (
 	CallMetadata Call = "metadata"
 )
 
-// Answer is the effect of a call on a machine in a given state.
-type Answer string
+// CallResult is the effect of a call on a machine in a given state.
+type CallResult string
 
 // Answers to calls.
 const (
-	Goes    Answer = "go"
-	Already Answer = "already" // success without an effect, because the machine is already in the desired state
-	Gone    Answer = "gone"    // CodeNotFound
-	Unable  Answer = "unable"  // CodeFailedPrecondition, with a text that clients search for
+	CallAllowed  CallResult = "go"
+	CallNoChange CallResult = "already" // success without an effect, because the machine is already in the desired state
+	CallNotFound CallResult = "gone"    // CodeNotFound
+	CallRefused  CallResult = "unable"  // CodeFailedPrecondition, with a text that clients search for
 )
 
-// rule defines the states in which a call is carried out, and those in which it succeeds without an
+// callRule defines the states in which a call is carried out, and those in which it succeeds without an
 // effect. In all other states, the call is refused, either with a state-specific text or with the
 // general text.
-type rule struct {
-	goes, already []State
-	unable        string // general text of a refusal, in which STATE is replaced by the machine's state
-	of            map[State]string
+type callRule struct {
+	allowed, noChange []State
+	refusal           string // general text of a refusal, in which STATE is replaced by the machine's state
+	inState           map[State]string
 }
 
 const stillActive = "machine still active, refusing to start"
 
-var calls = map[Call]rule{
+var calls = map[Call]callRule{
 	CallStart: {
-		goes: []State{StateStopped, StateSuspended, StateFailed}, already: []State{StateStarting, StateStarted},
-		unable: "unable to start machine from current state: 'STATE'",
-		of:     map[State]string{StateStopping: stillActive, StateSuspending: stillActive, StateRestarting: stillActive, StateReplacing: stillActive},
+		allowed: []State{StateStopped, StateSuspended, StateFailed}, noChange: []State{StateStarting, StateStarted},
+		refusal: "unable to start machine from current state: 'STATE'",
+		inState: map[State]string{StateStopping: stillActive, StateSuspending: stillActive, StateRestarting: stillActive, StateReplacing: stillActive},
 	},
 	CallStop: {
-		goes:    []State{StateStarting, StateStarted, StateSuspending, StateSuspended, StateRestarting, StateReplacing},
-		already: []State{StateStopping, StateStopped},
-		unable:  "unable to stop machine from current state: 'STATE'",
+		allowed:  []State{StateStarting, StateStarted, StateSuspending, StateSuspended, StateRestarting, StateReplacing},
+		noChange: []State{StateStopping, StateStopped},
+		refusal:  "unable to stop machine from current state: 'STATE'",
 	},
 	CallSuspend: {
-		goes: []State{StateStarted}, already: []State{StateSuspending, StateSuspended},
-		unable: "unable to suspend machine from current state: 'STATE'",
+		allowed: []State{StateStarted}, noChange: []State{StateSuspending, StateSuspended},
+		refusal: "unable to suspend machine from current state: 'STATE'",
 	},
-	CallRestart: {goes: []State{StateStarted, StateSuspended, StateStopped, StateFailed}, unable: "unable to restart machine from current state: 'STATE'"},
+	CallRestart: {allowed: []State{StateStarted, StateSuspended, StateStopped, StateFailed}, refusal: "unable to restart machine from current state: 'STATE'"},
 	CallUpdate: {
-		goes:   []State{StateStarted, StateSuspended, StateStopped, StateRestarting, StateFailed},
-		unable: "unable to update machine from current state: 'STATE'",
+		allowed: []State{StateStarted, StateSuspended, StateStopped, StateRestarting, StateFailed},
+		refusal: "unable to update machine from current state: 'STATE'",
 	},
-	CallDestroy:  {goes: []State{StateCreated, StateSuspended, StateStopped, StateFailed, StateDestroying}, unable: "unable to destroy machine, not currently stopped"},
-	CallSignal:   {goes: []State{StateStarted}, unable: "machine is STATE, not started"},
-	CallExec:     {goes: []State{StateStarted}, unable: "machine is STATE, not started"},
-	CallUsage:    {goes: []State{StateStarted, StateSuspended}, unable: "machine is STATE, not started"},
-	CallLease:    {goes: living},
-	CallCordon:   {goes: living},
-	CallMetadata: {goes: living},
+	CallDestroy:  {allowed: []State{StateCreated, StateSuspended, StateStopped, StateFailed, StateDestroying}, refusal: "unable to destroy machine, not currently stopped"},
+	CallSignal:   {allowed: []State{StateStarted}, refusal: "machine is STATE, not started"},
+	CallExec:     {allowed: []State{StateStarted}, refusal: "machine is STATE, not started"},
+	CallUsage:    {allowed: []State{StateStarted, StateSuspended}, refusal: "machine is STATE, not started"},
+	CallLease:    {allowed: liveStates},
+	CallCordon:   {allowed: liveStates},
+	CallMetadata: {allowed: liveStates},
 }
 
-// living contains all states except StateDestroyed, which is the last one.
-var living = States()[:len(States())-1]
+// liveStates contains all states except StateDestroyed, which is the last one.
+var liveStates = States()[:len(States())-1]
 
 // Calls returns all calls.
 func Calls() []Call {
@@ -301,22 +301,22 @@ func Calls() []Call {
 	}
 }
 
-// On returns the effect of the call on a machine in state s. If the effect is [Unable], it also
+// On returns the effect of the call on a machine in state s. If the effect is [CallRefused], it also
 // returns the text of the refusal.
-func (c Call) On(s State) (Answer, string) {
+func (c Call) On(s State) (CallResult, string) {
 	r := calls[c]
 	switch {
 	case s == StateDestroyed:
-		return Gone, ""
-	case slices.Contains(r.goes, s):
-		return Goes, ""
-	case slices.Contains(r.already, s):
-		return Already, ""
+		return CallNotFound, ""
+	case slices.Contains(r.allowed, s):
+		return CallAllowed, ""
+	case slices.Contains(r.noChange, s):
+		return CallNoChange, ""
 	}
-	if text, ok := r.of[s]; ok {
-		return Unable, text
+	if text, ok := r.inState[s]; ok {
+		return CallRefused, text
 	}
-	return Unable, strings.ReplaceAll(r.unable, "STATE", string(s))
+	return CallRefused, strings.ReplaceAll(r.refusal, "STATE", string(s))
 }
 
 // CheckState is the result of a health check.
@@ -361,19 +361,19 @@ type ListenSocket struct {
 	Address string `json:"address"` // such as 0.0.0.0:8080 or [::]:8080
 }
 
-// Limits for the backoff of restart policies, which doubles from restartFirst to restartMost.
+// Limits for the backoff of restart policies, which doubles from minRestartDelay to maxRestartDelay.
 const (
-	restartFirst = 100 * time.Millisecond
-	restartMost  = 30 * time.Second
+	minRestartDelay = 100 * time.Millisecond
+	maxRestartDelay = 30 * time.Second
 )
 
 // RestartBackoff returns the delay before the n-th consecutive restart. The first restart has n =
 // 1.
 func RestartBackoff(n int) time.Duration {
-	d := restartFirst
+	d := minRestartDelay
 	for range n - 1 {
-		if d *= 2; d >= restartMost {
-			return restartMost
+		if d *= 2; d >= maxRestartDelay {
+			return maxRestartDelay
 		}
 	}
 	return d
@@ -388,10 +388,10 @@ func (p RestartPolicy) Validate() error {
 	return Errorf(CodeInvalid, "invalid restart policy %s: use no, always or on-failure", Quoted(string(p)))
 }
 
-// Again reports whether a program must be restarted after it has exited. before contains the times
+// ShouldRestart reports whether a program must be restarted after it has exited. before contains the times
 // of the program's earlier restarts. The result recent contains those of them that are within the
 // restart window. The fields of r must have their defaults filled in.
-func (r Restart) Again(exit Exit, before []time.Time) (again bool, recent []time.Time) {
+func (r Restart) ShouldRestart(exit Exit, before []time.Time) (again bool, recent []time.Time) {
 	for _, at := range before {
 		if exit.At.Sub(at) < RestartWindow {
 			recent = append(recent, at)

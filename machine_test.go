@@ -91,11 +91,11 @@ func TestEveryCallHasAnAnswerInEveryState(t *testing.T) {
 		goes := false
 		for _, state := range bourse.States() {
 			answer, text := call.On(state)
-			goes = goes || answer == bourse.Goes
-			if (answer == bourse.Unable) != (text != "") || (answer == bourse.Gone) != (state == bourse.StateDestroyed) {
+			goes = goes || answer == bourse.CallAllowed
+			if (answer == bourse.CallRefused) != (text != "") || (answer == bourse.CallNotFound) != (state == bourse.StateDestroyed) {
 				t.Errorf("%s on a machine that is %s: %s %q", call, state, answer, text)
 			}
-			if settled := state.Settled(); call == bourse.CallStart && settled && answer == bourse.Unable {
+			if settled := state.Settled(); call == bourse.CallStart && settled && answer == bourse.CallRefused {
 				t.Errorf("a machine that is %s, which lasts, can never be started", state)
 			}
 		}

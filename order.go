@@ -29,24 +29,24 @@ type Options struct {
 	SkipSecrets bool     `json:"skip_secrets,omitempty"` // the machine receives no secrets
 	LeaseTTL    int64    `json:"lease_ttl,omitempty"`    // in seconds; if positive, the machine is created with a lease
 	LeaseOwner  string   `json:"lease_owner,omitempty"`
-	Race        int      `json:"race,omitempty"`   // number of workers to claim at once; the first machine that starts wins; 0 and 1: one worker
-	Within      Duration `json:"within,omitempty"` // time limit, which begins when the broker receives the order; 0: see [Order.Deadline]
-	Named       bool     `json:"named,omitempty"`  // the caller has chosen the order's ID, so the order may be a repetition
-	First       bool     `json:"-"`                // according to the caller, the ID has never been sent before; not sent to workers
-	Try         string   `json:"try,omitempty"`    // identifies one attempt to place a Named order; set by the exchange
-	Chosen      OrderID  `json:"-"`                // the ID that the caller has chosen, if it differs from ID; see [OrderID.In]
+	Race        int      `json:"race,omitempty"`          // number of workers to claim at once; the first machine that starts wins; 0 and 1: one worker
+	Timeout     Duration `json:"timeout,omitempty"`       // time limit, which begins when the broker receives the order; 0: see [Order.Deadline]
+	HasChosenID bool     `json:"has_chosen_id,omitempty"` // the caller has chosen the order's ID, so the order may be a repetition
+	FirstTry    bool     `json:"-"`                       // according to the caller, the ID has never been sent before; not sent to workers
+	Try         string   `json:"try,omitempty"`           // identifies one attempt to place an order with HasChosenID; set by the exchange
+	ChosenID    OrderID  `json:"-"`                       // the ID that the caller has chosen, if it differs from ID; see [OrderID.In]
 }
 
 // MayRepeat reports whether the order may have been sent, and filled, before.
-func (o *Options) MayRepeat() bool { return o.Named && !o.First }
+func (o *Options) MayRepeat() bool { return o.HasChosenID && !o.FirstTry }
 
 // Defaults and limits of an order's options.
 const (
-	DefaultWithin     = 10 * time.Second
-	DefaultPullWithin = time.Minute // default for a task whose image may have to be pulled
-	MaxWithin         = 5 * time.Minute
-	MaxRace           = 8
-	MaxLeaseTTL       = 24 * 3600
+	DefaultOrderTimeout = 10 * time.Second
+	DefaultPullTimeout  = time.Minute // default for a task whose image may have to be pulled
+	MaxOrderTimeout     = 5 * time.Minute
+	MaxRace             = 8
+	MaxLeaseTTL         = 24 * 3600
 
 	taskSlack = 2 * time.Second // extra time for the worker to report that a task has exceeded its timeout
 )
@@ -70,8 +70,8 @@ func (o *Order) Validate() error {
 		return Errorf(CodeInvalid, "the order names no region")
 	case o.Race < 0 || o.Race > MaxRace:
 		return Errorf(CodeInvalid, "invalid race %d: use 0 to %d", o.Race, MaxRace)
-	case o.Within < 0 || time.Duration(o.Within) > MaxWithin:
-		return Errorf(CodeInvalid, "invalid deadline %s: use up to %s", time.Duration(o.Within), MaxWithin)
+	case o.Timeout < 0 || time.Duration(o.Timeout) > MaxOrderTimeout:
+		return Errorf(CodeInvalid, "invalid deadline %s: use up to %s", time.Duration(o.Timeout), MaxOrderTimeout)
 	case o.LeaseTTL < 0 || o.LeaseTTL > MaxLeaseTTL:
 		return Errorf(CodeInvalid, "invalid lease_ttl %d: use 0 to %d seconds", o.LeaseTTL, MaxLeaseTTL)
 	case o.Kind() == "":
@@ -95,7 +95,7 @@ func (o *Order) Validate() error {
 	case KindTask:
 		return o.validateTask()
 	case KindHold:
-		held := o.Config.programmed()
+		held := o.Config.withProgram()
 		return held.validate()
 	case KindMachine:
 	}
@@ -125,12 +125,12 @@ func (o *Order) validateTask() error {
 // Warm reports whether the order is for a slot on a warm machine.
 func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
 
-// Asked returns the order in the form that is sent to workers when they are asked for a quote. It
+// ForQuote returns the order in the form that is sent to workers when they are asked for a quote. It
 // contains no program, environment or payload.
-func (o *Order) Asked() *Order {
+func (o *Order) ForQuote() *Order {
 	asked := *o
 	asked.AppKeys = nil
-	asked.Config = o.Config.asked()
+	asked.Config = o.Config.forQuote()
 	if o.Task != nil {
 		task := *o.Task
 		task.Payload, task.Output = nil, nil
@@ -141,12 +141,12 @@ func (o *Order) Asked() *Order {
 
 // Deadline returns how long the order may take. It returns the default if no time limit is set.
 func (o *Order) Deadline() time.Duration {
-	if o.Within > 0 {
-		return time.Duration(o.Within)
+	if o.Timeout > 0 {
+		return time.Duration(o.Timeout)
 	}
-	start := DefaultWithin
+	start := DefaultOrderTimeout
 	if o.Config.ImageKind() == RegistryImage {
-		start = DefaultPullWithin
+		start = DefaultPullTimeout
 	}
 	switch o.Kind() {
 	case KindTask:
@@ -156,12 +156,12 @@ func (o *Order) Deadline() time.Duration {
 		return time.Duration(o.Task.Timeout) + start
 	case KindMachine:
 		if o.Config.ImageKind() == RegistryImage {
-			return MaxWithin // most clients cannot request a longer deadline, and pulling a large image takes a long time
+			return MaxOrderTimeout // most clients cannot request a longer deadline, and pulling a large image takes a long time
 		}
 		return start
 	case KindVolume, KindHold:
 	}
-	return DefaultWithin
+	return DefaultOrderTimeout
 }
 
 // Pinned returns the tag of the worker that stores the volume that the order mounts. No other
@@ -216,7 +216,7 @@ const (
 	RefusedProgram     RefusalReason = "program"     // the program of the order cannot be started
 	RefusedDriver      RefusalReason = "driver"      // the driver could not start the program
 	RefusedApp         RefusalReason = "app"         // the app was deleted, or another app was created with its name
-	RefusedOvertaken   RefusalReason = "overtaken"   // the worker has already received a later attempt to place the order
+	RefusedSuperseded  RefusalReason = "superseded"  // the worker has already received a later attempt to place the order
 	RefusedNoAnswer    RefusalReason = "no_answer"   // the worker did not answer in time
 	RefusedLost        RefusalReason = "lost_answer" // the answer to the claim was lost, and the order was canceled on the worker
 )
@@ -225,7 +225,7 @@ const (
 func RefusalReasons() []RefusalReason {
 	return []RefusalReason{
 		RefusedResource, RefusedLabel, RefusedUnknown, RefusedImage, RefusedNoImage, RefusedRegistry, RefusedProgram, RefusedRegion, RefusedName, RefusedCanceled, RefusedVolume,
-		RefusedZone, RefusedUnavailable, RefusedCordoned, RefusedReservation, RefusedDriver, RefusedApp, RefusedOvertaken, RefusedNoAnswer, RefusedLost,
+		RefusedZone, RefusedUnavailable, RefusedCordoned, RefusedReservation, RefusedDriver, RefusedApp, RefusedSuperseded, RefusedNoAnswer, RefusedLost,
 	}
 }
 
@@ -274,49 +274,49 @@ type Claim struct {
 
 // Fill is the result of a successful claim. It contains the object that fills the order.
 type Fill struct {
-	Machine Machine       `json:"machine,omitzero"` // zero if the order is not for a machine
-	Volume  *Volume       `json:"volume,omitempty"` // nil if the order is not for a volume
-	Task    *TaskResult   `json:"task,omitempty"`   // result of the task, once it has ended; nil if the order is not for a task
-	Hold    *Hold         `json:"hold,omitempty"`   // nil if the order is not for capacity
-	Claimed time.Duration `json:"claimed"`          // time until the machine was recorded durably
-	Started time.Duration `json:"started"`          // time from that record until the machine was started
-	Again   bool          `json:"again,omitempty"`  // an earlier claim had already filled the order
+	Machine  Machine       `json:"machine,omitzero"`   // zero if the order is not for a machine
+	Volume   *Volume       `json:"volume,omitempty"`   // nil if the order is not for a volume
+	Task     *TaskResult   `json:"task,omitempty"`     // result of the task, once it has ended; nil if the order is not for a task
+	Hold     *Hold         `json:"hold,omitempty"`     // nil if the order is not for capacity
+	Claimed  time.Duration `json:"claimed"`            // time until the machine was recorded durably
+	Started  time.Duration `json:"started"`            // time from that record until the machine was started
+	Repeated bool          `json:"repeated,omitempty"` // an earlier claim had already filled the order
 }
 
-// Sale contains the properties that are common to all kinds of fills.
-type Sale struct {
+// FillSummary contains the properties that are common to all kinds of fills.
+type FillSummary struct {
 	Order  OrderID
 	Worker WorkerID
 	Region Region
 	At     time.Time // when the fill was recorded, by the worker's clock
 }
 
-// Sale returns the common properties of f.
-func (f *Fill) Sale() Sale {
+// Summary returns the common properties of f.
+func (f *Fill) Summary() FillSummary {
 	switch f.Kind() {
 	case KindVolume:
-		return Sale{f.Volume.Order, f.Volume.Worker, f.Volume.Region, f.Volume.CreatedAt}
+		return FillSummary{f.Volume.Order, f.Volume.Worker, f.Volume.Region, f.Volume.CreatedAt}
 	case KindTask:
-		return Sale{f.Task.Order, f.Task.Worker, f.Task.Region, f.Task.StartedAt}
+		return FillSummary{f.Task.Order, f.Task.Worker, f.Task.Region, f.Task.StartedAt}
 	case KindHold:
-		return Sale{f.Hold.Order, f.Hold.Worker, f.Hold.Region, f.Hold.CreatedAt}
+		return FillSummary{f.Hold.Order, f.Hold.Worker, f.Hold.Region, f.Hold.CreatedAt}
 	case KindMachine:
 	}
 	m := &f.Machine
-	return Sale{m.Order, m.Worker, m.Region, m.CreatedAt}
+	return FillSummary{m.Order, m.Worker, m.Region, m.CreatedAt}
 }
 
 // Fill returns the fill if the worker has already filled the order. Otherwise it returns nil.
 func (q *Quote) Fill() *Fill {
 	switch {
 	case q.Filled != nil:
-		return &Fill{Machine: *q.Filled, Again: true}
+		return &Fill{Machine: *q.Filled, Repeated: true}
 	case q.FilledVolume != nil:
-		return &Fill{Volume: q.FilledVolume, Again: true}
+		return &Fill{Volume: q.FilledVolume, Repeated: true}
 	case q.FilledTask != nil:
-		return &Fill{Task: q.FilledTask, Again: true}
+		return &Fill{Task: q.FilledTask, Repeated: true}
 	case q.FilledHold != nil:
-		return &Fill{Hold: q.FilledHold, Again: true}
+		return &Fill{Hold: q.FilledHold, Repeated: true}
 	}
 	return nil
 }
@@ -379,19 +379,19 @@ const (
 // keeps it temporarily. The worker that filled the order stores it with the machine, without the
 // last claim and without the times.
 type Decision struct {
-	Order   OrderID   `json:"order"`
-	Chosen  OrderID   `json:"chosen,omitempty"` // the ID that the caller has chosen, if it differs from Order
-	App     AppName   `json:"app"`
-	AppID   string    `json:"app_id,omitempty"` // ID of the app; see [App.Owns]
-	Regions []Choice  `json:"regions"`
-	At      time.Time `json:"at"`
-	Outcome Outcome   `json:"outcome"`
-	Worker  WorkerID  `json:"worker,omitempty"`  // the worker that filled the order
-	Machine MachineID `json:"machine,omitempty"` // the machine that fills the order
-	Volume  VolumeID  `json:"volume,omitempty"`  // the volume that fills the order
-	Rounds  []Round   `json:"rounds,omitempty"`
-	Times   Times     `json:"times"`
-	Message string    `json:"message,omitempty"` // text of the error that the caller received
+	Order    OrderID   `json:"order"`
+	ChosenID OrderID   `json:"chosen_id,omitempty"` // the ID that the caller has chosen, if it differs from Order
+	App      AppName   `json:"app"`
+	AppID    string    `json:"app_id,omitempty"` // ID of the app; see [App.Owns]
+	Regions  []Choice  `json:"regions"`
+	At       time.Time `json:"at"`
+	Outcome  Outcome   `json:"outcome"`
+	Worker   WorkerID  `json:"worker,omitempty"`  // the worker that filled the order
+	Machine  MachineID `json:"machine,omitempty"` // the machine that fills the order
+	Volume   VolumeID  `json:"volume,omitempty"`  // the volume that fills the order
+	Rounds   []Round   `json:"rounds,omitempty"`
+	Times    Times     `json:"times"`
+	Message  string    `json:"message,omitempty"` // text of the error that the caller received
 }
 
 // Round describes one round of quotes. In a round, the broker asks all workers in one choice of
@@ -399,13 +399,13 @@ type Decision struct {
 // every worker has recently quoted a similar order, the broker asks none of them. It ranks the
 // recent quotes instead, adjusted for the claims made since then.
 type Round struct {
-	Regions    Choice        `json:"regions"`
-	Candidates int           `json:"candidates"`         // number of workers known in the choice's regions
-	Asked      int           `json:"asked"`              // number of workers asked
-	Standing   time.Duration `json:"standing,omitempty"` // age of the oldest quote used, if no worker was asked; otherwise 0
-	Ranked     []Ranking     `json:"ranked,omitempty"`   // ranking, best first; at most MaxRecorded entries
-	Refusals   []Refusal     `json:"refusals,omitempty"` // refusals received in response to requests for quotes; at most MaxRecorded entries
-	Claims     []ClaimTry    `json:"claims,omitempty"`
+	Regions     Choice         `json:"regions"`
+	Candidates  int            `json:"candidates"`             // number of workers known in the choice's regions
+	Asked       int            `json:"asked"`                  // number of workers asked
+	OldestQuote time.Duration  `json:"oldest_quote,omitempty"` // age of the oldest quote used, if no worker was asked; otherwise 0
+	Ranked      []Ranking      `json:"ranked,omitempty"`       // ranking, best first; at most MaxRecorded entries
+	Refusals    []Refusal      `json:"refusals,omitempty"`     // refusals received in response to requests for quotes; at most MaxRecorded entries
+	Claims      []ClaimAttempt `json:"claims,omitempty"`
 }
 
 // MaxRecorded is the maximum length of each list in a Decision's Rounds.
@@ -427,8 +427,8 @@ type ScorePart struct {
 	Score float64 `json:"score"` // the curve's result, multiplied by the curve's share of the total weight
 }
 
-// ClaimTry is a claim on one worker, with its result.
-type ClaimTry struct {
+// ClaimAttempt is a claim on one worker, with its result.
+type ClaimAttempt struct {
 	Worker  WorkerID      `json:"worker"`
 	Refusal *Refusal      `json:"refusal,omitempty"` // nil: the worker filled the order
 	Took    time.Duration `json:"took"`

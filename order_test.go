@@ -30,8 +30,8 @@ func TestOrderValidate(t *testing.T) {
 		"a hostile region":     func(o *bourse.Order) { o.Regions = []bourse.Choice{{"gru"}, {"../x"}} },
 		"negative race":        func(o *bourse.Order) { o.Race = -1 },
 		"enormous race":        func(o *bourse.Order) { o.Race = math.MaxInt },
-		"negative deadline":    func(o *bourse.Order) { o.Within = -1 },
-		"enormous deadline":    func(o *bourse.Order) { o.Within = math.MaxInt64 },
+		"negative deadline":    func(o *bourse.Order) { o.Timeout = -1 },
+		"enormous deadline":    func(o *bourse.Order) { o.Timeout = math.MaxInt64 },
 		"negative lease":       func(o *bourse.Order) { o.LeaseTTL = -1 },
 		"enormous lease":       func(o *bourse.Order) { o.LeaseTTL = math.MaxInt64 },
 		"no guest":             func(o *bourse.Order) { o.Config.Guest = nil },
@@ -50,15 +50,15 @@ func TestOrderValidate(t *testing.T) {
 
 func TestOrderDeadline(t *testing.T) {
 	o := order(t)
-	if got := o.Deadline(); got != bourse.DefaultWithin {
+	if got := o.Deadline(); got != bourse.DefaultOrderTimeout {
 		t.Errorf("%s by default", got)
 	}
 	pulled := o
 	pulled.Config.Image = "nginx"
-	if got := pulled.Deadline(); got != bourse.MaxWithin {
+	if got := pulled.Deadline(); got != bourse.MaxOrderTimeout {
 		t.Errorf("%s by default with an image to be pulled", got)
 	}
-	o.Within = bourse.Duration(time.Second)
+	o.Timeout = bourse.Duration(time.Second)
 	if got := o.Deadline(); got != time.Second {
 		t.Errorf("%s, want 1s", got)
 	}
@@ -94,7 +94,7 @@ func FuzzOrder(f *testing.F) {
 				t.Fatalf("takes %+v: %v", takes, err)
 			}
 		}
-		if d := o.Deadline(); d <= 0 || d > bourse.MaxWithin {
+		if d := o.Deadline(); d <= 0 || d > bourse.MaxOrderTimeout {
 			t.Fatalf("deadline %s", d)
 		}
 	})

@@ -136,8 +136,8 @@ type Hold struct {
 	Worker      WorkerID       `json:"worker"`
 	Tag         WorkerTag      `json:"tag"` // tag of the worker
 	Region      Region         `json:"region"`
-	Takes       Amounts        `json:"takes"`          // amounts that were held at first
-	Left        Amounts        `json:"left,omitempty"` // amounts that no machine has taken over yet
+	Takes       Amounts        `json:"takes"`               // amounts that were held at first
+	Remaining   Amounts        `json:"remaining,omitempty"` // amounts that no machine has taken over yet
 	CreatedAt   time.Time      `json:"created_at"`
 	ExpiresAt   time.Time      `json:"expires_at"` // the same for all holds of the reservation on this worker
 }
@@ -152,15 +152,15 @@ func ValidateHold(ttl time.Duration) error {
 
 // NormalizeHeld normalizes the config of an order with a HoldOrder.
 func (c *Config) NormalizeHeld() error {
-	held := c.programmed()
+	held := c.withProgram()
 	err := held.Normalize()
 	c.Guest, c.Size = held.Guest, held.Size
 	return err
 }
 
-// programmed returns a copy of c. If c has no program, the copy has a placeholder, so that the rest
+// withProgram returns a copy of c. If c has no program, the copy has a placeholder, so that the rest
 // can be validated like the config of a machine.
-func (c *Config) programmed() Config {
+func (c *Config) withProgram() Config {
 	out := *c
 	if out.Image == "" {
 		out.Image = ImageHost

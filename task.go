@@ -135,9 +135,9 @@ type TaskResult struct {
 	Sum       []byte        `json:"sum,omitempty"`       // checksum of the work; see [Order.TaskSum]; nil if the order cannot be repeated
 }
 
-// TaskTally contains statistics about the tasks of a warm machine.
-type TaskTally struct {
-	Ran      int64     `json:"ran"`
+// TaskCounts contains statistics about the tasks of a warm machine.
+type TaskCounts struct {
+	Total    int64     `json:"total"`
 	Failed   int64     `json:"failed"`             // number of tasks that were not answered
 	FailedAt time.Time `json:"failed_at,omitzero"` // when a task last failed
 	Error    string    `json:"error,omitempty"`    // error of the task that failed last
@@ -147,7 +147,7 @@ type TaskTally struct {
 // same order ID. It is the SHA-256 of the task's name or program, and of its payload. If the order
 // cannot be repeated, TaskSum returns nil.
 func (o *Order) TaskSum() []byte {
-	if !o.Named || o.Task == nil {
+	if !o.HasChosenID || o.Task == nil {
 		return nil
 	}
 	h := sha256.New()

@@ -84,7 +84,7 @@ func TestTaskConfigs(t *testing.T) {
 // the order itself keeps the payload.
 func TestAskedLeavesThePayload(t *testing.T) {
 	o := warmOrder(func(o *bourse.Order) { o.Task.Output = func([]byte) {} })
-	asked := o.Asked()
+	asked := o.ForQuote()
 	if asked.Task.Payload != nil || asked.Task.Output != nil || asked.Task.Name != "inc" || string(o.Task.Payload) != "p" {
 		t.Errorf("asked %+v, order %+v", asked.Task, o.Task)
 	}
@@ -97,7 +97,7 @@ func TestTaskSum(t *testing.T) {
 		o := bourse.Order{
 			Config:  bourse.Config{Image: "host", Init: bourse.Init{Cmd: []string{"cat", "a"}}},
 			Task:    &bourse.TaskOrder{Payload: []byte("one"), Type: "text/plain"},
-			Options: bourse.Options{Named: true},
+			Options: bourse.Options{HasChosenID: true},
 		}
 		change(&o)
 		return string(o.TaskSum())
@@ -122,7 +122,7 @@ func TestTaskSum(t *testing.T) {
 	if order(func(*bourse.Order) {}) != same {
 		t.Error("the same work has another sum")
 	}
-	if got := order(func(o *bourse.Order) { o.Named = false }); got != "" {
+	if got := order(func(o *bourse.Order) { o.HasChosenID = false }); got != "" {
 		t.Errorf("an order that no one can repeat has the sum %x", got)
 	}
 }

@@ -21,19 +21,19 @@ const (
 	volumePrefix   = "vol_"
 	snapshotPrefix = "vs_"
 	tagDigits      = 5  // number of base-36 digits that encode a tag; 36^5 is greater than 2^24
-	chanceDigits   = 11 // number of random base-36 digits
+	randomDigits   = 11 // number of random base-36 digits
 )
 
 // NewVolumeID returns a new ID for a volume of the worker with the given tag.
-func NewVolumeID(tag WorkerTag) VolumeID { return VolumeID(volumePrefix + routed(tag)) }
+func NewVolumeID(tag WorkerTag) VolumeID { return VolumeID(volumePrefix + idPrefix(tag)) }
 
 // NewSnapshotID returns a new ID for a snapshot of the worker with the given tag.
-func NewSnapshotID(tag WorkerTag) SnapshotID { return SnapshotID(snapshotPrefix + routed(tag)) }
+func NewSnapshotID(tag WorkerTag) SnapshotID { return SnapshotID(snapshotPrefix + idPrefix(tag)) }
 
-func routed(tag WorkerTag) string {
-	most := new(big.Int).Exp(big.NewInt(36), big.NewInt(chanceDigits), nil)
+func idPrefix(tag WorkerTag) string {
+	most := new(big.Int).Exp(big.NewInt(36), big.NewInt(randomDigits), nil)
 	n, _ := rand.Int(rand.Reader, most) // crypto/rand never fails
-	return padded(strconv.FormatUint(uint64(tag&0xffffff), 36), tagDigits) + padded(n.Text(36), chanceDigits)
+	return padded(strconv.FormatUint(uint64(tag&0xffffff), 36), tagDigits) + padded(n.Text(36), randomDigits)
 }
 
 func padded(s string, width int) string { return strings.Repeat("0", width-len(s)) + s }
@@ -65,8 +65,8 @@ func tagOf(id, prefix string) WorkerTag {
 
 func validateRouted(what, id, prefix string) error {
 	rest, ok := strings.CutPrefix(id, prefix)
-	if !ok || len(rest) != tagDigits+chanceDigits || strings.Trim(rest, "0123456789abcdefghijklmnopqrstuvwxyz") != "" {
-		return Errorf(CodeInvalid, "%s %s: want %s and %d of 0-9 and a-z", what, Quoted(id), prefix, tagDigits+chanceDigits)
+	if !ok || len(rest) != tagDigits+randomDigits || strings.Trim(rest, "0123456789abcdefghijklmnopqrstuvwxyz") != "" {
+		return Errorf(CodeInvalid, "%s %s: want %s and %d of 0-9 and a-z", what, Quoted(id), prefix, tagDigits+randomDigits)
 	}
 	return nil
 }
@@ -117,11 +117,11 @@ type Volume struct {
 	Order     OrderID      `json:"order"`               // the order that the volume fills
 	Placement []byte       `json:"placement,omitempty"` // like Machine.Placement
 	State     VolumeState  `json:"state"`
-	Spec      VolumeOrder  `json:"spec"`               // the volume as ordered, except that SizeGB increases when the volume is extended
-	Machine   MachineID    `json:"machine,omitempty"`  // the machine that the volume is attached to; "": none
-	Takes     Amounts      `json:"takes,omitempty"`    // resources that the volume takes, from the worker's ledger
-	GrowsTo   int64        `json:"grows_to,omitempty"` // new size in binary gigabytes, while the volume is being extended
-	Error     string       `json:"error,omitempty"`    // why the volume has failed
+	Spec      VolumeOrder  `json:"spec"`                // the volume as ordered, except that SizeGB increases when the volume is extended
+	Machine   MachineID    `json:"machine,omitempty"`   // the machine that the volume is attached to; "": none
+	Takes     Amounts      `json:"takes,omitempty"`     // resources that the volume takes, from the worker's ledger
+	TargetGB  int64        `json:"target_gb,omitempty"` // new size in binary gigabytes, while the volume is being extended
+	Error     string       `json:"error,omitempty"`     // why the volume has failed
 	Snapshots []Snapshot   `json:"snapshots,omitempty"`
 	Usage     *VolumeUsage `json:"usage,omitempty"` // set when the record is read, if the usage is known
 	// NeedsRestart is set only in the reply to a request that extends the volume. It means that

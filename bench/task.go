@@ -165,7 +165,7 @@ func openExchange(link *nats.Link, workers []machinesapi.Worker) (*market.Exchan
 		return nil, err
 	}
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) { return link.Dial(ctx, address) }
-	f := &nats.Fabric{Caller: direct.NewOver(dial, nil, proof), Link: link, Population: func(bourse.Region) int { return len(members) }}
+	f := &nats.Fabric{Caller: direct.NewOver(dial, nil, proof), Link: link, WorkerCount: func(bourse.Region) int { return len(members) }}
 	return market.New(market.Config{Directory: members, Trader: fabric.Trader{Fabric: f}}), nil
 }
 

@@ -33,7 +33,7 @@ func TestAbsentWorkers(t *testing.T) {
 	s.take("w1", false)
 	s.take("w2", true)
 	s.view.mu.Lock()
-	s.view.away = []inventory.AwayWorker{{ID: "w1", HeardAt: noon.Add(-time.Minute), Machines: 3, Volumes: 1}, {ID: "w2"}}
+	s.view.away = []inventory.UnreachableWorker{{ID: "w1", HeardAt: noon.Add(-time.Minute), Machines: 3, Volumes: 1}, {ID: "w2"}}
 	s.view.mu.Unlock()
 	client := s.client(t)
 	got, err := client.Workers(t.Context())

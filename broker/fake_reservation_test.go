@@ -36,7 +36,7 @@ func (c *cluster) Reserve(_ context.Context, orders []bourse.Order) ([]bourse.Ho
 			now := time.Now().UTC()
 			holds[i] = bourse.Hold{
 				Order: order.ID, Reservation: key, Index: order.Hold.Index, App: order.App.Name, AppID: order.App.ID, Worker: m.ID, Tag: m.Tag, Region: m.Region,
-				Takes: order.Config.Guest.Takes(1), Left: order.Config.Guest.Takes(1), CreatedAt: now, ExpiresAt: now.Add(time.Duration(order.Hold.TTL)),
+				Takes: order.Config.Guest.Takes(1), Remaining: order.Config.Guest.Takes(1), CreatedAt: now, ExpiresAt: now.Add(time.Duration(order.Hold.TTL)),
 			}
 			break
 		}

@@ -197,7 +197,7 @@ func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bou
 	defer c.mu.Unlock()
 	c.orders = append(c.orders, order)
 	d := bourse.Decision{
-		Order: order.ID, Chosen: order.Chosen, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: time.Now().UTC(), Outcome: bourse.OutcomeFilled,
+		Order: order.ID, ChosenID: order.ChosenID, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: time.Now().UTC(), Outcome: bourse.OutcomeFilled,
 		Times: bourse.Times{Quote: 200 * time.Microsecond, Rank: time.Microsecond, Claim: time.Millisecond, Start: 2 * time.Millisecond},
 	}
 	if c.placeErr != nil {
@@ -211,7 +211,7 @@ func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bou
 			}
 			w := c.workers[m.ID]
 			if old, ok := w.filled(order.ID); ok {
-				return bourse.Fill{Machine: old, Again: true}, d, nil
+				return bourse.Fill{Machine: old, Repeated: true}, d, nil
 			}
 			if w.plain && order.Volume != nil && order.Volume.Encrypted {
 				round.Refusals = append(round.Refusals, bourse.Refusal{
@@ -292,7 +292,7 @@ func (c *cluster) Decisions(id bourse.OrderID) (out []bourse.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range c.decisions {
-		if d.Order == id || d.Chosen == id {
+		if d.Order == id || d.ChosenID == id {
 			out = append(out, d)
 		}
 	}

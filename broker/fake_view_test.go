@@ -31,7 +31,7 @@ type fakeView struct {
 	status   map[bourse.WorkerID]machinesapi.HostStatus
 	heard    time.Time
 	appReads int
-	away     []inventory.AwayWorker
+	away     []inventory.UnreachableWorker
 	members  []inventory.CertifiedMember
 	removed  []inventory.RemovedMember
 	releases map[release.ID]release.Release
@@ -174,7 +174,7 @@ func (v *fakeView) CountMachines(ctx context.Context) (map[bourse.AppRef]int, er
 	return counts, err
 }
 
-func (v *fakeView) AwayWorkers(context.Context) ([]inventory.AwayWorker, error) {
+func (v *fakeView) UnreachableWorkers(context.Context) ([]inventory.UnreachableWorker, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.away, v.err

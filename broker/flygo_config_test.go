@@ -55,7 +55,7 @@ func FuzzAcceptedConfigsDecode(f *testing.F) {
 func TestAPublishedConfigThatClientsCannotDecode(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
-	bad := bourse.Config{Image: "host", Init: bourse.Init{Exec: []string{"true"}}, Kept: bourse.Kept{Services: []byte(`{}`), Checks: []byte(`7`)}}
+	bad := bourse.Config{Image: "host", Init: bourse.Init{Exec: []string{"true"}}, StoredConfig: bourse.StoredConfig{Services: []byte(`{}`), Checks: []byte(`7`)}}
 	s.workers["w1"].add(bourse.Order{ID: bourse.NewOrderID(), App: bourse.App{Name: "shop"}, Config: bad}, bourse.StateStarted)
 	var list []fly.Machine
 	if err := json.Unmarshal(s.call(t, "GET", "/v1/apps/shop/machines", "").Body.Bytes(), &list); err != nil || len(list) != 1 {

@@ -75,7 +75,7 @@ func (h *machineHandler) tunnel(w http.ResponseWriter, r *endpoint.Request) erro
 // request to the worker and returns the body of the reply.
 func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
 	control := http.NewResponseController(w)
-	fabric.BothWays(w, r.Request)
+	fabric.PrepareDuplexReply(w, r.Request)
 	throttle.StreamBody(r.Request)
 	body := &borrowedBody{from: r.Body}
 	defer body.detach()

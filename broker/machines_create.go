@@ -62,7 +62,7 @@ func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request)
 	r.Note(slog.String("machine", string(m.ID)))
 	h.known.Remember(m)
 	h.known.Note(m)
-	if !fill.Again {
+	if !fill.Repeated {
 		h.quota.PlacedMachine(&order)
 	}
 	out := machinesapi.FromMachine(m)
@@ -118,7 +118,7 @@ func (h *orderHandler) readOrder(w http.ResponseWriter, r *endpoint.Request) (bo
 	}
 	order := bourse.Order{App: app, Name: in.Name, Regions: regions, Config: *in.Config, Reservation: in.Reservation, Options: bourse.Options{
 		SkipLaunch: in.SkipLaunch, Cordoned: in.SkipServiceRegistration, LeaseTTL: in.LeaseTTL, LeaseOwner: r.Who.Name,
-		Race: in.Race, Within: in.Deadline, First: in.FirstTry,
+		Race: in.Race, Timeout: in.Deadline, FirstTry: in.FirstTry,
 	}}
 	if err := h.prepareStandby(r.Context(), &order); err != nil {
 		return bourse.Order{}, nil, err
@@ -177,9 +177,9 @@ func (c chosen) name(order *bourse.Order) {
 		order.ID = bourse.NewOrderID().In(order.App.ID)
 		return
 	}
-	order.ID, order.Named = bourse.OrderID(c).In(order.App.ID), true
+	order.ID, order.HasChosenID = bourse.OrderID(c).In(order.App.ID), true
 	if order.ID != bourse.OrderID(c) {
-		order.Chosen = bourse.OrderID(c)
+		order.ChosenID = bourse.OrderID(c)
 	}
 }
 

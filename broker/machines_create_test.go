@@ -88,7 +88,7 @@ func TestCreatePlacesTheOrder(t *testing.T) {
 		t.Fatalf("status %d: %s", rec.Code, rec.Body)
 	}
 	got := s.lastOrder(t)
-	want := bourse.Options{SkipLaunch: true, Cordoned: true, SkipSecrets: true, LeaseTTL: 300, LeaseOwner: "local", Race: 2, Within: bourse.Duration(3 * time.Second), Named: true}
+	want := bourse.Options{SkipLaunch: true, Cordoned: true, SkipSecrets: true, LeaseTTL: 300, LeaseOwner: "local", Race: 2, Timeout: bourse.Duration(3 * time.Second), HasChosenID: true}
 	if diff := cmp.Diff(want, got.Options); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}

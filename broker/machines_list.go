@@ -101,7 +101,7 @@ func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inve
 		return wanted, nil
 	case r.App() == "":
 		for _, l := range wanted {
-			l.Whole = false
+			l.Complete = false
 		}
 		return wanted, nil
 	}
@@ -124,7 +124,7 @@ func (f *listFilter) show(l *inventory.Listed, now time.Time) machinesapi.Machin
 func showListed(l *inventory.Listed, lease bool, now time.Time) machinesapi.Machine {
 	out := showMachine(&l.Machine, lease, now)
 	out.HostStatus = l.HostStatus
-	if !l.Whole {
+	if !l.Complete {
 		known := out.Config.Public() // the config may come from a hostile worker
 		out.Config, out.IncompleteConfig = nil, &known
 	}

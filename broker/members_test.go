@@ -43,7 +43,7 @@ func TestRemoveMember(t *testing.T) {
 		}
 	}
 	s.take("w1", false)
-	s.view.set(func(v *fakeView) { v.away = []inventory.AwayWorker{{ID: "w1", HeardAt: noon, Machines: 3}} })
+	s.view.set(func(v *fakeView) { v.away = []inventory.UnreachableWorker{{ID: "w1", HeardAt: noon, Machines: 3}} })
 	m, err := remove(t.Context(), "w1", false)
 	if err != nil || m.Machines != 3 || m.Status != machinesapi.MemberDown {
 		t.Errorf("an absent worker: %+v, %v", m, err)
@@ -91,7 +91,7 @@ func TestMembers(t *testing.T) {
 	s := start(t)
 	s.take("w1", true)
 	s.view.set(func(v *fakeView) {
-		v.removed = []inventory.RemovedMember{{ID: "old", Role: bourse.RoleProxy, Region: "mad", At: noon}, {ID: "w2", Role: bourse.RoleWorker, At: noon, Back: true}}
+		v.removed = []inventory.RemovedMember{{ID: "old", Role: bourse.RoleProxy, Region: "mad", At: noon}, {ID: "w2", Role: bourse.RoleWorker, At: noon, Returned: true}}
 	})
 	if got, want := s.statuses(t), []string{"old proxy removed", "w1 worker stopped", "w2 worker ok", "w3 worker ok"}; !cmp.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -72,7 +72,7 @@ func (rs *reservationHandler) readReservation(w http.ResponseWriter, r *endpoint
 		if len(orders)+count > bourse.MaxReservedOrders {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid orders: the counts exceed %d in total", bourse.MaxReservedOrders)
 		}
-		order.Options = bourse.Options{Within: in.Deadline, Named: named}
+		order.Options = bourse.Options{Timeout: in.Deadline, HasChosenID: named}
 		order.Hold = &bourse.HoldOrder{Reservation: key, Index: i, TTL: bourse.Duration(ttl)}
 		for range count {
 			order.ID = key.Order(len(orders))

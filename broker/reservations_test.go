@@ -139,7 +139,7 @@ func TestReserveWithAChosenID(t *testing.T) {
 		t.Errorf("first %s, then %s", first.ID, again.ID)
 	}
 	for _, o := range s.orders {
-		if !o.Named || string(o.Hold.Reservation) != id {
+		if !o.HasChosenID || string(o.Hold.Reservation) != id {
 			t.Errorf("placed %+v", o)
 		}
 	}

@@ -291,7 +291,7 @@ func TestWorkersReceiveTheirAppsKeys(t *testing.T) {
 
 	wantStatus(t, s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`), 200)
 	placed := s.lastOrder(t)
-	if !slices.Equal(placed.AppKeys, want) || placed.Asked().AppKeys != nil {
+	if !slices.Equal(placed.AppKeys, want) || placed.ForQuote().AppKeys != nil {
 		t.Errorf("an order does not have the keys of its app, or a quote does")
 	}
 	wantStatus(t, s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"skip_secrets":true}`), 200)

@@ -48,7 +48,7 @@ func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error 
 	if err != nil {
 		return err
 	}
-	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromTask(fill.Task, fill.Again))
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromTask(fill.Task, fill.Repeated))
 }
 
 // streamTask is like runTask, but replies with a stream of lines. The first line confirms that the
@@ -70,7 +70,7 @@ func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in 
 	})
 	switch {
 	case err == nil:
-		return out.Write(machinesapi.TaskLine{Result: new(machinesapi.FromTask(fill.Task, fill.Again))})
+		return out.Write(machinesapi.TaskLine{Result: new(machinesapi.FromTask(fill.Task, fill.Repeated))})
 	case !out.Begun():
 		return err
 	}
@@ -105,9 +105,9 @@ func (h *taskHandler) schedule(w http.ResponseWriter, r *endpoint.Request) error
 		_, _ = w.Write(result.Answer)
 		return nil
 	case result.End == bourse.TaskTimeout:
-		return endpoint.WriteJSON(w, http.StatusGatewayTimeout, machinesapi.FromTask(result, fill.Again))
+		return endpoint.WriteJSON(w, http.StatusGatewayTimeout, machinesapi.FromTask(result, fill.Repeated))
 	}
-	return endpoint.WriteJSON(w, http.StatusBadGateway, machinesapi.FromTask(result, fill.Again))
+	return endpoint.WriteJSON(w, http.StatusBadGateway, machinesapi.FromTask(result, fill.Repeated))
 }
 
 // placeTask places an order for a task. If output is not nil, it is called with each part of the

@@ -181,12 +181,12 @@ func TestTaskOrderID(t *testing.T) {
 	for path, app := range map[string]bourse.App{tasksPath: shop, schedulePath: first} {
 		id := bourse.NewOrderID().In(app.ID)
 		s.call(t, http.MethodPost, path, `{"task":"inc"}`, "Bourse-Order-Id", strings.ToLower(string(id)))
-		if o := s.lastOrder(t); o.ID != id || !o.Named {
-			t.Errorf("%s: ordered %s, named %t", path, o.ID, o.Named)
+		if o := s.lastOrder(t); o.ID != id || !o.HasChosenID {
+			t.Errorf("%s: ordered %s, named %t", path, o.ID, o.HasChosenID)
 		}
 		s.call(t, http.MethodPost, path, `{"task":"inc"}`)
-		if o := s.lastOrder(t); o.ID == id || o.Named {
-			t.Errorf("%s: ordered %s, named %t", path, o.ID, o.Named)
+		if o := s.lastOrder(t); o.ID == id || o.HasChosenID {
+			t.Errorf("%s: ordered %s, named %t", path, o.ID, o.HasChosenID)
 		}
 	}
 }

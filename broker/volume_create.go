@@ -73,7 +73,7 @@ func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Reque
 	}
 	spec.Encrypted = spec.Encrypted || source.encrypted && in.Encrypted == nil
 	spec = spec.WithDefaults()
-	order := bourse.Order{App: app, Regions: regions, Volume: &spec, Options: bourse.Options{Within: in.Deadline, First: in.FirstTry}}
+	order := bourse.Order{App: app, Regions: regions, Volume: &spec, Options: bourse.Options{Timeout: in.Deadline, FirstTry: in.FirstTry}}
 	chosen.name(&order)
 	order.Config.Requirements = in.Requirements
 	if in.ComputeImage != "" {

@@ -109,7 +109,7 @@ func decodeReply(from bourse.Member, body []byte, v any) error {
 	if err := codec.Unmarshal(body, v); err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s sent an invalid reply: %w", from.ID, err)
 	}
-	return own(&from, v)
+	return checkOwner(&from, v)
 }
 
 // encodeBody encodes a request. It returns an error if the request is larger than workers

@@ -45,7 +45,7 @@ func TestReadBody(t *testing.T) {
 		{"a list with a false length", strings.NewReader("\xa1\x67regions\x9b\x00\x00\x00\x00\x7f\xff\xff\xff"), false},
 		{"without end", strings.NewReader("\xbf\xff"), false},
 		{"deep nesting in what is ignored", strings.NewReader("\xa1\x61x" + strings.Repeat("\x81", 100_000) + "\x80"), false},
-		{"an invalid value of a known field", object(`{"within":"soon"}`), false},
+		{"an invalid value of a known field", object(`{"timeout":"soon"}`), false},
 		{"a connection that breaks", io.MultiReader(object(`{}`), iotest.ErrReader(errors.New("reset"))), false},
 	}
 	for _, tt := range tests {
@@ -79,8 +79,8 @@ func TestWriteBodyFails(t *testing.T) {
 // FuzzReadBody decodes arbitrary request bodies.
 func FuzzReadBody(f *testing.F) {
 	for _, s := range []string{
-		`{}`, `{"id":"01J","app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","requirements":{"slots":1}},"within":1000000000}`,
-		`{"config":{"guest":{"cpus":-1,"memory_mb":1e99}}}`, `[]`, "\x00", `{"within":9223372036854775808}`,
+		`{}`, `{"id":"01J","app":{"name":"web"},"regions":[["gru"]],"config":{"image":"host","requirements":{"slots":1}},"timeout":1000000000}`,
+		`{"config":{"guest":{"cpus":-1,"memory_mb":1e99}}}`, `[]`, "\x00", `{"timeout":9223372036854775808}`,
 	} {
 		f.Add(string(codectest.Body(f, s)))
 	}

@@ -22,7 +22,7 @@ var byValue = cmpopts.EquateComparable(netip.Addr{})
 func TestEveryField(t *testing.T) {
 	local := []cmp.Option{
 		byValue,
-		cmpopts.IgnoreFields(bourse.Options{}, "First", "Chosen"), // these are only used within the broker
+		cmpopts.IgnoreFields(bourse.Options{}, "FirstTry", "ChosenID"), // these are only used within the broker
 		cmpopts.IgnoreFields(bourse.TaskOrder{}, "Output"),
 		cmpopts.IgnoreFields(bourse.Order{}, "AppKeys"), // these are sent with the claim instead
 	}

@@ -68,17 +68,17 @@ type WaitReply struct {
 
 // Usage contains the resources that a machine uses, and its limits.
 type Usage struct {
-	At        time.Time         `json:"at"`
-	CPU       time.Duration     `json:"cpu"`       // CPU time since the machine's start; this and the other figures are -1 if unavailable
-	Throttled time.Duration     `json:"throttled"` // how long the machine has been slowed down by its quota
-	Memory    int64             `json:"memory"`    // bytes in use
-	PIDs      int64             `json:"pids"`
-	ReadByte  int64             `json:"read_byte"`
-	WriteByte int64             `json:"write_byte"`
-	CPUs      float64           `json:"cpus"`            // cores in use, averaged over the last few seconds
-	MayCPUs   float64           `json:"may_cpus"`        // limit in cores; 0 means no limit
-	MayMemory int64             `json:"may_memory"`      // limit in bytes; 0 means no limit
-	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // set only for warm machines that have run tasks
+	At        time.Time          `json:"at"`
+	CPU       time.Duration      `json:"cpu"`       // CPU time since the machine's start; this and the other figures are -1 if unavailable
+	Throttled time.Duration      `json:"throttled"` // how long the machine has been slowed down by its quota
+	Memory    int64              `json:"memory"`    // bytes in use
+	PIDs      int64              `json:"pids"`
+	ReadByte  int64              `json:"read_byte"`
+	WriteByte int64              `json:"write_byte"`
+	CPUs      float64            `json:"cpus"`            // cores in use, averaged over the last few seconds
+	MayCPUs   float64            `json:"may_cpus"`        // limit in cores; 0 means no limit
+	MayMemory int64              `json:"may_memory"`      // limit in bytes; 0 means no limit
+	Tasks     *bourse.TaskCounts `json:"tasks,omitempty"` // set only for warm machines that have run tasks
 }
 
 // LogsQuery selects log lines.

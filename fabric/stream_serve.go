@@ -19,9 +19,9 @@ const (
 	// has disconnected, so a command that does not read its input continues for at most this
 	// long afterward.
 	pingEvery = 15 * time.Second
-	// lastWords is how long the server waits for the caller to end its body after sending the
+	// endTimeout is how long the server waits for the caller to end its body after sending the
 	// command's result, so that the connection can be reused.
-	lastWords = time.Second
+	endTimeout = time.Second
 )
 
 // ExecIO contains the input and output of a running command.
@@ -33,20 +33,20 @@ type ExecIO struct {
 	Resize <-chan Size // receives the latest size of the terminal; nil if there is no terminal
 }
 
-// Unbounded prepares the reply to a request whose body has no known length. Without it, an error
+// PrepareUnboundedReply prepares the reply to a request whose body has no known length. Without it, an error
 // reply would wait for the end of the body, which may never come. The HTTP/1 connection is not
 // reused, because it is unknown where the next request on it would begin.
-func Unbounded(w http.ResponseWriter, r *http.Request) {
+func PrepareUnboundedReply(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength < 0 {
-		BothWays(w, r)
+		PrepareDuplexReply(w, r)
 	}
 }
 
-// BothWays prepares a reply that is sent while the request's body is read. Over HTTP/2, this
-// needs no preparation. An HTTP/1 connection is not reused, for the reason given at Unbounded.
-// Without BothWays, an HTTP/1 server would also discard the part of the body that has not been
+// PrepareDuplexReply prepares a reply that is sent while the request's body is read. Over HTTP/2, this
+// needs no preparation. An HTTP/1 connection is not reused, for the reason given at PrepareUnboundedReply.
+// Without PrepareDuplexReply, an HTTP/1 server would also discard the part of the body that has not been
 // read when the reply begins.
-func BothWays(w http.ResponseWriter, r *http.Request) {
+func PrepareDuplexReply(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 {
 		return
 	}
@@ -60,7 +60,7 @@ func BothWays(w http.ResponseWriter, r *http.Request) {
 // must check the machine first and report errors with [WriteFailure].
 func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context, ExecIO) (bourse.Exit, error)) {
 	control := http.NewResponseController(w)
-	BothWays(w, r)
+	PrepareDuplexReply(w, r)
 	throttle.StreamBody(r)
 	frames := duplex.NewReader(r.Body)
 	start, err := readStart(control, frames)
@@ -70,10 +70,10 @@ func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context,
 	}
 	ctx, leave := context.WithCancelCause(r.Context())
 	defer leave(nil)
-	s := &serving{in: frames, out: duplex.NewWriter(w, control.Flush), leave: leave, resize: make(chan Size, 1)}
+	s := &execSession{in: frames, out: duplex.NewWriter(w, control.Flush), cancel: leave, resize: make(chan Size, 1)}
 	accept(w, control)
 	defer func() { // even if run panics
-		_ = control.SetReadDeadline(time.Now().Add(lastWords))
+		_ = control.SetReadDeadline(time.Now().Add(endTimeout))
 		s.wg.Wait()
 	}()
 	exit, err := s.run(ctx, start, run)
@@ -87,13 +87,13 @@ func accept(w http.ResponseWriter, control *http.ResponseController) {
 	_ = control.Flush() // a writer that cannot flush sends the header later
 }
 
-// startTime is how long a caller may take to send the first frame.
-const startTime = 30 * time.Second
+// startTimeout is how long a caller may take to send the first frame.
+const startTimeout = 30 * time.Second
 
 // readStart reads the first frame.
 func readStart(control *http.ResponseController, frames *duplex.Reader) (ExecStart, error) {
 	var start ExecStart
-	if control.SetReadDeadline(time.Now().Add(startTime)) == nil {
+	if control.SetReadDeadline(time.Now().Add(startTimeout)) == nil {
 		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	}
 	kind, data, err := frames.Next()
@@ -112,17 +112,17 @@ func readStart(control *http.ResponseController, frames *duplex.Reader) (ExecSta
 	return start, nil
 }
 
-// serving is the worker's side of a command's streams.
-type serving struct {
+// execSession is the worker's side of a command's streams.
+type execSession struct {
 	in     *duplex.Reader
 	out    *duplex.Writer
-	leave  context.CancelCauseFunc
+	cancel context.CancelCauseFunc
 	resize chan Size
 	wg     sync.WaitGroup
 }
 
 // run runs the command and its streams.
-func (s *serving) run(ctx context.Context, start ExecStart, run func(context.Context, ExecIO) (bourse.Exit, error)) (bourse.Exit, error) {
+func (s *execSession) run(ctx context.Context, start ExecStart, run func(context.Context, ExecIO) (bourse.Exit, error)) (bourse.Exit, error) {
 	read, write := io.Pipe()
 	command := ExecIO{Start: start, Stdout: s.output(duplex.Stdout), Stderr: s.output(duplex.Stderr)}
 	if start.Stdin {
@@ -142,7 +142,7 @@ func (s *serving) run(ctx context.Context, start ExecStart, run func(context.Con
 }
 
 // end writes the last frame, which contains the command's result.
-func (s *serving) end(exit bourse.Exit, err error) {
+func (s *execSession) end(exit bourse.Exit, err error) {
 	kind, last := duplex.Exit, any(exit)
 	if err != nil {
 		kind, last = duplex.Failed, FailureOf(err)
@@ -154,7 +154,7 @@ func (s *serving) end(exit bourse.Exit, err error) {
 }
 
 // listen handles the caller's frames until they end.
-func (s *serving) listen(stdin *io.PipeWriter) {
+func (s *execSession) listen(stdin *io.PipeWriter) {
 	for {
 		kind, data, err := s.in.Next()
 		if errors.Is(err, io.EOF) {
@@ -162,17 +162,17 @@ func (s *serving) listen(stdin *io.PipeWriter) {
 			return
 		}
 		if err == nil {
-			err = s.hear(kind, data, stdin)
+			err = s.takeFrame(kind, data, stdin)
 		}
 		if err != nil {
 			_ = stdin.CloseWithError(err)
-			s.leave(bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err))
+			s.cancel(bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err))
 			return
 		}
 	}
 }
 
-func (s *serving) hear(kind duplex.Kind, data []byte, stdin *io.PipeWriter) error {
+func (s *execSession) takeFrame(kind duplex.Kind, data []byte, stdin *io.PipeWriter) error {
 	switch kind {
 	case duplex.Stdin:
 		_, _ = stdin.Write(data) // fails if the command no longer reads its input; the data is then discarded
@@ -195,7 +195,7 @@ func (s *serving) hear(kind duplex.Kind, data []byte, stdin *io.PipeWriter) erro
 	return nil
 }
 
-func (s *serving) ping(ctx context.Context) {
+func (s *execSession) ping(ctx context.Context) {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
 	for {
@@ -204,7 +204,7 @@ func (s *serving) ping(ctx context.Context) {
 			return
 		case <-tick.C:
 			if _, err := s.out.Write(duplex.Ping, nil); err != nil {
-				s.leave(bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err))
+				s.cancel(bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err))
 				return
 			}
 		}
@@ -213,17 +213,17 @@ func (s *serving) ping(ctx context.Context) {
 
 // output returns a writer for one of a command's outputs. If a write fails, the
 // command is canceled.
-func (s *serving) output(kind duplex.Kind) io.Writer { return &output{s.out.As(kind), s.leave} }
+func (s *execSession) output(kind duplex.Kind) io.Writer { return &output{s.out.As(kind), s.cancel} }
 
 type output struct {
-	to    io.Writer
-	leave context.CancelCauseFunc
+	to     io.Writer
+	cancel context.CancelCauseFunc
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	n, err := o.to.Write(p)
 	if err != nil {
-		o.leave(bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err))
+		o.cancel(bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err))
 	}
 	return n, err
 }

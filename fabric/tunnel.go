@@ -21,7 +21,7 @@ const tunnelProtocol = "bourse-tunnel"
 // aborts it: the machine's connection is closed, too, and data in transit is lost.
 type Tunnel struct {
 	io.ReadWriteCloser          // the connection, preceded by data that has been read ahead
-	below              net.Conn // the connection itself
+	conn               net.Conn // the connection itself
 	ended              atomic.Bool
 }
 
@@ -39,13 +39,13 @@ func DialTunnel(ctx context.Context, f Fabric, to bourse.Member, at TunnelReques
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", tunnelProtocol)
 	t := &Tunnel{}
-	trace := httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { t.below = i.Conn }}
+	trace := httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { t.conn = i.Conn }}
 	resp, err := f.Call(httptrace.WithClientTrace(ctx, &trace), to, req)
 	if err != nil {
 		return nil, err
 	}
 	both, ok := resp.Body.(io.ReadWriteCloser)
-	if resp.StatusCode != http.StatusSwitchingProtocols || !ok || t.below == nil {
+	if resp.StatusCode != http.StatusSwitchingProtocols || !ok || t.conn == nil {
 		defer resp.Body.Close()
 		if resp.StatusCode > 299 {
 			return nil, readFailure(ctx, to, resp)
@@ -62,31 +62,31 @@ func asksForTunnel(r *http.Request) bool { return r.Header.Get("Upgrade") == tun
 // CloseWrite closes the sending side. Data from the machine can still be read.
 func (t *Tunnel) CloseWrite() error {
 	t.ended.Store(true)
-	return closeWrite(t.below)
+	return closeWrite(t.conn)
 }
 
 // Close ends the connection.
 func (t *Tunnel) Close() error {
 	if !t.ended.Load() {
-		breakOff(t.below)
+		abort(t.conn)
 	}
 	return t.ReadWriteCloser.Close()
 }
 
 // LocalAddr returns the local address of the connection to the worker.
-func (t *Tunnel) LocalAddr() net.Addr { return t.below.LocalAddr() }
+func (t *Tunnel) LocalAddr() net.Addr { return t.conn.LocalAddr() }
 
 // RemoteAddr returns the worker's address.
-func (t *Tunnel) RemoteAddr() net.Addr { return t.below.RemoteAddr() }
+func (t *Tunnel) RemoteAddr() net.Addr { return t.conn.RemoteAddr() }
 
 // SetDeadline implements net.Conn.
-func (t *Tunnel) SetDeadline(at time.Time) error { return t.below.SetDeadline(at) }
+func (t *Tunnel) SetDeadline(at time.Time) error { return t.conn.SetDeadline(at) }
 
 // SetReadDeadline implements net.Conn.
-func (t *Tunnel) SetReadDeadline(at time.Time) error { return t.below.SetReadDeadline(at) }
+func (t *Tunnel) SetReadDeadline(at time.Time) error { return t.conn.SetReadDeadline(at) }
 
 // SetWriteDeadline implements net.Conn.
-func (t *Tunnel) SetWriteDeadline(at time.Time) error { return t.below.SetWriteDeadline(at) }
+func (t *Tunnel) SetWriteDeadline(at time.Time) error { return t.conn.SetWriteDeadline(at) }
 
 // closeWrite closes the sending side of a connection, or the whole connection if it does
 // not support that.
@@ -97,9 +97,9 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// breakOff closes a connection abruptly, so that the other end can tell that it was aborted. It
+// abort closes a connection abruptly, so that the other end can tell that it was aborted. It
 // skips the regular shutdown, including TLS's.
-func breakOff(c net.Conn) {
+func abort(c net.Conn) {
 	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secure.NetConn()
 	}

@@ -20,11 +20,11 @@ import (
 // side separately.
 func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	if asksForTunnel(r) {
-		becomeTunnel(w, r, conn)
+		serveTunnel(w, r, conn)
 		return
 	}
 	control := http.NewResponseController(w)
-	BothWays(w, r)
+	PrepareDuplexReply(w, r)
 	throttle.StreamBody(r)
 	accept(w, control)
 	stop := context.AfterFunc(r.Context(), func() { _ = conn.Close() })
@@ -39,7 +39,7 @@ func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 			_ = c.CloseWrite()
 		}
 	})
-	_, err := io.Copy(flushing{w, control}, conn)
+	_, err := io.Copy(flushWriter{w, control}, conn)
 	_ = conn.Close()
 	_ = control.SetReadDeadline(time.Unix(1, 0)) // stops reading the caller's remaining data
 	wg.Wait()
@@ -48,13 +48,13 @@ func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	}
 }
 
-// flushing is a writer that flushes after every write.
-type flushing struct {
+// flushWriter is a writer that flushes after every write.
+type flushWriter struct {
 	w       io.Writer
 	control *http.ResponseController
 }
 
-func (f flushing) Write(p []byte) (int, error) {
+func (f flushWriter) Write(p []byte) (int, error) {
 	n, err := f.w.Write(p)
 	if err == nil {
 		err = f.control.Flush()
@@ -63,16 +63,16 @@ func (f flushing) Write(p []byte) (int, error) {
 }
 
 const (
-	// halfOpen is how long one side may continue to send after the other side has finished. The
+	// halfOpenTimeout is how long one side may continue to send after the other side has finished. The
 	// limit is necessary because some networks do not report that a server is gone.
-	halfOpen = time.Hour
-	// acceptTime is how long a caller may take to read the response that accepts its tunnel.
-	acceptTime = 5 * time.Second
+	halfOpenTimeout = time.Hour
+	// acceptTimeout is how long a caller may take to read the response that accepts its tunnel.
+	acceptTimeout = 5 * time.Second
 )
 
-// becomeTunnel connects the request's connection to the machine's until both sides have
+// serveTunnel connects the request's connection to the machine's until both sides have
 // finished sending, one of them breaks, or the server closes.
-func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
+func serveTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	defer machine.Close()
 	caller, ahead, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -80,9 +80,9 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 		return
 	}
 	defer caller.Close()
-	stop := context.AfterFunc(r.Context(), func() { breakOff(caller); _ = machine.Close() })
+	stop := context.AfterFunc(r.Context(), func() { abort(caller); _ = machine.Close() })
 	defer stop()
-	_ = caller.SetWriteDeadline(time.Now().Add(acceptTime)) // if this fails, the write fails with the same error
+	_ = caller.SetWriteDeadline(time.Now().Add(acceptTimeout)) // if this fails, the write fails with the same error
 	const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + tunnelProtocol + "\r\n\r\n"
 	if _, err := io.WriteString(caller, yes); err != nil {
 		return
@@ -90,7 +90,7 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	_ = caller.SetWriteDeadline(time.Time{})
 	end := func(err error) {
 		if err != nil { // if one connection fails, close both
-			breakOff(caller)
+			abort(caller)
 			_ = machine.Close()
 		}
 	}
@@ -101,20 +101,20 @@ func becomeTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 			_, err = io.CopyN(machine, ahead.Reader, int64(n))
 		}
 		if err == nil {
-			err = pass(machine, caller)
+			err = copyOneWay(machine, caller)
 		}
 		end(err)
 	})
-	both.Go(func() { end(pass(caller, machine)) })
+	both.Go(func() { end(copyOneWay(caller, machine)) })
 	both.Wait()
 }
 
-// pass copies data until from ends, and then closes the sending side of the
+// copyOneWay copies data until from ends, and then closes the sending side of the
 // other connection.
-func pass(to, from net.Conn) error {
+func copyOneWay(to, from net.Conn) error {
 	if _, err := io.Copy(to, from); err != nil {
 		return err
 	}
-	_ = to.SetReadDeadline(time.Now().Add(halfOpen)) // if this fails, the next read fails with the same error
+	_ = to.SetReadDeadline(time.Now().Add(halfOpenTimeout)) // if this fails, the next read fails with the same error
 	return closeWrite(to)
 }

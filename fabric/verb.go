@@ -96,8 +96,8 @@ func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, r
 		var none Rep // an empty reply, so that callers never see a rejected one
 		return none, err
 	}
-	if placed, ok := f.(Placed); ok {
-		placed.settle(&to, &reply)
+	if placed, ok := f.(VerifyingFabric); ok {
+		placed.clearUnverified(&to, &reply)
 	}
 	return reply, nil
 }

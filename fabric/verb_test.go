@@ -117,7 +117,7 @@ func statusOf(t *testing.T, h http.Handler, path string) int {
 }
 
 func TestClaim(t *testing.T) {
-	fill := &bourse.Fill{Machine: bourse.Machine{ID: machine}, Again: true}
+	fill := &bourse.Fill{Machine: bourse.Machine{ID: machine}, Repeated: true}
 	refusal := &bourse.Refusal{Worker: "w1", Reason: bourse.RefusedResource, Resource: "memory", Wanted: 512, Free: 100}
 	tests := []struct {
 		name  string

@@ -87,11 +87,11 @@ func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record
 		return err
 	}
 	select {
-	case <-ent.turn:
+	case <-ent.token:
 	case <-ctx.Done():
 		return fmt.Errorf("change run %s: %w", id, ctx.Err())
 	}
-	defer func() { ent.turn <- struct{}{} }()
+	defer func() { ent.token <- struct{}{} }()
 
 	t, err := e.propose(ent, how)
 	if errors.Is(err, errUnchanged) {

@@ -66,18 +66,18 @@ type definition struct {
 	name     string
 	steps    []*step
 	onCancel *step // if nil, a canceled run ends without compensation
-	decode   func(e *Engine, rec Record) (anyRun, error)
+	decode   func(e *Engine, rec Record) (untypedRun, error)
 }
 
 type step struct {
 	name        string
 	compensates bool // whether this is the definition's OnCancel
 	StepOptions
-	fn func(ctx context.Context, r anyRun) Outcome
+	fn func(ctx context.Context, r untypedRun) Outcome
 }
 
-// anyRun is a [Run] of any type parameters.
-type anyRun interface {
+// untypedRun is a [Run] of any type parameters.
+type untypedRun interface {
 	prepare(rec Record, log *slog.Logger) error
 	result() (json.RawMessage, error)
 }
@@ -118,7 +118,7 @@ func (d *Def[Req, Res]) OnCancel(fn StepFunc[Req, Res], options ...StepOptions) 
 }
 
 func newStep[Req, Res any](name string, fn StepFunc[Req, Res], options []StepOptions) *step {
-	s := &step{name: name, fn: func(ctx context.Context, r anyRun) Outcome { return fn(ctx, r.(*Run[Req, Res])) }}
+	s := &step{name: name, fn: func(ctx context.Context, r untypedRun) Outcome { return fn(ctx, r.(*Run[Req, Res])) }}
 	if len(options) > 0 {
 		s.StepOptions = options[0]
 	}
@@ -165,11 +165,11 @@ func (d *definition) stepAfter(name string) string {
 	return ""
 }
 
-// uncompensated is the step that a canceled run executes if its definition has no OnCancel. It
+// noCompensation is the step that a canceled run executes if its definition has no OnCancel. It
 // does nothing.
-var uncompensated = &step{
+var noCompensation = &step{
 	name: "cancel", compensates: true, StepOptions: StepOptions{}.withDefaults(),
-	fn: func(context.Context, anyRun) Outcome { return Done() },
+	fn: func(context.Context, untypedRun) Outcome { return Done() },
 }
 
 // compensation returns the step that a canceled run executes.
@@ -177,5 +177,5 @@ func (d *definition) compensation() *step {
 	if d.onCancel != nil {
 		return d.onCancel
 	}
-	return uncompensated
+	return noCompensation
 }

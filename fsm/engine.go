@@ -107,7 +107,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
 	e.phase = phaseStopping
 	for _, q := range e.queues {
-		q.disarm()
+		q.stopTimer()
 	}
 	e.mu.Unlock()
 	stop(errStopping)
@@ -134,10 +134,10 @@ func (e *Engine) load() error {
 	defer e.mu.Unlock()
 	for _, rec := range records {
 		ent := newEntry(rec)
-		ent.recorded = closed
+		ent.recorded = closedChan
 		e.runs[rec.ID] = ent
 		e.queue(rec.Resource).load(ent)
-		e.ids.seen(rec.ID)
+		e.ids.advancePast(rec.ID)
 	}
 	e.loaded = true
 	return nil
@@ -220,7 +220,7 @@ func (e *Engine) schedule(q *queue) *entry {
 	case ent != nil:
 		ent.busy = true
 	case !due.IsZero():
-		q.arm(due, func() {
+		q.setTimer(due, func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.launch(q)

@@ -21,11 +21,11 @@ func (e *Engine) work(ent *entry) {
 // execute executes a busy run until it ends, has to wait, is stuck or parked, or the engine stops.
 // It returns the next run to execute on the resource, or nil.
 func (e *Engine) execute(ent *entry) *entry {
-	var run anyRun
+	var run untypedRun
 	for {
 		s, rec, ctx, cancel := e.step(ent)
 		if s == nil {
-			return e.yield(ent)
+			return e.nextAfter(ent)
 		}
 		var err error
 		log := e.logger(rec)
@@ -43,11 +43,11 @@ func (e *Engine) execute(ent *entry) *entry {
 		stopping := errors.Is(context.Cause(ctx), errStopping)
 		cancel(nil)
 		if stopping && !o.finished() {
-			return e.yield(ent) // the engine has interrupted the step, so the step executes again after the restart
+			return e.nextAfter(ent) // the engine has interrupted the step, so the step executes again after the restart
 		}
 		proceed, ok := e.transition(ent, s, o, run, log)
 		if !ok || !proceed {
-			return e.yield(ent)
+			return e.nextAfter(ent)
 		}
 	}
 }
@@ -70,17 +70,17 @@ func (e *Engine) step(ent *entry) (*step, Record, context.Context, context.Cance
 	return s, rec, ctx, cancel
 }
 
-// graceToReturn is how long a step may continue past its deadline before an error is logged.
+// returnGrace is how long a step may continue past its deadline before an error is logged.
 // Nothing can stop such a step, and its resource remains blocked.
-const graceToReturn = 5 * time.Second
+const returnGrace = 5 * time.Second
 
 // call executes one attempt of a step.
-func call(ctx context.Context, s *step, run anyRun, log *slog.Logger) (o Outcome) {
+func call(ctx context.Context, s *step, run untypedRun, log *slog.Logger) (o Outcome) {
 	if s.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.Timeout, bourse.Errorf(bourse.CodeTimeout, "step %s took longer than %s", s.name, s.Timeout))
 		defer cancel()
-		late := time.AfterFunc(s.Timeout+graceToReturn, func() { log.Error("step continues past its deadline") })
+		late := time.AfterFunc(s.Timeout+returnGrace, func() { log.Error("step continues past its deadline") })
 		defer late.Stop()
 	}
 	defer func() {
@@ -92,9 +92,9 @@ func call(ctx context.Context, s *step, run anyRun, log *slog.Logger) (o Outcome
 	return s.fn(ctx, run)
 }
 
-// yield ends the execution of ent for the time being and returns the next run to execute on the
+// nextAfter ends the execution of ent for the time being and returns the next run to execute on the
 // resource.
-func (e *Engine) yield(ent *entry) *entry {
+func (e *Engine) nextAfter(ent *entry) *entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ent.busy, ent.stop = false, nil
@@ -109,5 +109,5 @@ func (e *Engine) park(ent *entry, err error) *entry {
 	rec := e.show(ent)
 	e.mu.Unlock()
 	e.report(rec)
-	return e.yield(ent)
+	return e.nextAfter(ent)
 }

@@ -13,8 +13,8 @@ type idSource struct {
 	entropy *ulid.MonotonicEntropy
 }
 
-// seen makes all later ids greater than id.
-func (s *idSource) seen(id string) {
+// advancePast makes all later ids greater than id.
+func (s *idSource) advancePast(id string) {
 	if u, err := ulid.ParseStrict(id); err == nil {
 		s.ms = max(s.ms, u.Time()+1)
 	}

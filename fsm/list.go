@@ -78,6 +78,6 @@ func (e *Engine) find(id string) (*entry, error) {
 		return nil, notFound(id)
 	}
 	ent = newEntry(rec)
-	ent.recorded, ent.applied, ent.done, ent.final = closed, closed, closed, rec
+	ent.recorded, ent.applied, ent.done, ent.final = closedChan, closedChan, closedChan, rec
 	return ent, nil
 }

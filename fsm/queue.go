@@ -8,8 +8,8 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// closed is a closed channel.
-var closed = func() chan struct{} {
+// closedChan is a closed channel.
+var closedChan = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
@@ -26,7 +26,7 @@ type entry struct {
 	applied  chan struct{} // closed once the run's last transition is applied
 	done     chan struct{} // closed once the run's last transition is durable
 
-	turn chan struct{} // contains one token; whoever takes it may write the run's next record
+	token chan struct{} // contains one token; whoever takes it may write the run's next record
 
 	rec       Record      // the latest durable record
 	due       time.Time   // time from which the run may execute; zero means at once
@@ -43,9 +43,9 @@ type entry struct {
 func newEntry(rec Record) *entry {
 	ent := &entry{
 		name: name{rec.ID, rec.Definition, rec.Resource}, rec: rec,
-		due: dueOf(rec, time.Now()), recorded: make(chan struct{}), applied: make(chan struct{}), done: make(chan struct{}), turn: make(chan struct{}, 1),
+		due: dueOf(rec, time.Now()), recorded: make(chan struct{}), applied: make(chan struct{}), done: make(chan struct{}), token: make(chan struct{}, 1),
 	}
-	ent.turn <- struct{}{}
+	ent.token <- struct{}{}
 	return ent
 }
 
@@ -67,15 +67,15 @@ type queue struct {
 	timer    *time.Timer
 }
 
-// place determines the order of a resource's runs. It consists of the earliest time at which a run
+// queuePlace determines the order of a resource's runs. It consists of the earliest time at which a run
 // can execute, and a run's id. A restart does not change it.
-type place struct {
+type queuePlace struct {
 	ms uint64
 	id string
 }
 
-func placeOf(rec Record) place {
-	p := place{id: cmp.Or(rec.Place, rec.ID)}
+func placeOf(rec Record) queuePlace {
+	p := queuePlace{id: cmp.Or(rec.Place, rec.ID)}
 	if id, err := ulid.ParseStrict(p.id); err == nil {
 		p.ms = id.Time()
 	}
@@ -86,13 +86,13 @@ func placeOf(rec Record) place {
 	return p
 }
 
-func (p place) compare(q place) int {
+func (p queuePlace) compare(q queuePlace) int {
 	return cmp.Or(cmp.Compare(p.ms, q.ms), cmp.Compare(p.id, q.id))
 }
 
 // insert adds ent to the waiting runs, at its place.
 func (q *queue) insert(ent *entry) {
-	at, _ := slices.BinarySearchFunc(q.waiting, placeOf(ent.rec), func(x *entry, p place) int { return placeOf(x.rec).compare(p) })
+	at, _ := slices.BinarySearchFunc(q.waiting, placeOf(ent.rec), func(x *entry, p queuePlace) int { return placeOf(x.rec).compare(p) })
 	q.waiting = slices.Insert(q.waiting, at, ent)
 }
 
@@ -160,12 +160,12 @@ func (q *queue) joinable(definition string) *entry {
 	return nil
 }
 
-func (q *queue) arm(at time.Time, ring func()) {
-	q.disarm()
+func (q *queue) setTimer(at time.Time, ring func()) {
+	q.stopTimer()
 	q.timer = time.AfterFunc(time.Until(at), ring)
 }
 
-func (q *queue) disarm() {
+func (q *queue) stopTimer() {
 	if q.timer != nil {
 		q.timer.Stop()
 		q.timer = nil

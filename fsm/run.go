@@ -23,13 +23,13 @@ type Run[Req, Res any] struct {
 	Result    *Res         // never nil; becomes durable with each finished step
 	Log       *slog.Logger // has the attributes run, definition, resource and step
 
-	engine   *Engine
-	children []string
-	stale    bool // whether Result may differ from the durable result
+	engine        *Engine
+	children      []string
+	resultChanged bool // whether Result may differ from the durable result
 }
 
-func decodeRun[Req, Res any](e *Engine, rec Record) (anyRun, error) {
-	r := &Run[Req, Res]{ID: rec.ID, Resource: rec.Resource, Parent: rec.Parent, CreatedAt: rec.CreatedAt, engine: e, stale: true}
+func decodeRun[Req, Res any](e *Engine, rec Record) (untypedRun, error) {
+	r := &Run[Req, Res]{ID: rec.ID, Resource: rec.Resource, Parent: rec.Parent, CreatedAt: rec.CreatedAt, engine: e, resultChanged: true}
 	if err := json.Unmarshal(rec.Request, &r.Request); err != nil {
 		return nil, fmt.Errorf("request: %w", err)
 	}
@@ -44,7 +44,7 @@ func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 		r.Failure = rec.Error
 	}
 	// A failed attempt may have modified Result.
-	if r.stale || rec.Attempt > 0 {
+	if r.resultChanged || rec.Attempt > 0 {
 		r.Result = new(Res)
 		if len(rec.Result) > 0 {
 			if err := json.Unmarshal(rec.Result, r.Result); err != nil {
@@ -52,7 +52,7 @@ func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 			}
 		}
 	}
-	r.stale = true
+	r.resultChanged = true
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (r *Run[Req, Res]) result() (json.RawMessage, error) {
 	if r.Result == nil {
 		r.Result = new(Res)
 	}
-	r.stale = false
+	r.resultChanged = false
 	return json.Marshal(r.Result)
 }
 

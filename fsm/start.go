@@ -83,7 +83,7 @@ func (e *Engine) admit(d *definition, resource string, request json.RawMessage, 
 		}
 	}
 	now := time.Now()
-	if err := e.room(q); err != nil {
+	if err := e.checkQueue(q); err != nil {
 		return nil, false, err
 	}
 	rec := Record{Definition: d.name, Resource: resource, Parent: o.Parent, Request: request, NotBefore: o.NotBefore.Round(0)}
@@ -97,8 +97,8 @@ func (e *Engine) admit(d *definition, resource string, request json.RawMessage, 
 	return ent, false, nil
 }
 
-// room returns CodeRateLimited if q is full.
-func (e *Engine) room(q *queue) error {
+// checkQueue returns CodeRateLimited if q is full.
+func (e *Engine) checkQueue(q *queue) error {
 	waiting := len(q.waiting)
 	if q.current == nil {
 		waiting-- // the first waiting run is about to execute

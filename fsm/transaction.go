@@ -15,16 +15,16 @@ type transaction struct {
 	commit  Commit
 
 	// Set by the journal's goroutine each time it executes the transaction; read once the commit is applied.
-	ran     bool
-	refused error // error returned by one of writes
+	executed bool
+	refused  error // error returned by one of writes
 }
 
 func (t *transaction) submit(j Journal) { t.commit = j.Submit(t.execute) }
 
 func (t *transaction) execute(tx Tx) error {
-	t.ran, t.refused = true, nil
+	t.executed, t.refused = true, nil
 	for _, write := range t.writes {
-		if t.refused = safely(write, tx); t.refused != nil {
+		if t.refused = callWrite(write, tx); t.refused != nil {
 			return t.refused
 		}
 	}
@@ -44,10 +44,10 @@ func (t *transaction) wait() error { return t.commit.Wait(context.Background()) 
 // see its effects.
 func (t *transaction) applied() bool {
 	<-t.commit.Applied()
-	return t.ran && t.refused == nil
+	return t.executed && t.refused == nil
 }
 
-func safely(write Write, tx Tx) (err error) {
+func callWrite(write Write, tx Tx) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = bourse.Errorf(bourse.CodeInternal, "transaction write panicked: %v", v)

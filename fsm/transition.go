@@ -18,7 +18,7 @@ const (
 // transition makes the outcome of a step durable. It tries again until that succeeds or the engine
 // stops. proceed reports whether the run continues at once. If ok is false, the engine has stopped
 // first, and the step executes again after the restart.
-func (e *Engine) transition(ent *entry, s *step, o Outcome, run anyRun, log *slog.Logger) (proceed, ok bool) {
+func (e *Engine) transition(ent *entry, s *step, o Outcome, run untypedRun, log *slog.Logger) (proceed, ok bool) {
 	var result []byte
 	if o.finished() {
 		var err error
@@ -28,12 +28,12 @@ func (e *Engine) transition(ent *entry, s *step, o Outcome, run anyRun, log *slo
 	}
 	pause := minJournalPause
 	for {
-		<-ent.turn
+		<-ent.token
 		t, started, err := e.advance(ent, s, o, result)
 		if err == nil {
 			err = e.settle(ent, t, started)
 		}
-		ent.turn <- struct{}{}
+		ent.token <- struct{}{}
 		switch {
 		case err == nil:
 			e.logTransition(log, s, o, t.records[0])

@@ -38,7 +38,7 @@ func (s *submission) order(app bourse.App, region bourse.Region, ticket pull.Tic
 			Restart:  &bourse.Restart{Policy: bourse.RestartNo},
 			Metadata: map[string]string{submittedKey: submittedValue, ticketKey: ticket.String()},
 		},
-		Options: bourse.Options{Within: s.Timeout},
+		Options: bourse.Options{Timeout: s.Timeout},
 	}
 	if s.Disk < 0 || s.Disk > bourse.MaxVolumeGB<<10 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid disk %d: use 0 to %d MiB", s.Disk, int64(bourse.MaxVolumeGB)<<10)

@@ -51,15 +51,15 @@ func (l *PullLine) Err() error {
 // Usage is a machine's resource usage and limits. A value of -1 means that the host does not
 // measure the resource. A limit of 0 means that there is no limit.
 type Usage struct {
-	At        time.Time         `json:"at"`
-	CPUMS     int64             `json:"cpu_ms"`       // CPU time since the machine's start
-	Throttled int64             `json:"throttled_ms"` // time that the machine has waited because of its CPU quota
-	CPUs      float64           `json:"cpus"`         // average number of cores in use over the last few seconds
-	CPULimit  float64           `json:"cpu_limit"`    // number of cores
-	Memory    int64             `json:"memory_bytes"` // memory in use, without the page cache
-	MemLimit  int64             `json:"memory_limit_bytes"`
-	PIDs      int64             `json:"pids"`
-	Read      int64             `json:"read_bytes"` // bytes read from disks since the machine's start
-	Written   int64             `json:"written_bytes"`
-	Tasks     *bourse.TaskTally `json:"tasks,omitempty"` // tasks that a warm machine has run since the start of its worker's daemon
+	At        time.Time          `json:"at"`
+	CPUMS     int64              `json:"cpu_ms"`       // CPU time since the machine's start
+	Throttled int64              `json:"throttled_ms"` // time that the machine has waited because of its CPU quota
+	CPUs      float64            `json:"cpus"`         // average number of cores in use over the last few seconds
+	CPULimit  float64            `json:"cpu_limit"`    // number of cores
+	Memory    int64              `json:"memory_bytes"` // memory in use, without the page cache
+	MemLimit  int64              `json:"memory_limit_bytes"`
+	PIDs      int64              `json:"pids"`
+	Read      int64              `json:"read_bytes"` // bytes read from disks since the machine's start
+	Written   int64              `json:"written_bytes"`
+	Tasks     *bourse.TaskCounts `json:"tasks,omitempty"` // tasks that a warm machine has run since the start of its worker's daemon
 }

@@ -63,7 +63,7 @@ type Placement struct {
 	PID     int             `json:"pid,omitempty"`      // process ID on the worker's host, while the machine is running
 	Starts  int             `json:"starts,omitempty"`   // number of starts, including restarts
 	Exit    *ExitEvent      `json:"exit,omitempty"`     // how the program exited, until the machine is started again
-	// StandsIn is the lost machine that this standby has replaced; see config.standbys.
+	// PromotedFor is the lost machine that this standby has replaced; see config.standbys.
 	StandsIn bourse.MachineID `json:"stands_in,omitempty"`
 	// NameConflict is the ID of an older machine of the app that has the same name, according to
 	// the broker's view. It is set in lists, in the reply to a request for the machine, and in the
@@ -89,7 +89,7 @@ const (
 func FromMachine(m *bourse.Machine) Machine {
 	return Machine{Summary: summary(m), Detail: detail(m), Placement: Placement{
 		App: m.App, Worker: m.Worker, OrderID: m.Order, Port: m.Boot.Port, PID: m.Boot.PID, Starts: m.Boot.Number, Exit: exitOf(m),
-		StandsIn: m.Boot.StandsIn,
+		StandsIn: m.Boot.PromotedFor,
 	}}
 }
 
@@ -136,8 +136,8 @@ func detail(m *bourse.Machine) Detail {
 	}
 	guest = guest.WithDefaults() // clients dereference the guest without a check
 	config.Guest = &guest
-	if workload.Validate(&config.Kept) != nil { // the config may come from a hostile worker
-		config.Kept = bourse.Kept{}
+	if workload.Validate(&config.StoredConfig) != nil { // the config may come from a hostile worker
+		config.StoredConfig = bourse.StoredConfig{}
 	}
 	return Detail{Config: &config, Events: FromEvents(m.LastEvents), Checks: workload.CheckStatuses(m), HostStatus: HostOK}
 }

@@ -18,7 +18,7 @@ func TestMachineShape(t *testing.T) {
 	m := bourse.Machine{
 		ID: "148e21ea1d5389", Name: "web", App: "shop", Worker: "w1", Region: "gru", Order: "01J00000000000000000000000",
 		Instance: "01J11111111111111111111111", State: bourse.StateStopped, Cordoned: true, CreatedAt: noon, UpdatedAt: noon,
-		Config: bourse.Config{Image: "nginx", Kept: bourse.Kept{Services: json.RawMessage(`[{"internal_port":80}]`)}},
+		Config: bourse.Config{Image: "nginx", StoredConfig: bourse.StoredConfig{Services: json.RawMessage(`[{"internal_port":80}]`)}},
 		Lease:  &bourse.Lease{Nonce: "secret"}, Boot: bourse.Boot{Number: 2, Port: 30001, Requested: true, Exit: &bourse.Exit{Code: -1, Signal: 15, At: noon}},
 		LastEvents: []bourse.Event{
 			{

@@ -56,7 +56,7 @@ func FromHolds(id bourse.ReservationID, holds []bourse.Hold) Reservation {
 		h := &holds[i]
 		out.Holds[i] = Hold{
 			ID: h.Reservation.At([]bourse.WorkerTag{h.Tag}), Order: h.Index, OrderID: h.Order, App: h.App, Worker: h.Worker, Region: h.Region,
-			Takes: h.Takes, Left: append(bourse.Amounts{}, h.Left...), ExpiresAt: h.ExpiresAt.UTC(),
+			Takes: h.Takes, Left: append(bourse.Amounts{}, h.Remaining...), ExpiresAt: h.ExpiresAt.UTC(),
 		}
 		if h.ExpiresAt.Before(out.ExpiresAt) {
 			out.ExpiresAt = h.ExpiresAt

@@ -20,30 +20,30 @@ func (t *trade) absentCandidates(all []bourse.Absence) []bourse.Absence {
 	now := time.Now()
 	var out []bourse.Absence
 	for _, a := range all {
-		if !a.Lost(now) && t.concerns(&a.Member) {
+		if !a.Lost(now) && t.eligible(&a.Member) {
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
-// concerns reports whether m is eligible for the order, considering only the order's regions,
+// eligible reports whether m is eligible for the order, considering only the order's regions,
 // volume and reservation.
-func (t *trade) concerns(m *bourse.Member) bool {
+func (t *trade) eligible(m *bourse.Member) bool {
 	pin := t.order.Pinned()
-	return names(t.order.Regions, m.Region) && (pin == 0 || m.Tag == pin) && reserved(t.order, m)
+	return containsRegion(t.order.Regions, m.Region) && (pin == 0 || m.Tag == pin) && reserved(t.order, m)
 }
 
 // errNoWorker returns the error for an order that no worker has refused, because there
 // are no candidates or none of them can be reached.
 func (t *trade) errNoWorker() error {
 	var away []bourse.WorkerID
-	here, absent := t.x.cfg.Directory.All()
+	here, absent := t.exchange.cfg.Directory.All()
 	for _, a := range t.absentCandidates(absent) {
 		away = append(away, a.ID)
 	}
 	for _, m := range here {
-		if m.Leaving && t.concerns(&m) {
+		if m.Leaving && t.eligible(&m) {
 			away = append(away, m.ID)
 		}
 	}
@@ -81,7 +81,7 @@ func (t *trade) mayBeFilled(ctx context.Context, unresponsive []bourse.WorkerID,
 	if len(away) == 0 {
 		return nil
 	}
-	canceled, err := t.x.canceledOn(ctx, t.order)
+	canceled, err := t.exchange.canceledOn(ctx, t.order)
 	if err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "order %s: read its earlier cancellations: %w", t.order.ID, err)
 	}
@@ -97,7 +97,7 @@ func (t *trade) mayBeFilled(ctx context.Context, unresponsive []bourse.WorkerID,
 // the worker has already filled the order.
 func (t *trade) refuseLeaving(members []bourse.Member, quotes []bourse.Quote) {
 	for i := range quotes {
-		vet(&quotes[i], &members[i], t.order, bourse.Choice{quotes[i].Region})
+		checkQuote(&quotes[i], &members[i], t.order, bourse.Choice{quotes[i].Region})
 		if quotes[i].Refusal == nil && quotes[i].Fill() == nil {
 			quotes[i].Refusal = newRefusal(&members[i], bourse.RefusedUnavailable, "the worker is leaving")
 		}
@@ -119,15 +119,15 @@ func unresponsive(members []bourse.Member, quotes []bourse.Quote) []bourse.Worke
 // be called before another worker fills the order. If such a worker returns after all, it finds
 // the cancellation and destroys the order's machine.
 func (t *trade) cancelAbsent(ctx context.Context, absent []bourse.Absence) error {
-	if t.quoteOnly || !mustFillOnce(t.order) || t.x.cfg.Cancellations == nil {
+	if t.quoteOnly || !mustFillOnce(t.order) || t.exchange.cfg.Cancellations == nil {
 		return nil
 	}
 	now := time.Now()
 	for _, a := range absent {
-		if !a.Lost(now) || !t.concerns(&a.Member) || !a.MayHaveFilled(t.order.ID, now) {
+		if !a.Lost(now) || !t.eligible(&a.Member) || !a.MayHaveFilled(t.order.ID, now) {
 			continue
 		}
-		if err := t.x.cfg.Cancellations.RecordCancellation(ctx, t.order.ID, a.ID); err != nil {
+		if err := t.exchange.cfg.Cancellations.RecordCancellation(ctx, t.order.ID, a.ID); err != nil {
 			return bourse.Errorf(bourse.CodeUnavailable, "cancel order %s at lost worker %s: %w", t.order.ID, a.ID, err)
 		}
 	}
@@ -142,10 +142,10 @@ func mustFillOnce(o *bourse.Order) bool {
 	return o.MayRepeat() && o.Kind() != bourse.KindHold && o.Kind() != bourse.KindTask
 }
 
-// errOvertaken returns the error for a try of an order that a later try has overtaken. Only the
+// errSuperseded returns the error for a try of an order that a later try has superseded. Only the
 // later try can report the order's outcome.
-func errOvertaken(order *bourse.Order) error {
-	return bourse.Errorf(bourse.CodeTimeout, "order %s was overtaken by a later try: repeat it", order.ID)
+func errSuperseded(order *bourse.Order) error {
+	return bourse.Errorf(bourse.CodeTimeout, "order %s was superseded by a later try: repeat it", order.ID)
 }
 
 // cancelLost cancels the order on m, whose answer to a claim was lost, and reports whether that
@@ -155,7 +155,7 @@ func errOvertaken(order *bourse.Order) error {
 func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cancelTime())
 	defer cancel()
-	if _, err := t.x.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
+	if _, err := t.exchange.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
 		t.unknown = bourse.Errorf(bourse.CodeTimeout,
 			"the answer of worker %s was lost, and it may have filled the order: repeat it with order id %s", m.ID, t.order.ID)
 		return false
@@ -164,11 +164,11 @@ func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	return true
 }
 
-// leaving returns the workers that are leaving. They accept no orders, but may already have
+// leavingWorkers returns the workers that are leaving. They accept no orders, but may already have
 // filled this one.
-func (t *trade) leaving(here []bourse.Member) (out []bourse.Member) {
+func (t *trade) leavingWorkers(here []bourse.Member) (out []bourse.Member) {
 	for i := range here {
-		if m := &here[i]; m.Leaving && t.concerns(m) {
+		if m := &here[i]; m.Leaving && t.eligible(m) {
 			out = append(out, *m)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 func fillLost(t *testing.T, c *Cluster) bourse.Order {
 	t.Helper()
 	o := order("gru")
-	o.Named = true
+	o.HasChosenID = true
 	x := broker(c, nil)
 	c.Break(func(call Call) Fault {
 		if call.Verb == Ask {
@@ -120,15 +120,15 @@ func TestAFreshOrderDoesNotWait(t *testing.T) {
 		c := floor(2, room(5))
 		c.Lose("w0", time.Now())
 		old := order("gru")
-		old.Named = true
+		old.HasChosenID = true
 		fails(t, place(t.Context(), broker(c, nil), old).err, bourse.CodeUnavailable)
-		old.First = true
+		old.FirstTry = true
 		if a := place(t.Context(), broker(c, nil), old); a.err != nil {
 			t.Errorf("a first try: %v", a.err)
 		}
 		time.Sleep(bourse.MaxSkew + time.Second)
 		fresh := order("gru")
-		fresh.Named = true
+		fresh.HasChosenID = true
 		if a := place(t.Context(), broker(c, nil), fresh); a.err != nil {
 			t.Errorf("a fresh order: %v", a.err)
 		}
@@ -145,7 +145,7 @@ func TestRepetitionWaitsOnlyForPossibleFillers(t *testing.T) {
 		)
 		c.Lose("b", time.Now())
 		o := order("gru")
-		o.Named = true
+		o.HasChosenID = true
 		if a := place(t.Context(), broker(c, nil), o); a.err != nil {
 			t.Errorf("an order for gru waits for a worker of mad: %v", a.err)
 		}
@@ -159,7 +159,7 @@ func TestNoWorkersIsInsufficientOnlyOnceKnown(t *testing.T) {
 		for _, named := range []bool{false, true} {
 			c := floor(1, room(1))
 			o := order("gru")
-			o.Named, o.First = named, true
+			o.HasChosenID, o.FirstTry = named, true
 			c.Lose("w0", time.Now())
 			fails(t, place(t.Context(), broker(c, nil), o).err, bourse.CodeUnavailable)
 			time.Sleep(bourse.LostAfter + time.Second) // now w0 is lost for good
@@ -202,7 +202,7 @@ func TestAbsentWorkerReturnsWithFill(t *testing.T) {
 func TestALeavingWorkerIsAsked(t *testing.T) {
 	c := floor(2, room(5))
 	o := order("gru")
-	o.Named = true
+	o.HasChosenID = true
 	first := place(t.Context(), broker(c, nil), o)
 	if first.err != nil {
 		t.Fatal(first.err)
@@ -213,7 +213,7 @@ func TestALeavingWorkerIsAsked(t *testing.T) {
 		t.Errorf("the repeated order got %q, %v; want %q", again.fill.Machine.ID, again.err, first.fill.Machine.ID)
 	}
 	other := order("gru")
-	other.Named = true
+	other.HasChosenID = true
 	if a := place(t.Context(), broker(c, nil), other); a.err != nil || a.fill.Machine.Worker == first.fill.Machine.Worker {
 		t.Errorf("a new order is filled on %q, %v; want the worker that stays", a.fill.Machine.Worker, a.err)
 	}
@@ -226,7 +226,7 @@ func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1))
 		o := order("gru")
-		o.Named = true
+		o.HasChosenID = true
 		c.Break(func(call Call) Fault {
 			if call.Verb == Claim {
 				return Fault{ReplyDelay: time.Second}
@@ -250,17 +250,17 @@ func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 	})
 }
 
-// TestOvertakenTryIsUnknown checks that a try that was overtaken by a later one does not end as a
+// TestSupersededTryIsUnknown checks that a try that was superseded by a later one does not end as a
 // refusal. The caller has to repeat the order to find out what became of it.
-func TestOvertakenTryIsUnknown(t *testing.T) {
+func TestSupersededTryIsUnknown(t *testing.T) {
 	c := floor(2, room(5))
 	for _, id := range []bourse.WorkerID{"w0", "w1"} {
 		c.Tell(id, &Lies{Claim: func(*bourse.Fill, *bourse.Refusal, error) (*bourse.Fill, *bourse.Refusal, error) {
-			return nil, &bourse.Refusal{Reason: bourse.RefusedOvertaken}, nil
+			return nil, &bourse.Refusal{Reason: bourse.RefusedSuperseded}, nil
 		}})
 	}
 	o := order("gru")
-	o.Named = true
+	o.HasChosenID = true
 	a := place(t.Context(), broker(c, nil), o)
 	fails(t, a.err, bourse.CodeTimeout)
 	if n := c.Calls(Claim); n != 1 {

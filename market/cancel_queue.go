@@ -13,38 +13,38 @@ import (
 
 // pendingCancel is a cancellation that has not been delivered to its worker yet.
 type pendingCancel struct {
-	order bourse.OrderID
-	at    bourse.Member
-	rival *rival // if set, the worker may also have filled the order, and only the younger fill is canceled; nil: cancel unconditionally
-	until time.Time
-	known bool // whether the cancellation is in Config.Cancellations, where the worker will find it
+	order     bourse.OrderID
+	at        bourse.Member
+	competing *competingFill // if set, the worker may also have filled the order, and only the younger fill is canceled; nil: cancel unconditionally
+	until     time.Time
+	known     bool // whether the cancellation is in Config.Cancellations, where the worker will find it
 }
 
-// rival is a known fill of an order that the pendingCancel's worker may also have filled. The
-// rival is kept unless that worker turns out to have an older fill.
-type rival struct {
+// competingFill is a known fill of an order that the pendingCancel's worker may also have filled. The
+// fill is kept unless that worker turns out to have an older fill.
+type competingFill struct {
 	order *bourse.Order
 	fill  *bourse.Fill
 	at    bourse.Member
 }
 
-// errSilent is the reason for asking a worker once more whether it has filled the order.
-var errSilent = errors.New("no answer")
+// errNoAnswer is the reason for asking a worker once more whether it has filled the order.
+var errNoAnswer = errors.New("no answer")
 
 // cancelQueue is a queue of cancellations that Run retries. Its length is limited.
 type cancelQueue struct {
 	cfg  *Config
 	wake chan struct{} // receives a value when a cancellation has been added; has capacity 1
 
-	mu     sync.Mutex
-	jobs   []pendingCancel // oldest first
-	away   map[bourse.WorkerID]absence
-	jitter *rand.Rand
+	mu          sync.Mutex
+	jobs        []pendingCancel // oldest first
+	unreachable map[bourse.WorkerID]workerBackoff
+	jitter      *rand.Rand
 }
 
-// absence is the backoff for an unreachable worker. All cancellations for the worker share it,
+// workerBackoff is the backoff for an unreachable worker. All cancellations for the worker share it,
 // because they would all fail in the same way.
-type absence struct {
+type workerBackoff struct {
 	tries int
 	next  time.Time
 }
@@ -58,21 +58,21 @@ const (
 )
 
 func newCancelQueue(cfg *Config, jitter *rand.Rand) *cancelQueue {
-	return &cancelQueue{cfg: cfg, wake: make(chan struct{}, 1), away: map[bourse.WorkerID]absence{}, jitter: jitter}
+	return &cancelQueue{cfg: cfg, wake: make(chan struct{}, 1), unreachable: map[bourse.WorkerID]workerBackoff{}, jitter: jitter}
 }
 
 // add queues v for a retry after its delivery has failed. It logs cause, the
 // reason for the failure.
 func (s *cancelQueue) add(v pendingCancel, cause error) {
 	now := time.Now()
-	v.until = now.Add(s.cfg.CancelWithin)
+	v.until = now.Add(s.cfg.CancelTimeout)
 	if v.known {
-		v.until = now.Add(s.cfg.CancelWithin / 10)
+		v.until = now.Add(s.cfg.CancelTimeout / 10)
 	}
 	s.cfg.Log.Warn("deliver cancellation failed, will retry", attrs(&v, cause)...)
 	s.mu.Lock()
-	if _, known := s.away[v.at.ID]; !known {
-		s.away[v.at.ID] = absence{next: now.Add(cancelBackoff)}
+	if _, known := s.unreachable[v.at.ID]; !known {
+		s.unreachable[v.at.ID] = workerBackoff{next: now.Add(cancelBackoff)}
 	}
 	var oldest *pendingCancel
 	if len(s.jobs) >= s.cfg.CancelQueue {
@@ -82,7 +82,7 @@ func (s *cancelQueue) add(v pendingCancel, cause error) {
 	s.jobs = append(s.jobs, v)
 	s.mu.Unlock()
 	if oldest != nil {
-		s.givenUp(oldest, "queue full", nil)
+		s.logAbandoned(oldest, "queue full", nil)
 	}
 	select {
 	case s.wake <- struct{}{}:
@@ -127,7 +127,7 @@ func (s *cancelQueue) takeDue(now time.Time) (map[bourse.WorkerID][]pendingCance
 	wait := time.Hour
 	rest := s.jobs[:0]
 	for _, v := range s.jobs {
-		if left := s.away[v.at.ID].next.Sub(now); left > 0 {
+		if left := s.unreachable[v.at.ID].next.Sub(now); left > 0 {
 			wait = min(wait, left)
 			rest = append(rest, v)
 			continue
@@ -137,7 +137,7 @@ func (s *cancelQueue) takeDue(now time.Time) (map[bourse.WorkerID][]pendingCance
 	clear(s.jobs[len(rest):])
 	s.jobs = rest
 	if len(due) == 0 && len(rest) == 0 {
-		clear(s.away)
+		clear(s.unreachable)
 	}
 	return due, wait
 }
@@ -155,31 +155,31 @@ func (s *cancelQueue) deliver(ctx context.Context, due map[bourse.WorkerID][]pen
 			for i := range list {
 				if away, err := s.try(ctx, &list[i]); err != nil {
 					s.putBack(list[i:], err)
-					s.missed(away)
+					s.recordFailure(away)
 					return
 				}
 			}
-			s.reached(id)
+			s.recordSuccess(id)
 		})
 	}
 	wg.Wait()
 }
 
-func (s *cancelQueue) reached(id bourse.WorkerID) {
+func (s *cancelQueue) recordSuccess(id bourse.WorkerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.away, id)
+	delete(s.unreachable, id)
 }
 
-// missed increases a worker's backoff after a failure.
-func (s *cancelQueue) missed(id bourse.WorkerID) {
+// recordFailure increases a worker's backoff after a failure.
+func (s *cancelQueue) recordFailure(id bourse.WorkerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.away[id]
+	a := s.unreachable[id]
 	a.tries++
 	backoff := min(cancelBackoff<<min(a.tries, 10), cancelBackoffMax)
 	a.next = time.Now().Add(backoff + time.Duration(s.jitter.Int64N(int64(backoff/4))))
-	s.away[id] = a
+	s.unreachable[id] = a
 }
 
 // putBack puts cancellations back into the queue, except those that have expired.
@@ -196,7 +196,7 @@ func (s *cancelQueue) putBack(list []pendingCancel, cause error) {
 	}
 	s.mu.Unlock()
 	for i := range over {
-		s.givenUp(&over[i], "worker unreachable", cause)
+		s.logAbandoned(&over[i], "worker unreachable", cause)
 	}
 }
 
@@ -205,7 +205,7 @@ func (s *cancelQueue) putBack(list []pendingCancel, cause error) {
 func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.WorkerID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
-	if v.rival != nil {
+	if v.competing != nil {
 		if done, err := s.compare(ctx, v); done || err != nil {
 			return v.at.ID, err
 		}
@@ -219,20 +219,20 @@ func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.Wo
 
 // compare asks v's worker whether it has also filled the order. If it has not, done is true,
 // because nothing needs to be canceled. Otherwise, compare changes v so that it cancels the younger
-// fill, according to the rule in once.go.
+// fill, according to the rule in place_once.go.
 func (s *cancelQueue) compare(ctx context.Context, v *pendingCancel) (done bool, err error) {
-	r := v.rival
-	quotes := collectQuotes(ctx, s.cfg.Trader, s.cfg.QuoteWithin, r.order, []bourse.Member{v.at})
+	r := v.competing
+	quotes := collectQuotes(ctx, s.cfg.Trader, s.cfg.QuoteTimeout, r.order, []bourse.Member{v.at})
 	q := &quotes[0]
 	if q.Worker == "" {
-		return false, errSilent
+		return false, errNoAnswer
 	}
-	if vet(q, &v.at, r.order, nil); q.Fill() == nil {
+	if checkQuote(q, &v.at, r.order, nil); q.Fill() == nil {
 		return true, nil
 	}
-	if older(q.Fill(), r.fill) {
+	if precedes(q.Fill(), r.fill) {
 		v.at = r.at
 	}
-	v.rival = nil
+	v.competing = nil
 	return false, nil
 }

@@ -60,7 +60,7 @@ func TestUndeliveredCancellationIsRetried(t *testing.T) {
 func TestRetriesAreFewAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1))
-		x := broker(c, func(cfg *market.Config) { cfg.CancelWithin = time.Minute })
+		x := broker(c, func(cfg *market.Config) { cfg.CancelTimeout = time.Minute })
 		defer running(t.Context(), x)()
 		c.Break(lostAt("w0"))
 		o := order("gru")

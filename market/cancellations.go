@@ -23,7 +23,7 @@ func (s *cancelQueue) record(ctx context.Context, v pendingCancel, within time.D
 }
 
 // publish writes the cancellations in list to the CancellationStore, unless they are there already.
-// It omits cancellations with a rival, because it is not known which of the two fills must be
+// It omits cancellations with a competing fill, because it is not known which of the two fills must be
 // canceled until the worker has answered. If a write fails, publish logs the failure and returns.
 // The write is repeated before the next delivery.
 func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
@@ -34,7 +34,7 @@ func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 	defer cancel()
 	for i := range list {
 		v := &list[i]
-		if v.known || v.rival != nil {
+		if v.known || v.competing != nil {
 			continue
 		}
 		// If this write fails, the remaining writes would fail in the same way.
@@ -46,9 +46,9 @@ func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 	}
 }
 
-// givenUp logs that a cancellation is no longer retried. If the cancellation is in the
+// logAbandoned logs that a cancellation is no longer retried. If the cancellation is in the
 // CancellationStore, its worker will find it there, and nothing is lost.
-func (s *cancelQueue) givenUp(v *pendingCancel, why string, cause error) {
+func (s *cancelQueue) logAbandoned(v *pendingCancel, why string, cause error) {
 	if v.known {
 		s.cfg.Log.Info("cancellation handed to view", append(attrs(v, cause), slog.String("why", why))...)
 		return
@@ -75,9 +75,9 @@ func (x *Exchange) canceledOn(ctx context.Context, order *bourse.Order) ([]bours
 // because a worker that has just returned may not have received it yet. If such a worker's fill
 // counted, the caller would receive a machine that the worker later destroys.
 func (t *trade) refuseCanceled(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
-	ids, err := t.x.canceledOn(ctx, t.order)
+	ids, err := t.exchange.canceledOn(ctx, t.order)
 	if err != nil {
-		t.x.cfg.Log.Warn("read earlier cancellations failed", slog.String("order", string(t.order.ID)), slog.Any("err", err))
+		t.exchange.cfg.Log.Warn("read earlier cancellations failed", slog.String("order", string(t.order.ID)), slog.Any("err", err))
 		return
 	}
 	var undo []*bourse.Member
@@ -86,7 +86,7 @@ func (t *trade) refuseCanceled(ctx context.Context, members []bourse.Member, quo
 		if q.Refusal != nil || q.FilledTask != nil || !slices.Contains(ids, members[i].ID) {
 			continue // a task that has started on the worker keeps its outcome, and must not be started again
 		}
-		unfill(q)
+		clearFill(q)
 		q.Refusal = newRefusal(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")
 		undo = append(undo, &members[i])
 	}

@@ -66,7 +66,7 @@ func TestInvariant7CancellationsUnderAnyNetwork(t *testing.T) {
 			c.Break(badNetwork(t, Claim, Cancel))
 			o := order("gru")
 			o.Race = rapid.IntRange(0, 3).Draw(t, "race")
-			o.Within = bourse.Duration(rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 10 * time.Second}).Draw(t, "within"))
+			o.Timeout = bourse.Duration(rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 10 * time.Second}).Draw(t, "within"))
 			ctx, cancel := context.WithTimeout(t.Context(), rapid.SampledFrom([]time.Duration{time.Millisecond, time.Hour}).Draw(t, "patience"))
 			defer cancel()
 			a := place(ctx, x, o)
@@ -141,7 +141,7 @@ func TestRepeatedOrderIgnoresCanceledFills(t *testing.T) {
 				c := floor(1+others, room(1))
 				stored := c.NewCancellations()
 				o := order("gru")
-				o.Named, o.First = true, true
+				o.HasChosenID, o.FirstTry = true, true
 				c.Break(func(call Call) Fault {
 					if call.Worker != "w0" {
 						return Fault{Unreachable: true}
@@ -156,7 +156,7 @@ func TestRepeatedOrderIgnoresCanceledFills(t *testing.T) {
 				}
 				c.Break(nil)
 				second := broker(c, func(cfg *market.Config) { cfg.Cancellations = stored })
-				o.First = false
+				o.FirstTry = false
 				a := place(t.Context(), second, o)
 				stored.Apply()
 				living := c.Living(o.ID)
@@ -177,7 +177,7 @@ func TestAQuoteCancelsNothing(t *testing.T) {
 		stored := c.NewCancellations()
 		x := broker(c, func(cfg *market.Config) { cfg.Cancellations = stored })
 		o := order("gru")
-		o.Named = true
+		o.HasChosenID = true
 		if err := stored.RecordCancellation(context.Background(), o.ID, "w0"); err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 // them refuse, it returns nil without an error.
 func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ranked) (*bourse.Fill, error) {
 	for len(ranked) > 0 {
-		if err := t.ended(ctx); err != nil {
+		if err := t.checkEnded(ctx); err != nil {
 			return nil, err
 		}
 		n := min(max(1, t.order.Race), len(ranked))
@@ -30,7 +30,7 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 			return nil, err
 		}
 	}
-	return nil, t.ended(ctx)
+	return nil, t.checkEnded(ctx)
 }
 
 // claimBatch claims the order on all members of batch concurrently. It keeps the first fill. Before
@@ -47,7 +47,7 @@ func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more boo
 		t.at.Store(batch[0])
 	}
 	if t.pick != nil {
-		t.x.recentPicks.move(t.pick, batch[0].ID)
+		t.exchange.recentPicks.move(t.pick, batch[0].ID)
 	}
 	tries := make([]attempt, len(batch))
 	if len(batch) == 1 {
@@ -72,18 +72,18 @@ type attempt struct {
 // attempt claims the order on one worker. It does not modify t.
 func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Claim) attempt {
 	began := time.Now()
-	cached := t.x.cache.claiming(m.ID, &t.shape, began)
-	fill, refusal, err := t.x.cfg.Trader.Claim(ctx, *m, claim)
-	a := judge(fill, refusal, err, m, t.order, t.decision.Rounds[len(t.decision.Rounds)-1].Regions)
-	t.x.cache.answered(m.ID, cached, &t.shape, a.fill != nil)
+	cached := t.exchange.cache.claiming(m.ID, &t.shape, began)
+	fill, refusal, err := t.exchange.cfg.Trader.Claim(ctx, *m, claim)
+	a := judgeClaim(fill, refusal, err, m, t.order, t.decision.Rounds[len(t.decision.Rounds)-1].Regions)
+	t.exchange.cache.answered(m.ID, cached, &t.shape, a.fill != nil)
 	a.took = time.Since(began)
 	a.won = a.fill != nil
 	return a
 }
 
-// judge interprets the answer to a claim. If the answer was lost or does not match the order, the
+// judgeClaim interprets the answer to a claim. If the answer was lost or does not match the order, the
 // worker may have filled the order, so the attempt's outcome is marked as unknown.
-func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order *bourse.Order, choice bourse.Choice) attempt {
+func judgeClaim(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order *bourse.Order, choice bourse.Choice) attempt {
 	switch {
 	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:
 		return attempt{refusal: newRefusal(m, bourse.RefusedNoAnswer, "not reached: "+cut(bourse.MessageOf(err), maxDetail))}
@@ -93,10 +93,10 @@ func judge(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Memb
 		return attempt{unknown: true, refusal: newRefusal(m, bourse.RefusedLost, "the answer to the claim was lost, so the order was canceled there: "+cut(bourse.MessageOf(err), maxDetail))}
 	case fill == nil && refusal != nil:
 		return attempt{refusal: sanitize(refusal, m)}
-	case fill == nil || refusal != nil || !fills(fill, order, m):
+	case fill == nil || refusal != nil || !matchesOrder(fill, order, m):
 		return attempt{unknown: true, refusal: newRefusal(m, bourse.RefusedLost, "the answer to the claim was invalid, so the order was canceled there")}
-	case !slices.Contains(choice, fill.Sale().Region): // invariant 3 must hold even if the hint is wrong
-		return attempt{unknown: true, refusal: newRefusal(m, bourse.RefusedRegion, "the worker filled the order in region "+bourse.Quoted(string(fill.Sale().Region))+", so the order was canceled there")}
+	case !slices.Contains(choice, fill.Summary().Region): // invariant 3 must hold even if the hint is wrong
+		return attempt{unknown: true, refusal: newRefusal(m, bourse.RefusedRegion, "the worker filled the order in region "+bourse.Quoted(string(fill.Summary().Region))+", so the order was canceled there")}
 	}
 	return attempt{fill: fill}
 }
@@ -119,8 +119,8 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 			a.refusal = newRefusal(batch[i], bourse.RefusedCanceled, "the caller left, so the order was canceled there")
 		case a.fill != nil:
 			a.refusal = newRefusal(batch[i], bourse.RefusedCanceled, "another worker was faster, so the order was canceled there")
-		case !a.unknown && a.refusal.Reason == bourse.RefusedOvertaken:
-			t.unknown = errOvertaken(t.order)
+		case !a.unknown && a.refusal.Reason == bourse.RefusedSuperseded:
+			t.unknown = errSuperseded(t.order)
 			continue
 		case !a.unknown:
 			continue
@@ -140,16 +140,18 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 	}
 	t.cancelAll(ctx, undo)
 	for i := range tries {
-		t.claimed(bourse.ClaimTry{Worker: batch[i].ID, Refusal: tries[i].refusal, Took: tries[i].took})
+		t.claimed(bourse.ClaimAttempt{Worker: batch[i].ID, Refusal: tries[i].refusal, Took: tries[i].took})
 	}
 	return kept
 }
 
-// cancelWithin is the longest time that one cancellation may take while the caller waits.
-const cancelWithin = time.Second
+// defaultCancelTimeout is the longest time that one cancellation may take while the caller waits.
+const defaultCancelTimeout = time.Second
 
 // cancelTime returns how long a cancellation that starts now may take.
-func (t *trade) cancelTime() time.Duration { return min(cancelWithin, time.Until(t.deadline)/2) }
+func (t *trade) cancelTime() time.Duration {
+	return min(defaultCancelTimeout, time.Until(t.deadline)/2)
+}
 
 // cancelAll cancels the order on all members concurrently, even if ctx is done. A cancellation that
 // is not delivered in time is written to the CancellationStore, where the worker will find it, and
@@ -162,8 +164,8 @@ func (t *trade) cancelAll(ctx context.Context, members []*bourse.Member) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cancelTime())
 	defer cancel()
 	cancelOne := func(m *bourse.Member) {
-		if _, err := t.x.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
-			t.x.undelivered.record(ctx, pendingCancel{order: t.order.ID, at: *m}, t.cancelTime(), err)
+		if _, err := t.exchange.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
+			t.exchange.cancels.record(ctx, pendingCancel{order: t.order.ID, at: *m}, t.cancelTime(), err)
 		}
 	}
 	for _, m := range members {

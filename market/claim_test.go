@@ -162,7 +162,7 @@ func TestDeadlineCancelsTheClaim(t *testing.T) {
 			return Fault{Delay: 100 * time.Millisecond}
 		})
 		o := order("gru")
-		o.Within = bourse.Duration(2 * time.Second)
+		o.Timeout = bourse.Duration(2 * time.Second)
 		a := place(t.Context(), broker(c, nil), o)
 		fails(t, a.err, bourse.CodeTimeout)
 		if living := c.Living(o.ID); len(living) != 0 || a.took > 2*time.Second {
@@ -213,7 +213,7 @@ func TestResultOfAnotherWorkerIsRefused(t *testing.T) {
 		c := floor(1, room(2))
 		c.Tell("w0", lie)
 		o := order("gru")
-		o.ID, o.Named, o.First = "01M7Y71X6A2J5M8V0B6R3W9C4D", name == "a quote", true
+		o.ID, o.HasChosenID, o.FirstTry = "01M7Y71X6A2J5M8V0B6R3W9C4D", name == "a quote", true
 		if a := place(t.Context(), broker(c, nil), o); a.err == nil {
 			t.Errorf("%s: accepted the statement that machine %s is on w0", name, a.fill.Machine.ID)
 		}

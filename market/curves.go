@@ -70,15 +70,15 @@ func (c *Curve) At(x float64) float64 {
 	}
 	for i := 1; i < len(c.Points); i++ {
 		if b := c.Points[i]; x <= b.At {
-			return between(c.Points[i-1], b, x)
+			return interpolate(c.Points[i-1], b, x)
 		}
 	}
 	return c.Points[len(c.Points)-1].Utility
 }
 
-// between interpolates between two points. It limits the result to b's utility, because otherwise
+// interpolate interpolates between two points. It limits the result to b's utility, because otherwise
 // rounding errors could make a monotone curve non-monotone at its points.
-func between(a, b Point, x float64) float64 {
+func interpolate(a, b Point, x float64) float64 {
 	y := a.Utility + (b.Utility-a.Utility)*((x-a.At)/(b.At-a.At))
 	if a.Utility <= b.Utility {
 		return min(y, b.Utility)
@@ -143,10 +143,10 @@ func (s *CurveSet) UnmarshalJSON(b []byte) error {
 	}
 	set := DefaultCurves()
 	maps.Copy(set.Resources, doc.Resources)
-	overlay(&set.Image, doc.Image)
-	overlay(&set.Spread, doc.Spread)
-	overlay(&set.Load, doc.Load)
-	overlay(&set.PullRate, doc.PullRate)
+	mergeSet(&set.Image, doc.Image)
+	mergeSet(&set.Spread, doc.Spread)
+	mergeSet(&set.Load, doc.Load)
+	mergeSet(&set.PullRate, doc.PullRate)
 	if err := set.Validate(); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *CurveSet) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func overlay[T any](to, from *T) {
+func mergeSet[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}

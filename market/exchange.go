@@ -19,10 +19,10 @@ type Config struct {
 	Trader        Trader            // required
 	Cancellations CancellationStore // if nil, undeliverable cancellations are only kept in memory
 	Log           *slog.Logger      // default: discards all records
-	// Decided, if set, is called once for each order that Place has decided, even if several calls
+	// OnDecision, if set, is called once for each order that Place has decided, even if several calls
 	// wait for the order. It must not block or retain its arguments. The fill is nil if the order
 	// was not filled.
-	Decided func(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error)
+	OnDecision func(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error)
 	// Rand is the source of randomness. Tests set a seeded one. It is only used to seed the
 	// source of each order, while a lock is held. Default: a source with a random seed.
 	Rand   rand.Source
@@ -32,18 +32,18 @@ type Config struct {
 	SampleAbove int
 	// Sample is the size of that sample. Default 8.
 	Sample int
-	// QuoteWithin is how long the exchange waits for quotes. Default 250 ms.
-	QuoteWithin time.Duration
+	// QuoteTimeout is how long the exchange waits for quotes. Default 250 ms.
+	QuoteTimeout time.Duration
 	// QuoteTTL is how long a worker's quote may be reused for similar orders without asking the
 	// worker again. Default 1 s. A negative value disables this.
 	QuoteTTL time.Duration
-	// Recorded is the maximum number of recorded decisions about filled orders. The same
+	// MaxDecisions is the maximum number of recorded decisions about filled orders. The same
 	// limit applies separately to decisions about other orders. Default 4096.
-	Recorded int
-	// CancelWithin is how long an undeliverable cancellation is retried. If the cancellation is
+	MaxDecisions int
+	// CancelTimeout is how long an undeliverable cancellation is retried. If the cancellation is
 	// also in the CancellationStore, where its worker will find it, it is retried for only a tenth
 	// of that time. Default 10 min.
-	CancelWithin time.Duration
+	CancelTimeout time.Duration
 	// CancelQueue is the maximum number of undeliverable cancellations. If there are more, the
 	// oldest are dropped. Default 4096.
 	CancelQueue int
@@ -61,12 +61,12 @@ func (c Config) withDefaults() Config {
 	}
 	orDefault(&c.SampleAbove, 32)
 	orDefault(&c.Sample, 8)
-	orDefault(&c.QuoteWithin, 250*time.Millisecond)
+	orDefault(&c.QuoteTimeout, 250*time.Millisecond)
 	if c.QuoteTTL == 0 {
 		c.QuoteTTL = time.Second
 	}
-	orDefault(&c.Recorded, 4096)
-	orDefault(&c.CancelWithin, 10*time.Minute)
+	orDefault(&c.MaxDecisions, 4096)
+	orDefault(&c.CancelTimeout, 10*time.Minute)
 	orDefault(&c.CancelQueue, 4096)
 	return c
 }
@@ -84,9 +84,9 @@ type Exchange struct {
 	inflight    inflight
 	recentPicks recentPicks
 	cache       quoteCache
-	filled      memory // decisions about filled orders; separate, so that they do not displace refusals, which are stored nowhere else
-	refused     memory // decisions about all other orders, including canceled and timed-out ones
-	undelivered *cancelQueue
+	filled      decisionLog // decisions about filled orders; separate, so that they do not displace refusals, which are stored nowhere else
+	refused     decisionLog // decisions about all other orders, including canceled and timed-out ones
+	cancels     *cancelQueue
 }
 
 // New returns an exchange. It starts no goroutines. Cancellations that could not be delivered at
@@ -95,16 +95,16 @@ func New(cfg Config) *Exchange {
 	cfg = cfg.withDefaults()
 	rngSource := &rngSource{source: cfg.Rand}
 	return &Exchange{
-		cfg: cfg, rngSource: rngSource, undelivered: newCancelQueue(&cfg, rngSource.rng()),
-		cache:  quoteCache{within: cfg.QuoteTTL, silence: cfg.QuoteWithin, most: maxCached, workers: map[bourse.WorkerID]*cachedWorker{}},
-		filled: newMemory(cfg.Recorded), refused: newMemory(cfg.Recorded),
+		cfg: cfg, rngSource: rngSource, cancels: newCancelQueue(&cfg, rngSource.rng()),
+		cache:  quoteCache{timeout: cfg.QuoteTTL, retryAfter: cfg.QuoteTimeout, max: maxCached, workers: map[bourse.WorkerID]*cachedWorker{}},
+		filled: newMemory(cfg.MaxDecisions), refused: newMemory(cfg.MaxDecisions),
 	}
 }
 
 // Run retries the cancellations that Place could not deliver, until ctx is done. It returns nil.
 // Cancellations that are still undelivered at that time, or when the process is killed, remain in
 // the CancellationStore, where the workers find them.
-func (x *Exchange) Run(ctx context.Context) error { return x.undelivered.run(ctx) }
+func (x *Exchange) Run(ctx context.Context) error { return x.cancels.run(ctx) }
 
 // Place fills an order before its deadline. The order must have been validated and normalized. The
 // decision explains the outcome, even if Place returns an error. The error's code is one of
@@ -125,7 +125,7 @@ func (x *Exchange) Run(ctx context.Context) error { return x.undelivered.run(ctx
 func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error) {
 	began := time.Now()
 	if err := ctx.Err(); err != nil {
-		return bourse.Fill{}, abandoned(&order), errLeft(err)
+		return bourse.Fill{}, abandoned(&order), errCallerGone(err)
 	}
 	stay := ctx
 	if mustFillOnce(&order) {
@@ -141,17 +141,17 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	defer x.inflight.finish(f)
 	t := x.newTrade(&order, began)
 	t.at = &f.at
-	if order.Named {
+	if order.HasChosenID {
 		order.Try = strconv.FormatUint(t.rng.Uint64(), 36)
 	}
 	fill, err := t.place(work)
 	if fill != nil {
-		t.endPick(fill.Sale().Worker)
+		t.endPick(fill.Summary().Worker)
 	}
 	t.endPick("")
 	t.finish(fill, err)
-	if x.cfg.Decided != nil {
-		x.cfg.Decided(&order, fill, &t.decision, err)
+	if x.cfg.OnDecision != nil {
+		x.cfg.OnDecision(&order, fill, &t.decision, err)
 	}
 	f.decision, f.err = t.decision, err
 	if err != nil {
@@ -215,12 +215,12 @@ func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 // has already been recorded, here or by the machine's worker.
 func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision) {
 	switch old, known := x.filled.get(d.Order); {
-	case !fill.Again:
+	case !fill.Repeated:
 		x.filled.put(*d)
 	case known && (old.Machine != d.Machine || old.Volume != d.Volume): // another broker's fill has won in the meantime
 		x.filled.drop(d.Order)
 	}
-	if order.Named { // refusals from earlier tries no longer apply
+	if order.HasChosenID { // refusals from earlier tries no longer apply
 		x.refused.drop(d.Order)
 	}
 }

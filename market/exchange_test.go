@@ -27,8 +27,8 @@ func TestInvariant2NoPending(t *testing.T) {
 			}
 			o := order("gru")
 			o.Race = rapid.IntRange(0, 8).Draw(t, "race")
-			o.Named = rapid.Bool().Draw(t, "named")
-			o.Within = bourse.Duration(rapid.SampledFrom([]time.Duration{0, time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Minute}).Draw(t, "within"))
+			o.HasChosenID = rapid.Bool().Draw(t, "named")
+			o.Timeout = bourse.Duration(rapid.SampledFrom([]time.Duration{0, time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Minute}).Draw(t, "within"))
 			a := place(t.Context(), x, o)
 			c.Quiet()
 			if a.took > o.Deadline() {
@@ -48,7 +48,7 @@ func TestInvariant2NoPending(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	c := floor(1, room(0))
-	x := broker(c, func(cfg *market.Config) { cfg.Recorded = 10 })
+	x := broker(c, func(cfg *market.Config) { cfg.MaxDecisions = 10 })
 	var ids []bourse.OrderID
 	for range 25 {
 		o := order("gru")

@@ -96,11 +96,11 @@ func (w *worker) claimHonestly(c *bourse.Claim) (*bourse.Fill, *bourse.Refusal) 
 	}
 	e := w.orders[order.ID]
 	if e != nil && e.machine != nil && !e.canceled {
-		return &bourse.Fill{Machine: *e.machine, Again: true}, nil
+		return &bourse.Fill{Machine: *e.machine, Repeated: true}, nil
 	}
 	if e != nil && e.hold != nil && !e.canceled {
 		h := *e.hold
-		return &bourse.Fill{Hold: &h, Again: true}, nil
+		return &bourse.Fill{Hold: &h, Repeated: true}, nil
 	}
 	if e != nil && e.refusal != nil && !e.canceled {
 		return nil, e.refusal
@@ -119,7 +119,7 @@ func (w *worker) claimHonestly(c *bourse.Claim) (*bourse.Fill, *bourse.Refusal) 
 	if order.Hold != nil {
 		h := bourse.Hold{
 			Order: order.ID, Reservation: order.Hold.Reservation, Index: order.Hold.Index, App: order.App.Name, AppID: order.App.ID, Worker: w.spec.ID, Tag: w.tag,
-			Region: w.spec.Region, Takes: t, Left: t, CreatedAt: now, ExpiresAt: now.Add(time.Duration(order.Hold.TTL)),
+			Region: w.spec.Region, Takes: t, Remaining: t, CreatedAt: now, ExpiresAt: now.Add(time.Duration(order.Hold.TTL)),
 		}
 		w.orders[order.ID] = &entry{hold: &h, takes: t, decision: c.Decision}
 		return &bourse.Fill{Hold: new(h)}, nil
@@ -232,7 +232,7 @@ func takes(order *bourse.Order) bourse.Amounts {
 // run runs the task of an order, which takes no time. The result is final.
 func (w *worker) run(order *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
 	if e := w.orders[order.ID]; e != nil && e.task != nil {
-		return &bourse.Fill{Task: e.task, Again: true}, nil
+		return &bourse.Fill{Task: e.task, Repeated: true}, nil
 	}
 	if r := w.refuse(order, takes(order)); r != nil {
 		return nil, r

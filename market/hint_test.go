@@ -96,7 +96,7 @@ func TestInvariant8TheViewIsAHint(t *testing.T) {
 			}
 			for range 12 {
 				o := order("gru")
-				o.Named, o.First = rapid.Bool().Draw(t, "named"), true
+				o.HasChosenID, o.FirstTry = rapid.Bool().Draw(t, "named"), true
 				a := place(t.Context(), x, o)
 				if filled := a.err == nil; filled != (left > 0) {
 					t.Fatalf("%d places remain: %v", left, a.err)

@@ -19,9 +19,9 @@ type inflight struct {
 // call is an order in progress, together with the callers that wait for it. When the last caller
 // leaves, the order is canceled.
 type call struct {
-	id   bourse.OrderID
-	end  context.CancelFunc // cancels the order's context
-	stay func() bool        // stops watching the first caller's context
+	id     bourse.OrderID
+	end    context.CancelFunc // cancels the order's context
+	detach func() bool        // stops watching the first caller's context
 
 	done     chan struct{} // closed once the following fields are set
 	fill     bourse.Fill
@@ -60,7 +60,7 @@ func (s *inflight) join(ctx context.Context, id bourse.OrderID, soft time.Time) 
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, nil, errLeft(ctx.Err())
+			return nil, nil, errCallerGone(ctx.Err())
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (s *inflight) tryJoin(ctx context.Context, id bourse.OrderID, soft time.Tim
 	// The order's context does not end with that of its first caller, because other
 	// callers may be waiting for it.
 	work, f.end = context.WithDeadline(context.WithoutCancel(ctx), soft)
-	f.stay = context.AfterFunc(ctx, func() { s.leave(f) })
+	f.detach = context.AfterFunc(ctx, func() { s.leave(f) })
 	if s.now == nil {
 		s.now = map[bourse.OrderID]*call{}
 	}
@@ -101,7 +101,7 @@ func (s *inflight) finish(f *call) {
 	s.mu.Lock()
 	delete(s.now, f.id)
 	s.mu.Unlock()
-	f.stay()
+	f.detach()
 	f.end()
 	close(f.done)
 }
@@ -112,7 +112,7 @@ func (s *inflight) wait(ctx context.Context, f *call, order *bourse.Order) (bour
 		return bourse.Fill{}, abandoned(order), err
 	}
 	fill := f.fill
-	fill.Again = f.err == nil
+	fill.Repeated = f.err == nil
 	return fill, f.decision, f.err
 }
 
@@ -125,7 +125,7 @@ func (s *inflight) await(ctx context.Context, f *call) error {
 	case <-f.done:
 		return nil
 	case <-ctx.Done():
-		return errLeft(ctx.Err())
+		return errCallerGone(ctx.Err())
 	}
 }
 

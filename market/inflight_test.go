@@ -31,8 +31,8 @@ func TestConcurrentCallsAreOneOrder(t *testing.T) {
 			t.Errorf("%d claims, want 1", got)
 		}
 		for i, a := range answers {
-			if a.err != nil || a.fill.Machine.ID != answers[0].fill.Machine.ID || a.fill.Again != (i > 0) {
-				t.Errorf("caller %d: machine %q, again %v: %v", i, a.fill.Machine.ID, a.fill.Again, a.err)
+			if a.err != nil || a.fill.Machine.ID != answers[0].fill.Machine.ID || a.fill.Repeated != (i > 0) {
+				t.Errorf("caller %d: machine %q, again %v: %v", i, a.fill.Machine.ID, a.fill.Repeated, a.err)
 			}
 		}
 	})

@@ -11,7 +11,7 @@
 //
 // If a similar order was quoted recently, its quotes are used, and workers are only asked if the
 // claim fails (quotecache.go). An order's regions are tried in order of preference. If an
-// order might be a repetition, all workers are first asked whether they have filled it (once.go,
+// order might be a repetition, all workers are first asked whether they have filled it (place_once.go,
 // absent.go). The outcome is recorded in a bourse.Decision (record.go). The messages of refusals
 // are written in refusal.go.
 //
@@ -44,7 +44,7 @@
 // An Exchange is safe for concurrent use. The goroutine of the first Place call for an order
 // processes the order. A race adds one goroutine for each claim, and all of them have ended when
 // Place returns. Run owns the goroutines that deliver cancellations. Each mutex guards one small
-// structure (inflight, filled, refused, undelivered, cache, recentPicks, rngSource). No mutex is
+// structure (inflight, filled, refused, cancels, cache, recentPicks, rngSource). No mutex is
 // held during I/O or while another one is taken.
 package market
 

@@ -51,7 +51,7 @@ func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration,
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	list := a.young(app, now)
+	list := a.recent(app, now)
 	for _, c := range list {
 		if c.number <= since && (!c.done.IsZero() || now.Sub(c.at) > slack) {
 			continue
@@ -71,8 +71,8 @@ func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration,
 	return ranked, c
 }
 
-// young returns an app's recent choices and removes all of its old ones.
-func (a *recentPicks) young(app bourse.AppRef, now time.Time) []*pick {
+// recent returns an app's recent choices and removes all of its old ones.
+func (a *recentPicks) recent(app bourse.AppRef, now time.Time) []*pick {
 	if a.apps == nil {
 		a.apps = map[bourse.AppRef][]*pick{}
 	}
@@ -80,17 +80,17 @@ func (a *recentPicks) young(app bourse.AppRef, now time.Time) []*pick {
 	if !ok {
 		return nil
 	}
-	list = slices.DeleteFunc(list, func(c *pick) bool { return c.old(now) })
+	list = slices.DeleteFunc(list, func(c *pick) bool { return c.expired(now) })
 	if a.apps[app] = list; len(list) == 0 {
 		delete(a.apps, app)
 	}
 	return list
 }
 
-// old reports whether a choice no longer matters, because all quotes that were requested before
+// expired reports whether a choice no longer matters, because all quotes that were requested before
 // its order ended must have arrived by now.
-func (c *pick) old(now time.Time) bool {
-	return !c.done.IsZero() && now.Sub(c.done) > maxQuoteTime || now.Sub(c.at) > bourse.MaxWithin
+func (c *pick) expired(now time.Time) bool {
+	return !c.done.IsZero() && now.Sub(c.done) > maxQuoteTime || now.Sub(c.at) > bourse.MaxOrderTimeout
 }
 
 // maxQuoteTime is longer than any worker may take to answer a request for quotes.
@@ -102,7 +102,7 @@ func (a *recentPicks) sweep(now time.Time) {
 		return
 	}
 	for app, list := range a.apps {
-		if !slices.ContainsFunc(list, func(c *pick) bool { return !c.old(now) }) {
+		if !slices.ContainsFunc(list, func(c *pick) bool { return !c.expired(now) }) {
 			delete(a.apps, app)
 		}
 	}

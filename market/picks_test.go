@@ -64,7 +64,7 @@ func TestOrdersOfOneMomentAreSpread(t *testing.T) {
 					orders := make([]bourse.Order, 3)
 					for i := range orders {
 						orders[i] = order("gru")
-						orders[i].Named = named
+						orders[i].HasChosenID = named
 					}
 					want := map[bourse.WorkerID]int{"w0": 1, "w1": 1, "w2": 1}
 					if on := atOnce(t, c, x, orders); again == 0 && !maps.Equal(on, want) {
@@ -134,7 +134,7 @@ func TestSuccessorsAreSpread(t *testing.T) {
 					t.Fatal(refusal, err)
 				}
 				o := order("gru")
-				o.Named = true
+				o.HasChosenID = true
 				o.Config.Metadata = map[string]string{bourse.MetadataReplaces: string(fill.Machine.ID)}
 				orders = append(orders, o)
 			}

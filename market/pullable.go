@@ -13,7 +13,7 @@ import (
 // workers sends a request to the image's registry.
 const (
 	pullableWorkers = 16
-	pullableWithin  = 10 * time.Second
+	pullableTimeout = 10 * time.Second
 )
 
 // asksAboutImage reports whether the best workers are asked whether they can pull the order's
@@ -31,14 +31,14 @@ func (t *trade) pullable(ctx context.Context, members []bourse.Member, ranked []
 	if !t.asksAboutImage() {
 		return ranked
 	}
-	ctx, cancel := context.WithTimeout(ctx, pullableWithin)
+	ctx, cancel := context.WithTimeout(ctx, pullableTimeout)
 	defer cancel()
 	refusals := make([]*bourse.Refusal, min(len(ranked), pullableWorkers))
 	var wg sync.WaitGroup
 	for i := range refusals {
 		wg.Go(func() {
 			m := &members[ranked[i].Quote]
-			if r := t.x.cfg.Trader.Pullable(ctx, *m, t.order.App.Org, t.order.Config.Image); r != nil {
+			if r := t.exchange.cfg.Trader.Pullable(ctx, *m, t.order.App.Org, t.order.Config.Image); r != nil {
 				refusals[i] = sanitize(r, m)
 			}
 		})

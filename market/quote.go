@@ -21,13 +21,13 @@ const retryFactor = 4
 func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote {
 	began := time.Now()
 	// Reserve half of the remaining time for claims, even if workers do not answer.
-	within := min(t.x.cfg.QuoteWithin, time.Until(t.deadline)/2)
-	quotes := collectQuotes(ctx, t.x.cfg.Trader, within, t.order, members)
+	within := min(t.exchange.cfg.QuoteTimeout, time.Until(t.deadline)/2)
+	quotes := collectQuotes(ctx, t.exchange.cfg.Trader, within, t.order, members)
 	if !slices.ContainsFunc(quotes, func(q bourse.Quote) bool { return q.Worker != "" }) && ctx.Err() == nil {
 		// If nobody has answered, the cause is probably on this side, such as an overloaded host.
 		// Ask once more, with a longer limit.
 		within = min(retryFactor*within, time.Until(t.deadline)/2)
-		quotes = collectQuotes(ctx, t.x.cfg.Trader, within, t.order, members)
+		quotes = collectQuotes(ctx, t.exchange.cfg.Trader, within, t.order, members)
 	}
 	for i := range quotes {
 		if q := &quotes[i]; q.Worker == "" {
@@ -53,7 +53,7 @@ func collectQuotes(ctx context.Context, trader Trader, within time.Duration, ord
 	}
 	var mu sync.Mutex // guards quotes and over, because a fabric may deliver quotes late or from several goroutines
 	over := false
-	trader.Ask(ctx, members, order.Asked(), func(q bourse.Quote) {
+	trader.Ask(ctx, members, order.ForQuote(), func(q bourse.Quote) {
 		mu.Lock()
 		defer mu.Unlock()
 		if i, ok := index[q.Worker]; ok && !over {
@@ -72,22 +72,22 @@ func silent(q *bourse.Quote) bool {
 	return q.Refusal != nil && q.Refusal.Reason == bourse.RefusedNoAnswer
 }
 
-// vet checks the quote of worker m. It turns a quote that is not acceptable into a refusal, and
+// checkQuote checks the quote of worker m. It turns a quote that is not acceptable into a refusal, and
 // sets the sender of a refusal to m. The choice contains the regions for which the worker was
 // asked. The region in the quote must be one of them; the region in the directory does not count
 // (invariant 3).
-func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
+func checkQuote(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
 	if q.Refusal != nil {
 		q.Refusal = sanitize(q.Refusal, m)
-		unfill(q)
+		clearFill(q)
 		return
 	}
 	if f := q.Fill(); f != nil {
 		// The order is already filled, so a region from any of its choices is
 		// acceptable.
-		if !fills(f, order, m) || !names(order.Regions, f.Sale().Region) {
+		if !matchesOrder(f, order, m) || !containsRegion(order.Regions, f.Summary().Region) {
 			q.Refusal = invalidAnswer(m, "the fill has another order, worker or region")
-			unfill(q)
+			clearFill(q)
 		}
 		return
 	}
@@ -100,11 +100,11 @@ func vet(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.C
 	}
 }
 
-// fills reports whether the fill f matches the order, the order's kind, and worker m. It also
+// matchesOrder reports whether the fill f matches the order, the order's kind, and worker m. It also
 // checks the tags in the IDs: if an ID contained another worker's tag, the caller would operate
 // on that worker's objects.
-func fills(f *bourse.Fill, order *bourse.Order, m *bourse.Member) bool {
-	if s := f.Sale(); s.Order != order.ID || s.Worker != m.ID || f.Kind() != order.Kind() {
+func matchesOrder(f *bourse.Fill, order *bourse.Order, m *bourse.Member) bool {
+	if s := f.Summary(); s.Order != order.ID || s.Worker != m.ID || f.Kind() != order.Kind() {
 		return false
 	}
 	switch f.Kind() {
@@ -119,7 +119,7 @@ func fills(f *bourse.Fill, order *bourse.Order, m *bourse.Member) bool {
 	return true
 }
 
-func unfill(q *bourse.Quote) {
+func clearFill(q *bourse.Quote) {
 	q.Filled, q.FilledVolume, q.FilledTask, q.FilledHold = nil, nil, nil, nil
 }
 
@@ -147,7 +147,7 @@ func implausible(q *bourse.Quote) string {
 	return ""
 }
 
-func names(choices []bourse.Choice, r bourse.Region) bool {
+func containsRegion(choices []bourse.Choice, r bourse.Region) bool {
 	return slices.ContainsFunc(choices, func(c bourse.Choice) bool { return slices.Contains(c, r) })
 }
 

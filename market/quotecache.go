@@ -17,9 +17,9 @@ import (
 // in doubt, the workers are asked as usual. A cached refusal only excludes its worker from the
 // ranking; it never causes an order to be refused.
 type quoteCache struct {
-	within  time.Duration // how long quotes are cached; negative: they are not cached
-	silence time.Duration // a worker that has left a claim unanswered for this long must be asked before it is claimed again
-	most    int           // maximum value of count
+	timeout    time.Duration // how long quotes are cached; negative: they are not cached
+	retryAfter time.Duration // a worker that has left a claim unanswered for this long must be asked before it is claimed again
+	max        int           // maximum value of count
 
 	mu      sync.Mutex
 	workers map[bourse.WorkerID]*cachedWorker
@@ -40,7 +40,7 @@ type cachedWorker struct {
 // cachedQuote is the latest quote of a worker for one shape.
 type cachedQuote struct {
 	asked   time.Time
-	no      bool
+	refused bool
 	takes   bourse.Amounts
 	missing int64
 }
@@ -97,7 +97,7 @@ func shapeOf(o *bourse.Order) shape {
 // chosen by the caller, because the order may already be filled. Races and leases are excluded
 // because they are rare.
 func cacheable(o *bourse.Order) bool {
-	return !o.Named && o.Name == "" && o.Race <= 1 && o.LeaseTTL == 0
+	return !o.HasChosenID && o.Name == "" && o.Race <= 1 && o.LeaseTTL == 0
 }
 
 // claimCached claims the order on the best of members, according to their cached quotes. It does
@@ -108,12 +108,12 @@ func (t *trade) claimCached(ctx context.Context, round bourse.Round, members []b
 	if t.quoteOnly || len(members) < 2 || !cacheable(t.order) {
 		return nil, members
 	}
-	t.since = t.x.recentPicks.now()
-	quotes, age := t.x.cache.all(&t.shape, members, round.Regions, time.Now())
+	t.since = t.exchange.recentPicks.now()
+	quotes, age := t.exchange.cache.all(&t.shape, members, round.Regions, time.Now())
 	if quotes == nil {
 		return nil, members
 	}
-	round.Asked, round.Standing = 0, max(age, 1)
+	round.Asked, round.OldestQuote = 0, max(age, 1)
 	t.decision.Rounds = append(t.decision.Rounds, round)
 	best := t.rank(members, quotes, 0)[0].Quote
 	if fill := t.claimBatch(ctx, []*bourse.Member{&members[best]}, true); fill != nil {
@@ -136,7 +136,7 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 			return nil, 0
 		}
 		w, ok := d.quotes[*of]
-		if !ok || now.Sub(w.asked) > s.within || !d.reliable(&members[i], choice, now.Add(-s.silence)) {
+		if !ok || now.Sub(w.asked) > s.timeout || !d.usable(&members[i], choice, now.Add(-s.retryAfter)) {
 			return nil, 0
 		}
 		if quotes == nil {
@@ -146,8 +146,8 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 		if w.asked.Before(oldest) {
 			oldest = w.asked
 		}
-		if w.no || !fits(d.facts.Accounts, w.takes) {
-			quotes[i].Refusal = &cachedNo
+		if w.refused || !fits(d.facts.Accounts, w.takes) {
+			quotes[i].Refusal = &cachedRefusal
 			continue
 		}
 		willing = true
@@ -159,13 +159,13 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 	return quotes, now.Sub(oldest)
 }
 
-// cachedNo is the refusal that excludes a worker from a ranking. Callers never see it.
-var cachedNo = bourse.Refusal{Reason: bourse.RefusedResource}
+// cachedRefusal is the refusal that excludes a worker from a ranking. Callers never see it.
+var cachedRefusal = bourse.Refusal{Reason: bourse.RefusedResource}
 
-// reliable reports whether the cached quotes may be used for m. The member must be the same as when
+// usable reports whether the cached quotes may be used for m. The member must be the same as when
 // it was asked, its quote must name a region in choice, and it must not have left a claim
 // unanswered since the given time.
-func (d *cachedWorker) reliable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
+func (d *cachedWorker) usable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
 	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
 	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.answeredAt.Before(since))
 }
@@ -180,10 +180,10 @@ func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
 	return true
 }
 
-// store caches the members' vetted quotes. The parameter asked is the time when the quotes were
+// store caches the members' checked quotes. The parameter asked is the time when the quotes were
 // requested.
 func (s *quoteCache) store(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
-	if s.within < 0 || *of == (shape{}) {
+	if s.timeout < 0 || *of == (shape{}) {
 		return
 	}
 	now := time.Now()
@@ -211,7 +211,7 @@ func oversize(q *bourse.Quote) bool {
 }
 
 func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now time.Time) {
-	if s.count >= s.most { // start over: most of the quotes have expired, and requesting the others again takes only one round
+	if s.count >= s.max { // start over: most of the quotes have expired, and requesting the others again takes only one round
 		clear(s.workers)
 		s.count = 0
 	}
@@ -253,7 +253,7 @@ func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cac
 		return nil
 	}
 	w, ok := d.quotes[*of]
-	if !ok || w.no { // the amounts that the claim will take are unknown
+	if !ok || w.refused { // the amounts that the claim will take are unknown
 		s.drop(id)
 		return nil
 	}

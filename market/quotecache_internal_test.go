@@ -13,7 +13,7 @@ import (
 // and refusals there are.
 func TestQuoteCacheIsBounded(t *testing.T) {
 	const most = 50
-	s := quoteCache{within: time.Hour, most: most, workers: map[bourse.WorkerID]*cachedWorker{}}
+	s := quoteCache{timeout: time.Hour, max: most, workers: map[bourse.WorkerID]*cachedWorker{}}
 	all := members(7)
 	for i := range 1000 {
 		of := shape{app: bourse.AppRef{Name: bourse.AppName(fmt.Sprintf("a%d", i%300))}, image: "host"}
@@ -52,7 +52,7 @@ func TestOversizeQuotesAreNotCached(t *testing.T) {
 		"takes":       {Takes: make(bourse.Amounts, maxLines+1)},
 		"a long name": {Accounts: []bourse.Account{{Resource: bourse.Resource(strings.Repeat("x", maxWord+1))}}},
 	} {
-		s := quoteCache{within: time.Hour, most: 9, workers: map[bourse.WorkerID]*cachedWorker{}}
+		s := quoteCache{timeout: time.Hour, max: 9, workers: map[bourse.WorkerID]*cachedWorker{}}
 		s.store(&shape{app: bourse.AppRef{Name: "shop"}}, time.Now(), members(1), []bourse.Quote{q})
 		if len(s.workers) != 0 {
 			t.Errorf("%s: the quote was cached", name)

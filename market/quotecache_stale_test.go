@@ -43,10 +43,10 @@ func TestStaleQuoteCostsOneRound(t *testing.T) {
 		t.Fatalf("%v\n%+v", a.err, a.decision.Rounds)
 	}
 	first, second := a.decision.Rounds[0], a.decision.Rounds[1]
-	if first.Standing == 0 || len(first.Claims) != 1 || first.Claims[0].Worker != "full" || first.Claims[0].Refusal == nil {
+	if first.OldestQuote == 0 || len(first.Claims) != 1 || first.Claims[0].Worker != "full" || first.Claims[0].Refusal == nil {
 		t.Errorf("first: %+v", first)
 	}
-	if second.Standing != 0 || second.Asked != 2 || second.Candidates != 3 || len(second.Ranked) != 2 || len(second.Claims) != 1 {
+	if second.OldestQuote != 0 || second.Asked != 2 || second.Candidates != 3 || len(second.Ranked) != 2 || len(second.Claims) != 1 {
 		t.Errorf("second: %+v", second)
 	}
 	if got := c.Calls(Ask) - asks; got != 2 {

@@ -18,7 +18,7 @@ func standFor(d time.Duration) func(*market.Config) {
 // stood returns the first round that was ranked with cached quotes, or nil if there is none.
 func stood(d *bourse.Decision) *bourse.Round {
 	for i := range d.Rounds {
-		if d.Rounds[i].Standing > 0 {
+		if d.Rounds[i].OldestQuote > 0 {
 			return &d.Rounds[i]
 		}
 	}
@@ -42,7 +42,7 @@ func TestAnOrderLikeTheLastIsNotAskedAbout(t *testing.T) {
 			t.Errorf("the first order's round: %+v", r)
 		}
 		r := stood(&second.decision)
-		if r == nil || r.Standing != 700*time.Millisecond || r.Asked != 0 || r.Candidates != 3 || len(r.Ranked) != 3 || len(r.Claims) != 1 {
+		if r == nil || r.OldestQuote != 700*time.Millisecond || r.Asked != 0 || r.Candidates != 3 || len(r.Ranked) != 3 || len(r.Claims) != 1 {
 			t.Fatalf("recorded: %+v", second.decision.Rounds)
 		}
 		if kept, _ := c.Kept(second.order.ID); stood(&kept) == nil {
@@ -149,7 +149,7 @@ func TestOtherOrdersAreAskedAbout(t *testing.T) {
 // are asked every time.
 func TestSpecialOrdersAreAskedAbout(t *testing.T) {
 	for name, change := range map[string]func(*bourse.Order){
-		"an ID chosen by the caller": func(o *bourse.Order) { o.Named = true },
+		"an ID chosen by the caller": func(o *bourse.Order) { o.HasChosenID = true },
 		"a race":                     func(o *bourse.Order) { o.Race = 2 },
 		"a lease":                    func(o *bourse.Order) { o.LeaseTTL = 5 },
 		"without a start":            func(o *bourse.Order) { o.SkipLaunch = true },

@@ -37,7 +37,7 @@ func Explain(order *bourse.Order, q *bourse.Quote, curves *Curves) []bourse.Scor
 type scorers struct {
 	order   *bourse.Order
 	regions map[bourse.Region]*CurveSet
-	made    []setScorer // the first one is the scorer for the default set
+	cached  []setScorer // the first one is the scorer for the default set
 }
 
 type setScorer struct {
@@ -56,15 +56,15 @@ func newScorers(order *bourse.Order, curves *Curves) scorers {
 func (s *scorers) of(r bourse.Region) *scorer {
 	set := s.regions[r]
 	if set == nil {
-		return &s.made[0].scorer
+		return &s.cached[0].scorer
 	}
-	for i := range s.made {
-		if s.made[i].set == set {
-			return &s.made[i].scorer
+	for i := range s.cached {
+		if s.cached[i].set == set {
+			return &s.cached[i].scorer
 		}
 	}
-	s.made = append(s.made, setScorer{set, newScorer(s.order, set)})
-	return &s.made[len(s.made)-1].scorer
+	s.cached = append(s.cached, setScorer{set, newScorer(s.order, set)})
+	return &s.cached[len(s.cached)-1].scorer
 }
 
 func (s *scorers) rank(quotes []bourse.Quote, rng *rand.Rand, dst []Ranked) []Ranked {

@@ -20,7 +20,7 @@ func (t *trade) refused(r bourse.Refusal) {
 
 // claimed records a claim. If the worker filled the order, the claim has no
 // refusal.
-func (t *trade) claimed(try bourse.ClaimTry) {
+func (t *trade) claimed(try bourse.ClaimAttempt) {
 	if try.Refusal != nil {
 		t.refusals.claimed(*try.Refusal, t.order)
 	}
@@ -50,7 +50,7 @@ func (t *trade) finish(fill *bourse.Fill, err error) {
 	}
 	switch code := bourse.CodeOf(err); {
 	case fill != nil:
-		d.Worker, d.Machine = fill.Sale().Worker, fill.Machine.ID
+		d.Worker, d.Machine = fill.Summary().Worker, fill.Machine.ID
 		if fill.Volume != nil {
 			d.Volume = fill.Volume.ID
 		}

@@ -10,36 +10,36 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tally counts an order's refusals, including those beyond the limit on recorded refusals.
-type tally struct {
-	kinds []kind
-	name  *bourse.Refusal // the first refusal for the reason that the app already has a machine with the order's name
-	end   *bourse.Refusal // the first refusal of a claim whose reason applies to all other workers as well
+// refusalCounts counts an order's refusals, including those beyond the limit on recorded refusals.
+type refusalCounts struct {
+	kinds     []refusalKind
+	nameTaken *bourse.Refusal // the first refusal for the reason that the app already has a machine with the order's name
+	end       *bourse.Refusal // the first refusal of a claim whose reason applies to all other workers as well
 }
 
-// kind describes the refusals that have the same reason and concern the same resource.
-type kind struct {
-	reason bourse.RefusalReason
-	about  string         // the resource or label; "" if there is none
-	count  int            // number of refusals
-	best   bourse.Refusal // the refusal with the most free capacity if the kind concerns a resource; otherwise the first refusal
+// refusalKind describes the refusals that have the same reason and concern the same resource.
+type refusalKind struct {
+	reason  bourse.RefusalReason
+	subject string         // the resource or label; "" if there is none
+	count   int            // number of refusals
+	best    bourse.Refusal // the refusal with the most free capacity if the kind concerns a resource; otherwise the first refusal
 }
 
-// maxKinds is the maximum number of kinds in a tally. It limits the tally's size, regardless of
+// maxKinds is the maximum number of kinds in refusalCounts. It limits their size, regardless of
 // which refusals workers send.
 const maxKinds = 32
 
-func (t *tally) add(r bourse.Refusal) {
-	if r.Reason == bourse.RefusedName && t.name == nil {
-		t.name = &r
+func (t *refusalCounts) add(r bourse.Refusal) {
+	if r.Reason == bourse.RefusedName && t.nameTaken == nil {
+		t.nameTaken = &r
 	}
 	for _, short := range r.Shortages() {
 		t.count(short)
 	}
 }
 
-func (t *tally) count(r bourse.Refusal) {
-	i := slices.IndexFunc(t.kinds, func(k kind) bool { return k.reason == r.Reason && k.about == r.Resource })
+func (t *refusalCounts) count(r bourse.Refusal) {
+	i := slices.IndexFunc(t.kinds, func(k refusalKind) bool { return k.reason == r.Reason && k.subject == r.Resource })
 	switch {
 	case i >= 0:
 		k := &t.kinds[i]
@@ -48,14 +48,14 @@ func (t *tally) count(r bourse.Refusal) {
 			k.best = r
 		}
 	case len(t.kinds) < maxKinds:
-		t.kinds = append(t.kinds, kind{r.Reason, r.Resource, 1, r})
+		t.kinds = append(t.kinds, refusalKind{r.Reason, r.Resource, 1, r})
 	}
 }
 
 // claimed adds the refusal of a claim. A worker that was claimed has checked more than a worker
 // that was only asked for a quote. If it reports that the image or the program does not exist,
 // other workers will not find it either.
-func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
+func (t *refusalCounts) claimed(r bourse.Refusal, order *bourse.Order) {
 	t.add(r)
 	if t.end == nil && (r.Reason == bourse.RefusedNoImage || r.Reason == bourse.RefusedProgram && order.Config.ImageKind() == bourse.RegistryImage) {
 		t.end = &r
@@ -65,10 +65,10 @@ func (t *tally) claimed(r bourse.Refusal, order *bourse.Order) {
 // final returns an error if one of the refusals applies to all workers, and otherwise nil. For
 // example, if the machine's name is taken, all workers have to refuse the order, because names are
 // unique within an app.
-func (t *tally) final(order *bourse.Order) error {
+func (t *refusalCounts) final(order *bourse.Order) error {
 	switch {
-	case t.name != nil:
-		return bourse.Errorf(bourse.CodeAlreadyExists, "app %s already has a machine named %s, on worker %s", order.App.Name, bourse.Quoted(order.Name), t.name.Worker)
+	case t.nameTaken != nil:
+		return bourse.Errorf(bourse.CodeAlreadyExists, "app %s already has a machine named %s, on worker %s", order.App.Name, bourse.Quoted(order.Name), t.nameTaken.Worker)
 	case t.end != nil && t.end.Reason == bourse.RefusedNoImage:
 		return bourse.Errorf(bourse.CodeNotFound, "%s (%s)", cut(t.end.Detail, maxDetail), t.end.Worker)
 	case t.end != nil:
@@ -78,7 +78,7 @@ func (t *tally) final(order *bourse.Order) error {
 }
 
 // err returns the error for an order that no worker has filled.
-func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
+func (t *refusalCounts) err(order *bourse.Order, rounds []bourse.Round) error {
 	const insufficient = "insufficient resources available to fulfill request: "
 	known := 0
 	for i := range rounds {
@@ -96,23 +96,23 @@ func (t *tally) err(order *bourse.Order, rounds []bourse.Round) error {
 		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"no worker takes orders in %s", regions(rounds))
 	}
 	kinds := t.sorted()
-	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k kind) bool { return k.reason != bourse.RefusedReservation }) {
+	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k refusalKind) bool { return k.reason != bourse.RefusedReservation }) {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "reservation %s no longer exists%s", order.Reservation, t.summary(rounds))
 	}
 	switch {
 	case !t.anyAnswer():
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker answered%s", t.summary(rounds))
-	case slices.ContainsFunc(kinds, func(k kind) bool { return k.unanswered() }):
+	case slices.ContainsFunc(kinds, func(k refusalKind) bool { return k.unanswered() }):
 		// A worker that did not answer may have capacity, so the code is not insufficient_capacity.
 		return bourse.Errorf(bourse.CodeUnavailable, "no worker that answered can fulfill the request, and not all answered%s", t.summary(rounds))
 	case kinds[0].reason == bourse.RefusedRegistry:
-		return bourse.Errorf(bourse.CodeUnavailable, "%s%s", cut(kinds[0].best.Detail, maxDetail), t.besides(kinds[0], rounds))
+		return bourse.Errorf(bourse.CodeUnavailable, "%s%s", cut(kinds[0].best.Detail, maxDetail), t.summaryExcept(kinds[0], rounds))
 	case kinds[0].reason == bourse.RefusedProgram && len(kinds) == 1:
-		return bourse.Errorf(bourse.CodeInvalid, "%s%s", cut(kinds[0].best.Detail, maxDetail), t.besides(kinds[0], rounds))
+		return bourse.Errorf(bourse.CodeInvalid, "%s%s", cut(kinds[0].best.Detail, maxDetail), t.summaryExcept(kinds[0], rounds))
 	case kinds[0].reason == bourse.RefusedResource:
 		// Clients of the Machines API search for this phrase.
 		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"could not reserve resource for %s: insufficient %s available to fulfill request%s",
-			kindName(order), resourceName(kinds[0].about), t.summary(rounds))
+			kindName(order), resourceName(kinds[0].subject), t.summary(rounds))
 	}
 	return bourse.Errorf(bourse.CodeInsufficient, "no worker can fulfill the request%s", t.summary(rounds))
 }
@@ -125,12 +125,12 @@ func kindName(order *bourse.Order) string {
 }
 
 // anyAnswer reports whether any of the refusals comes from a worker that answered.
-func (t *tally) anyAnswer() bool {
-	return slices.ContainsFunc(t.kinds, func(k kind) bool { return !k.unanswered() })
+func (t *refusalCounts) anyAnswer() bool {
+	return slices.ContainsFunc(t.kinds, func(k refusalKind) bool { return !k.unanswered() })
 }
 
 // unanswered reports whether the kind describes missing answers.
-func (k *kind) unanswered() bool {
+func (k *refusalKind) unanswered() bool {
 	return k.reason == bourse.RefusedNoAnswer || k.reason == bourse.RefusedLost
 }
 
@@ -138,14 +138,14 @@ func (k *kind) unanswered() bool {
 // other refusals, and finally missing answers. Within each of these classes, more frequent kinds
 // come first. Equally frequent kinds are sorted by resource, in the order in which people usually
 // check the resources.
-func (t *tally) sorted() []kind {
+func (t *refusalCounts) sorted() []refusalKind {
 	out := slices.Clone(t.kinds)
-	slices.SortStableFunc(out, func(a, b kind) int {
+	slices.SortStableFunc(out, func(a, b refusalKind) int {
 		return cmp.Or(
 			cmp.Compare(a.class(), b.class()),
 			cmp.Compare(b.count, a.count),
-			cmp.Compare(familiarity(a.about), familiarity(b.about)),
-			cmp.Compare(a.about, b.about),
+			cmp.Compare(familiarity(a.subject), familiarity(b.subject)),
+			cmp.Compare(a.subject, b.subject),
 		)
 	})
 	return out
@@ -153,7 +153,7 @@ func (t *tally) sorted() []kind {
 
 // class returns the position of k's class in the order that sorted uses; 0 is the most
 // useful class.
-func (k *kind) class() int {
+func (k *refusalKind) class() int {
 	switch {
 	case k.reason == bourse.RefusedRegistry: // the worker had capacity and tried to pull the image
 		return 0
@@ -194,20 +194,20 @@ const (
 
 // summary describes, in parentheses, which workers were asked and why they refused. If no worker
 // was asked, it returns "".
-func (t *tally) summary(rounds []bourse.Round) string { return summary(rounds, t.sorted()) }
+func (t *refusalCounts) summary(rounds []bourse.Round) string { return summary(rounds, t.sorted()) }
 
-// besides is like summary, but omits one kind (told), which the message already contains.
-func (t *tally) besides(told kind, rounds []bourse.Round) string {
-	return summary(rounds, slices.DeleteFunc(t.sorted(), func(k kind) bool { return k.reason == told.reason && k.about == told.about }))
+// summaryExcept is like summary, but omits one kind (told), which the message already contains.
+func (t *refusalCounts) summaryExcept(told refusalKind, rounds []bourse.Round) string {
+	return summary(rounds, slices.DeleteFunc(t.sorted(), func(k refusalKind) bool { return k.reason == told.reason && k.subject == told.subject }))
 }
 
-func summary(rounds []bourse.Round, kinds []kind) string {
+func summary(rounds []bourse.Round, kinds []refusalKind) string {
 	var parts []string
 	for i := range rounds[:min(len(rounds), maxShown)] {
 		r := &rounds[i]
 		asked := fmt.Sprintf("%s: %s asked", join(r.Regions), workers(r.Asked))
 		switch {
-		case r.Standing > 0:
+		case r.OldestQuote > 0:
 			asked = fmt.Sprintf("%s: %s claimed by an earlier quote", join(r.Regions), workers(len(r.Claims)))
 		case r.Candidates == 0:
 			asked = join(r.Regions) + ": no worker there"
@@ -235,11 +235,11 @@ func more(parts []string, n int) []string {
 }
 
 // String describes the refusals in a few words, and names one of the workers.
-func (k *kind) String() string {
+func (k *refusalKind) String() string {
 	switch k.reason {
 	case bourse.RefusedResource:
-		r := bourse.Resource(k.about)
-		return fmt.Sprintf("%s: wanted %s, most free %s on %s", k.about, r.Show(k.best.Wanted), r.Show(k.best.Free), k.best.Worker)
+		r := bourse.Resource(k.subject)
+		return fmt.Sprintf("%s: wanted %s, most free %s on %s", k.subject, r.Show(k.best.Wanted), r.Show(k.best.Free), k.best.Worker)
 	case bourse.RefusedNoAnswer:
 		return fmt.Sprintf("%s did not answer", workers(k.count))
 	case bourse.RefusedLost:
@@ -250,13 +250,13 @@ func (k *kind) String() string {
 }
 
 // detail returns the message of one of the workers.
-func (k *kind) detail() string {
+func (k *refusalKind) detail() string {
 	s := ""
 	switch {
-	case k.about == "":
+	case k.subject == "":
 		s = string(k.reason) + ": "
-	case !strings.Contains(k.best.Detail, k.about):
-		s = string(k.reason) + " " + k.about + ": "
+	case !strings.Contains(k.best.Detail, k.subject):
+		s = string(k.reason) + " " + k.subject + ": "
 	}
 	s += cut(k.best.Detail, maxReason) + " (" + string(k.best.Worker)
 	if k.count > 1 {

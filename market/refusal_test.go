@@ -99,7 +99,7 @@ func (test *refusalCase) check(t *testing.T, named bool) {
 	if strings.Contains(test.want, "mad") {
 		o = order("gru", "mad")
 	}
-	o.Named = named
+	o.HasChosenID = named
 	if test.order != nil {
 		test.order(&o)
 	}

@@ -35,7 +35,7 @@ func TestInvariant3RegionIsLaw(t *testing.T) {
 			o.Regions = append(o.Regions, bourse.Choice{r})
 		}
 		o.Race = rapid.IntRange(0, 3).Draw(t, "race")
-		o.Named = rapid.Bool().Draw(t, "named")
+		o.HasChosenID = rapid.Bool().Draw(t, "named")
 		a := place(t.Context(), broker(c, nil), o)
 
 		want := bourse.Region("") // the first choice that has capacity on a worker whose region is right in the directory

@@ -22,17 +22,17 @@ import (
 // In any case, the hold expires eventually.
 //
 // If the caller chose the key of the reservation, Reserve continues even after the caller has left,
-// and a repetition finds the holds (see once.go). After a refusal, the key cannot be used again,
+// and a repetition finds the holds (see place_once.go). After a refusal, the key cannot be used again,
 // because the workers on which its orders were canceled refuse it. If two brokers receive the same
 // key at the same moment, they create one set of holds. If one of them fails, it releases the holds
 // of both, and the caller of the other broker may receive holds that no longer exist.
 func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	began, first := time.Now(), &orders[0]
 	if err := ctx.Err(); err != nil {
-		return nil, abandoned(first), errLeft(err)
+		return nil, abandoned(first), errCallerGone(err)
 	}
 	stay := ctx
-	if first.Named {
+	if first.HasChosenID {
 		stay = context.WithoutCancel(ctx)
 	}
 	all := first.Hold.Reservation.All()
@@ -50,7 +50,7 @@ func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse
 	defer x.inflight.finish(f)
 	// cancelAll and reserve use only the deadline and the ID, which is the ID to
 	// cancel.
-	t := &trade{x: x, order: &bourse.Order{ID: all}, deadline: began.Add(within)}
+	t := &trade{exchange: x, order: &bourse.Order{ID: all}, deadline: began.Add(within)}
 	f.holds, f.decision, f.err = t.reserve(work, orders)
 	return f.holds, f.decision, f.err
 }
@@ -59,10 +59,10 @@ func (t *trade) reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Ho
 	holds := make([]bourse.Hold, len(orders))
 	for _, i := range largestFirst(orders) {
 		order := orders[i]
-		order.Within = bourse.Duration(max(1, time.Until(t.deadline)))
-		fill, decision, err := t.x.Place(ctx, order)
+		order.Timeout = bourse.Duration(max(1, time.Until(t.deadline)))
+		fill, decision, err := t.exchange.Place(ctx, order)
 		if err == nil && errors.Is(ctx.Err(), context.Canceled) {
-			err = errLeft(ctx.Err())
+			err = errCallerGone(ctx.Err())
 		}
 		if fill.Hold != nil {
 			holds[i] = *fill.Hold
@@ -99,12 +99,12 @@ func (t *trade) holders(holds []bourse.Hold) []*bourse.Member {
 		if id == "" || slices.ContainsFunc(out, func(m *bourse.Member) bool { return m.ID == id }) {
 			continue
 		}
-		out = append(out, t.x.member(id, holds[i].Region))
+		out = append(out, t.exchange.holder(id, holds[i].Region))
 	}
 	return out
 }
 
-func (x *Exchange) member(id bourse.WorkerID, stands bourse.Region) *bourse.Member {
+func (x *Exchange) holder(id bourse.WorkerID, stands bourse.Region) *bourse.Member {
 	for _, region := range append([]bourse.Region{stands}, x.cfg.Directory.Regions()...) {
 		members := x.cfg.Directory.Candidates(region)
 		if i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == id }); i >= 0 {
@@ -120,9 +120,9 @@ func reserved(order *bourse.Order, m *bourse.Member) bool {
 	return order.Reservation == "" || slices.Contains(order.Reservation.Workers(), m.Tag)
 }
 
-// heldFirst moves workers whose holds cover all of the order's amounts to the front. This leaves
+// preferHolds moves workers whose holds cover all of the order's amounts to the front. This leaves
 // free capacity for other orders. The order is otherwise unchanged.
-func heldFirst(ranked []Ranked, quotes []bourse.Quote) {
+func preferHolds(ranked []Ranked, quotes []bourse.Quote) {
 	slices.SortStableFunc(ranked, func(a, b Ranked) int {
 		switch x, y := quotes[a.Quote].Held, quotes[b.Quote].Held; {
 		case x && !y:

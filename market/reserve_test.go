@@ -21,7 +21,7 @@ func batch(key bourse.ReservationKey, named bool, sizes ...bourse.MiB) []bourse.
 	orders := make([]bourse.Order, len(sizes))
 	for i, size := range sizes {
 		o := order("gru")
-		o.ID, o.Named = key.Order(i), named
+		o.ID, o.HasChosenID = key.Order(i), named
 		o.Config.Guest = &bourse.Guest{CPUKind: bourse.CPUShared, CPUs: 1, MemoryMB: size}
 		o.Hold = &bourse.HoldOrder{Reservation: key, Index: i, TTL: bourse.Duration(time.Minute)}
 		orders[i] = o
@@ -176,7 +176,7 @@ func TestReserveInABadNetwork(t *testing.T) {
 			c.Break(badNetwork(t))
 			began := time.Now()
 			holds, _, err := x.Reserve(t.Context(), batch(bourse.NewReservationKey(), rapid.Bool().Draw(t, "named"), slices.Repeat([]bourse.MiB{256}, n)...))
-			if took := time.Since(began); took > bourse.DefaultWithin {
+			if took := time.Since(began); took > bourse.DefaultOrderTimeout {
 				t.Fatalf("replied after %s", took)
 			}
 			repair(c)
@@ -260,7 +260,7 @@ func TestPlaceFromAReservation(t *testing.T) {
 	}
 	o = order("gru")
 	o.Reservation = bourse.NewReservationKey().At([]bourse.WorkerTag{1, 2, 3})
-	o.Named = true
+	o.HasChosenID = true
 	a = place(t.Context(), x, o)
 	fails(t, a.err, bourse.CodeFailedPrecondition)
 	if !strings.Contains(a.err.Error(), "no longer exists") || len(a.decision.Refusals()) != 3 {
@@ -283,7 +283,7 @@ func TestReservationsNarrowEachChoice(t *testing.T) {
 	} {
 		for _, named := range []bool{false, true} {
 			o := order("gru", "nrt", "mad")
-			o.Named = named
+			o.HasChosenID = named
 			o.Reservation = bourse.NewReservationKey().At(tags[:])
 			a := place(t.Context(), broker(c, nil), o)
 			var got []string

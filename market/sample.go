@@ -13,16 +13,16 @@ import (
 func sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand) {
 	for i := range min(d, len(members)-1) {
 		a, b := i+rng.IntN(len(members)-i), i+rng.IntN(len(members)-i)
-		if room(members[b].Free, needs) > room(members[a].Free, needs) {
+		if rateHint(members[b].Free, needs) > rateHint(members[a].Free, needs) {
 			a = b
 		}
 		members[i], members[a] = members[a], members[i]
 	}
 }
 
-// room rates a worker by its hint: 2 if all needed resources are free, 1 if that is unknown, and
+// rateHint rates a worker by its hint: 2 if all needed resources are free, 1 if that is unknown, and
 // 0 if some resource is short.
-func room(free, needs bourse.Amounts) int {
+func rateHint(free, needs bourse.Amounts) int {
 	if len(free) == 0 {
 		return 1
 	}

@@ -56,7 +56,7 @@ func TestSampleLeansOnTheHint(t *testing.T) {
 		}
 		sample(all, need, 4, rng)
 		for _, m := range all[:4] {
-			drawn[room(m.Free, need) == 2]++
+			drawn[rateHint(m.Free, need) == 2]++
 			each[m.ID]++
 		}
 	}
@@ -80,7 +80,7 @@ func TestRoom(t *testing.T) {
 		"one resource is short":   {bourse.Amounts{{Resource: "memory", Amount: 1}, {Resource: "slots", Amount: 1}}, 0},
 		"one resource is missing": {bourse.Amounts{{Resource: "memory", Amount: 2}}, 0},
 	} {
-		if got := room(test.free, need); got != test.want {
+		if got := rateHint(test.free, need); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // TestTheMessageNamesEveryShortage checks that the message of an order that no worker fills names
 // every resource that is short on any worker, even if no refusal names it first.
 func TestTheMessageNamesEveryShortage(t *testing.T) {
-	var refusals tally
+	var refusals refusalCounts
 	for _, worker := range []bourse.WorkerID{"a", "b"} {
 		refusals.add(bourse.Refusal{
 			Worker: worker, Region: "gru", Reason: bourse.RefusedResource, Resource: "cpu", Wanted: 2000, Free: 1000,

@@ -28,15 +28,15 @@ func errUnknownTask(order *bourse.Order, at *bourse.Member) error {
 		"the answer of worker %s was lost; it may have started the task: repeat it with order id %s to learn the outcome", at.ID, order.ID)
 }
 
-// rejoin repeats a task's claim on the worker that has already recorded the task. The worker
+// repeatTask repeats a task's claim on the worker that has already recorded the task. The worker
 // answers with the task's outcome.
-func (t *trade) rejoin(ctx context.Context, members []bourse.Member, has *bourse.Fill) (*bourse.Fill, error) {
-	i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == has.Sale().Worker })
+func (t *trade) repeatTask(ctx context.Context, members []bourse.Member, has *bourse.Fill) (*bourse.Fill, error) {
+	i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == has.Summary().Worker })
 	if fill := t.claimBatch(ctx, []*bourse.Member{&members[i]}, false); fill != nil {
-		fill.Again = true
+		fill.Repeated = true
 		return fill, nil
 	}
-	if err := t.ended(ctx); err != nil {
+	if err := t.checkEnded(ctx); err != nil {
 		return nil, err
 	}
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s has order %s but did not return its outcome: repeat it", members[i].ID, t.order.ID)

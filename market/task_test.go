@@ -88,7 +88,7 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 						return Fault{}
 					})
 					o := task()
-					o.Named = named
+					o.HasChosenID = named
 					a := place(t.Context(), x, o)
 					fails(t, a.err, bourse.CodeTimeout)
 					if claims := c.Calls(Claim); claims != 1 || a.took > o.Deadline() {
@@ -98,10 +98,10 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 					if !named { // see errUnknownTask: the repetition may go to another worker
 						c.Quiet()
 					}
-					o.Named = true
+					o.HasChosenID = true
 					before := c.Ran(o.ID)
 					again := place(t.Context(), x, o)
-					if before == 1 && (again.err != nil || !again.fill.Again || string(again.fill.Task.Answer) != "payload") {
+					if before == 1 && (again.err != nil || !again.fill.Repeated || string(again.fill.Task.Answer) != "payload") {
 						t.Errorf("again: %+v, %v", again.fill, again.err)
 					}
 					if n := c.Ran(o.ID); n > 1 {
@@ -121,7 +121,7 @@ func TestATaskIsNotBegunBehindASilentWorker(t *testing.T) {
 		x := broker(c, nil)
 		c.Break(func(call Call) Fault { return Fault{LoseRequest: call.Worker == "w1"} })
 		o := task()
-		o.Named = true
+		o.HasChosenID = true
 		fails(t, place(t.Context(), x, o).err, bourse.CodeUnavailable)
 		c.Break(nil)
 		if a := place(t.Context(), x, o); a.err != nil || c.Ran(o.ID) != 1 {
@@ -137,7 +137,7 @@ func TestTwoBrokersRunATaskOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := shops(2, 5)
 			o := task()
-			o.Named = true
+			o.HasChosenID = true
 			c.Break(func(Call) Fault {
 				return Fault{Delay: time.Duration(rand.IntN(5)) * time.Millisecond}
 			})

@@ -13,7 +13,7 @@ import (
 
 // trade is the state of one order that is being placed or quoted. It must not be used concurrently.
 type trade struct {
-	x         *Exchange
+	exchange  *Exchange
 	order     *bourse.Order
 	shape     shape
 	deadline  time.Time
@@ -21,7 +21,7 @@ type trade struct {
 	quoteOnly bool
 
 	decision bourse.Decision
-	refusals tally
+	refusals refusalCounts
 	canceled []bourse.WorkerID              // workers on which the order was or will be canceled
 	unknown  error                          // set if a worker may have filled the order, so that no other worker may fill it
 	claim    bourse.Claim                   // the claim that is sent to workers; set by the first claim
@@ -33,8 +33,8 @@ type trade struct {
 
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 	return &trade{
-		x: x, order: order, shape: shapeOf(order), deadline: began.Add(order.Deadline()), rng: x.rngSource.rng(),
-		decision: bourse.Decision{Order: order.ID, Chosen: order.Chosen, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: began},
+		exchange: x, order: order, shape: shapeOf(order), deadline: began.Add(order.Deadline()), rng: x.rngSource.rng(),
+		decision: bourse.Decision{Order: order.ID, ChosenID: order.ChosenID, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: began},
 	}
 }
 
@@ -42,8 +42,8 @@ func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 // caller leaves or the soft deadline passes.
 func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	try := t.eachChoice
-	if t.order.Named {
-		try = t.once
+	if t.order.HasChosenID {
+		try = t.placeOnce
 	}
 	fill, err := try(ctx)
 	switch {
@@ -74,15 +74,15 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 // choice tries to fill the order on the candidates of one choice. If there are many, it first asks
 // only a sample of them. If none of these fills the order, it asks the rest.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
-	members, _ := candidates(t.order, t.x.cfg.Directory.Candidates, choice)
+	members, _ := candidates(t.order, t.exchange.cfg.Directory.Candidates, choice)
 	if len(t.canceled) > 0 { // a worker on which the order was canceled must not fill it, even if the hint lists the worker again
 		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.canceled, m.ID) })
 	}
 	known := len(members)
-	if known <= t.x.cfg.SampleAbove {
+	if known <= t.exchange.cfg.SampleAbove {
 		return t.round(ctx, bourse.Round{Regions: choice, Candidates: known, Asked: known}, members)
 	}
-	d := min(known, max(t.x.cfg.Sample, 2*t.order.Race))
+	d := min(known, max(t.exchange.cfg.Sample, 2*t.order.Race))
 	sample(members, needs(t.order), d, t.rng)
 	for _, part := range [][]bourse.Member{members[:d], members[d:]} {
 		if len(part) == 0 {
@@ -100,14 +100,14 @@ func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill,
 // member that is best according to cached quotes. If that fails, it requests quotes and tries the
 // willing members, best first.
 func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, error) {
-	if err := t.ended(ctx); err != nil {
+	if err := t.checkEnded(ctx); err != nil {
 		return nil, err
 	}
 	fill, members := t.claimCached(ctx, round, members)
 	if fill != nil {
 		return fill, nil
 	}
-	if err := t.ended(ctx); err != nil { // the claim may have taken a long time
+	if err := t.checkEnded(ctx); err != nil { // the claim may have taken a long time
 		return nil, err
 	}
 	round.Asked = len(members)
@@ -120,17 +120,17 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 		// would cost a round trip without changing the result.
 		return t.claims(ctx, members, []Ranked{{}})
 	}
-	t.since = t.x.recentPicks.now()
+	t.since = t.exchange.recentPicks.now()
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
 	for i := range quotes {
-		vet(&quotes[i], &members[i], t.order, round.Regions)
+		checkQuote(&quotes[i], &members[i], t.order, round.Regions)
 	}
-	t.x.cache.store(&t.shape, asked, members, quotes)
+	t.exchange.cache.store(&t.shape, asked, members, quotes)
 	return t.trade(ctx, members, quotes)
 }
 
-// trade continues the current round with the members' vetted quotes, which are in the order of
+// trade continues the current round with the members' checked quotes, which are in the order of
 // members. It records refusals, ranks the quotes, and claims workers.
 func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) (*bourse.Fill, error) {
 	for i := range quotes {
@@ -144,7 +144,7 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 	if err := t.refusals.final(t.order); err != nil {
 		return nil, err
 	}
-	ranked := t.rank(members, quotes, t.x.cfg.QuoteWithin)
+	ranked := t.rank(members, quotes, t.exchange.cfg.QuoteTimeout)
 	ranked = t.pullable(ctx, members, ranked)
 	if err := t.refusals.final(t.order); err != nil {
 		return nil, err
@@ -161,14 +161,14 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 // order is still in progress.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
-	scorers := newScorers(t.order, &t.x.cfg.Curves)
+	scorers := newScorers(t.order, &t.exchange.cfg.Curves)
 	rank := func() []Ranked {
 		ranked := scorers.rank(quotes, t.rng, make([]Ranked, 0, len(quotes)))
 		switch {
-		case t.order.Named && t.order.Kind() == bourse.KindTask:
+		case t.order.HasChosenID && t.order.Kind() == bourse.KindTask:
 			sortByHash(t.order.ID, quotes, ranked)
 		case t.order.Reservation != "":
-			heldFirst(ranked, quotes)
+			preferHolds(ranked, quotes)
 		case len(t.order.Config.Standbys) > 0:
 			standbysLast(t.order, members, ranked)
 		}
@@ -180,7 +180,7 @@ func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.
 	} else {
 		t.endPick("")
 		t.discountReplaced(members, quotes)
-		ranked, t.pick = t.x.recentPicks.pick(t.order.App.Ref(), t.since, slack, quotes, rank)
+		ranked, t.pick = t.exchange.recentPicks.pick(t.order.App.Ref(), t.since, slack, quotes, rank)
 	}
 	round := t.currentRound()
 	round.Ranked = make([]bourse.Ranking, min(len(ranked), bourse.MaxRecorded))
@@ -212,7 +212,7 @@ func (t *trade) discountReplaced(members []bourse.Member, quotes []bourse.Quote)
 // endPick records which worker has filled the order. The worker is "" if the order was not filled.
 func (t *trade) endPick(at bourse.WorkerID) {
 	if t.pick != nil {
-		t.x.recentPicks.end(t.pick, at)
+		t.exchange.recentPicks.end(t.pick, at)
 		t.pick = nil
 	}
 }
@@ -229,9 +229,9 @@ func standbysLast(order *bourse.Order, members []bourse.Member, ranked []Ranked)
 	slices.SortStableFunc(ranked, func(a, b Ranked) int { return has(a) - has(b) })
 }
 
-// ended returns an error if the order must not continue, because its caller has left, its time is
+// checkEnded returns an error if the order must not continue, because its caller has left, its time is
 // up, or a worker may have filled it. Otherwise it returns nil.
-func (t *trade) ended(ctx context.Context) error {
+func (t *trade) checkEnded(ctx context.Context) error {
 	switch err := ctx.Err(); {
 	case t.unknown != nil && !errors.Is(err, context.Canceled):
 		return t.unknown
@@ -240,11 +240,11 @@ func (t *trade) ended(ctx context.Context) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return bourse.Errorf(bourse.CodeTimeout, "order not filled within %s%s", t.order.Deadline(), t.refusals.summary(t.decision.Rounds))
 	default:
-		return errLeft(err)
+		return errCallerGone(err)
 	}
 }
 
-// errLeft returns the error for a call whose caller has left.
-func errLeft(cause error) error {
+// errCallerGone returns the error for a call whose caller has left.
+func errCallerGone(cause error) error {
 	return bourse.Errorf(bourse.CodeCanceled, "the caller left before the order was filled: %w", cause)
 }

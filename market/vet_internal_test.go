@@ -34,14 +34,14 @@ func TestVetFills(t *testing.T) {
 			for _, of := range []bourse.OrderID{id, "01JD3V7K7Y5C5ZQ7W1R2M3N4P7"} {
 				q := bourse.Quote{Worker: worker, Region: "gru"}
 				fill(&q, of)
-				vet(&q, m, &order, order.Regions[0])
+				checkQuote(&q, m, &order, order.Regions[0])
 				if good := of == id && scoredResources == given; (q.Fill() != nil) != good || (q.Refusal == nil) != good {
 					t.Errorf("an order for a %s, a %s of order %s: fill %t, refusal %v", scoredResources, given, of, q.Fill() != nil, q.Refusal)
 				}
 			}
 			q := bourse.Quote{Worker: worker, Region: "gru", Refusal: &bourse.Refusal{Worker: worker, Region: "gru", Reason: bourse.RefusedResource}}
 			fill(&q, id)
-			if vet(&q, m, &order, order.Regions[0]); q.Fill() != nil {
+			if checkQuote(&q, m, &order, order.Regions[0]); q.Fill() != nil {
 				t.Errorf("a refusal with a %s counts as a fill", given)
 			}
 		}

@@ -82,9 +82,9 @@ func TestARepeatedOrderFindsItsVolume(t *testing.T) {
 	}
 	x := broker(c, func(cfg *market.Config) { cfg.Trader = seller{Trader: cfg.Trader, sold: sold} })
 	o := volumeOrder()
-	o.Named = true
+	o.HasChosenID = true
 	a := place(t.Context(), x, o)
-	if a.err != nil || a.fill.Volume == nil || !a.fill.Again {
+	if a.err != nil || a.fill.Volume == nil || !a.fill.Repeated {
 		t.Fatalf("%+v, %v", a.fill, a.err)
 	}
 	if oldest := now.Add(-time.Second); !a.fill.Volume.CreatedAt.Equal(oldest) {

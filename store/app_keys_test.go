@@ -12,7 +12,7 @@ import (
 // after a restart, and are deleted with the machine.
 func TestKeysGoWithTheirMachine(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(Config{Dir: dir, turn: smallLog})
+	s, err := Open(Config{Dir: dir, logFileSize: smallLog})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestKeysGoWithTheirMachine(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = Open(Config{Dir: dir, turn: smallLog}); err != nil {
+	if s, err = Open(Config{Dir: dir, logFileSize: smallLog}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()

@@ -20,7 +20,7 @@ func TestCrashAtEveryCommit(t *testing.T) {
 		for _, stage := range []FaultStage{FaultBefore, FaultAfter} {
 			t.Run(fmt.Sprintf("commit %d stage %d", n, stage), func(t *testing.T) {
 				dir := t.TempDir()
-				s, err := Open(Config{Dir: dir, turn: smallLog, Fault: func(at FaultStage, c uint64) error {
+				s, err := Open(Config{Dir: dir, logFileSize: smallLog, Fault: func(at FaultStage, c uint64) error {
 					if at == stage && c == uint64(n) {
 						return errKill
 					}
@@ -81,7 +81,7 @@ func live(t *testing.T, s *Store, life []bourse.State) int {
 // of live.
 func checkLife(t *testing.T, dir string, life []bourse.State, durable int) {
 	t.Helper()
-	s, err := Open(Config{Dir: dir, turn: smallLog})
+	s, err := Open(Config{Dir: dir, logFileSize: smallLog})
 	if err != nil {
 		t.Fatal(err)
 	}

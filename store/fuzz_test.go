@@ -31,7 +31,7 @@ func FuzzDecodeRecords(f *testing.F) {
 		f.Add(b)
 		f.Add(b[:len(b)-1])
 	}
-	f.Add([]byte{recordForm})
+	f.Add([]byte{recordVersion})
 	f.Add([]byte(`{"id":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := bytes.Clone(b)

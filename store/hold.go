@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-var holds = table[bourse.Hold]{bucketHolds, holdKeys, func(h *bourse.Hold) []part { return committed(h.Left) }}
+var holds = table[bourse.Hold]{bucketHolds, holdKeys, func(h *bourse.Hold) []sumPart { return committed(h.Remaining) }}
 
 func holdKeys(h *bourse.Hold) []entry {
 	of := append(append([]byte(h.Reservation.All()), 0), h.Order...)
@@ -32,12 +32,12 @@ func (t *Tx) PutHold(h *bourse.Hold) error {
 }
 
 func validHold(h *bourse.Hold) error {
-	for _, err := range []error{h.Order.Validate(), h.Reservation.Validate(), h.App.Validate(), h.Takes.Validate(), h.Left.Validate()} {
+	for _, err := range []error{h.Order.Validate(), h.Reservation.Validate(), h.App.Validate(), h.Takes.Validate(), h.Remaining.Validate()} {
 		if err != nil {
 			return bourse.Errorf(bourse.CodeInternal, "record of hold %s: %w", bourse.Quoted(string(h.Order)), err)
 		}
 	}
-	for _, left := range h.Left {
+	for _, left := range h.Remaining {
 		if left.Amount > h.Takes.Of(left.Resource) {
 			return bourse.Errorf(bourse.CodeInternal, "record of hold %s: %d left of %d %s", h.Order, left.Amount, h.Takes.Of(left.Resource), left.Resource)
 		}
@@ -54,7 +54,7 @@ func (t *Tx) Holds() iter.Seq2[bourse.Hold, error] { return holds.all(t) }
 // HoldsOf returns the holds of the reservation that [bourse.ReservationKey.All] identifies, sorted by order id.
 func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	var out []bourse.Hold
-	for order := range t.under(bucketHoldOf, append([]byte(reservation), 0)) {
+	for order := range t.keysBelow(bucketHoldOf, append([]byte(reservation), 0)) {
 		h, _, err := t.Hold(bourse.OrderID(order))
 		if err != nil {
 			return nil, err
@@ -121,7 +121,7 @@ func (t *Tx) CommittedAt(now time.Time) (bourse.Amounts, error) {
 	over, err := t.expired(now)
 	for i := range over {
 		for j := range sum {
-			sum[j].Amount -= over[i].Left.Of(sum[j].Resource)
+			sum[j].Amount -= over[i].Remaining.Of(sum[j].Resource)
 		}
 	}
 	return sum, err

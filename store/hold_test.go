@@ -24,7 +24,7 @@ func aHold(key, n int, until int64, takes, left int64) *bourse.Hold {
 	amounts := func(n int64) bourse.Amounts { return bourse.Amounts{{Resource: "memory", Amount: n}} }
 	return &bourse.Hold{
 		Order: holdKey(key).Order(n), Reservation: holdKey(key), Index: n, App: "app", Worker: "w1", Tag: 7, Region: "gru",
-		Takes: amounts(takes), Left: amounts(left), CreatedAt: time.Unix(0, 0).UTC(), ExpiresAt: time.Unix(until, 0).UTC(),
+		Takes: amounts(takes), Remaining: amounts(left), CreatedAt: time.Unix(0, 0).UTC(), ExpiresAt: time.Unix(until, 0).UTC(),
 	}
 }
 
@@ -42,7 +42,7 @@ func TestHoldModel(t *testing.T) {
 				takes := rapid.Int64Range(0, 4).Draw(rt, "takes")
 				h := aHold(rapid.IntRange(0, 1).Draw(rt, "key"), rapid.IntRange(0, 2).Draw(rt, "n"), rapid.Int64Range(-5, 5).Draw(rt, "until"), takes, rapid.Int64Range(0, 5).Draw(rt, "left"))
 				err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutHold(h) })
-				if (err == nil) != (h.Left[0].Amount <= takes) {
+				if (err == nil) != (h.Remaining[0].Amount <= takes) {
 					rt.Fatalf("put %+v: %v", h, err)
 				}
 				if err == nil {
@@ -95,9 +95,9 @@ func compareHolds(tx *Tx, model map[bourse.OrderID]bourse.Hold, now time.Time) e
 		return fmt.Errorf("holds (-want +got):\n%s", diff)
 	}
 	for _, h := range model {
-		sum += h.Left[0].Amount
+		sum += h.Remaining[0].Amount
 		if h.ExpiresAt.After(now) {
-			sumNow += h.Left[0].Amount
+			sumNow += h.Remaining[0].Amount
 		}
 		if first.IsZero() || h.ExpiresAt.Before(first) {
 			first = h.ExpiresAt
@@ -146,10 +146,10 @@ func TestHostileHolds(t *testing.T) {
 		"no order":           func(h *bourse.Hold) { h.Order = "" },
 		"no reservation":     func(h *bourse.Hold) { h.Reservation = "a\x00b" },
 		"no app":             func(h *bourse.Hold) { h.App = "" },
-		"negative takes":     func(h *bourse.Hold) { h.Takes[0].Amount = -1; h.Left = nil },
+		"negative takes":     func(h *bourse.Hold) { h.Takes[0].Amount = -1; h.Remaining = nil },
 		"more than possible": func(h *bourse.Hold) { h.Takes[0].Amount = bourse.MaxAmount + 1 },
-		"negative left":      func(h *bourse.Hold) { h.Left[0].Amount = -1 },
-		"left of another":    func(h *bourse.Hold) { h.Left[0].Resource = "cpu" },
+		"negative left":      func(h *bourse.Hold) { h.Remaining[0].Amount = -1 },
+		"left of another":    func(h *bourse.Hold) { h.Remaining[0].Resource = "cpu" },
 	} {
 		h := aHold(0, 0, 10, 4, 3)
 		change(h)
@@ -207,7 +207,7 @@ func TestCrashAtEveryCommitOfAHold(t *testing.T) {
 		for _, stage := range []FaultStage{FaultBefore, FaultAfter} {
 			t.Run(fmt.Sprintf("commit %d stage %d", n, stage), func(t *testing.T) {
 				dir := t.TempDir()
-				s, err := Open(Config{Dir: dir, turn: smallLog, Fault: func(at FaultStage, c uint64) error {
+				s, err := Open(Config{Dir: dir, logFileSize: smallLog, Fault: func(at FaultStage, c uint64) error {
 					if at == stage && c == uint64(n) {
 						return errKill
 					}
@@ -223,7 +223,7 @@ func TestCrashAtEveryCommitOfAHold(t *testing.T) {
 				if stage == FaultAfter {
 					told++
 				}
-				if s, err = Open(Config{Dir: dir, turn: smallLog}); err != nil {
+				if s, err = Open(Config{Dir: dir, logFileSize: smallLog}); err != nil {
 					t.Fatal(err)
 				}
 				view(t, s, func(tx *Tx) error {

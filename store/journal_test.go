@@ -34,7 +34,7 @@ type disk struct {
 func (d *disk) Open(t testing.TB) fsm.Journal {
 	d.commits.Store(0)
 	kill, after := d.kill, d.after
-	s, err := Open(Config{Dir: d.dir, turn: smallLog, Fault: func(stage FaultStage, n uint64) error {
+	s, err := Open(Config{Dir: d.dir, logFileSize: smallLog, Fault: func(stage FaultStage, n uint64) error {
 		d.commits.Store(n)
 		if n == kill && after == (stage == FaultAfter) {
 			return errKill
@@ -74,7 +74,7 @@ func open(t testing.TB) *Store {
 
 func openIn(t testing.TB, dir string) *Store {
 	t.Helper()
-	s, err := Open(Config{Dir: dir, turn: smallLog})
+	s, err := Open(Config{Dir: dir, logFileSize: smallLog})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 	// The prefix ends with a zero byte. If a one replaces that byte, the result is after all keys
 	// with the prefix.
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
-	for k := range t.kv.Back(bucketLogOf, end) {
+	for k := range t.kv.RangeBack(bucketLogOf, end) {
 		if !bytes.HasPrefix(k, prefix) || limit > 0 && len(out) == limit {
 			break
 		}
@@ -68,7 +68,7 @@ func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 // deleteEntries deletes all log entries of a resource.
 func (t *Tx) deleteEntries(kind, id string) error {
 	var numbers [][]byte
-	for number := range t.under(bucketLogOf, logPrefix(kind, id)) {
+	for number := range t.keysBelow(bucketLogOf, logPrefix(kind, id)) {
 		numbers = append(numbers, bytes.Clone(number))
 	}
 	for _, number := range numbers {

@@ -48,18 +48,18 @@ func (t *Tx) PutMachine(m *bourse.Machine) error {
 	return errors.Join(machines.swap(t, []byte(now.ID), &old, &now), t.evictMachines())
 }
 
-// GoneBytes limits the total size of destroyed machines' records. If it is exceeded when a machine
+// MaxDestroyedBytes limits the total size of destroyed machines' records. If it is exceeded when a machine
 // is destroyed, the oldest records are deleted.
-const GoneBytes = 64 << 20
+const MaxDestroyedBytes = 64 << 20
 
 const (
-	keyGoneBytes = "gone_bytes"
-	// goneDrops is the maximum number of records that are deleted when a machine is destroyed.
-	goneDrops = 64
+	keyDestroyedBytes = "gone_bytes"
+	// maxMachineEvictions is the maximum number of records that are deleted when a machine is destroyed.
+	maxMachineEvictions = 64
 )
 
-// goneSize returns the size of a destroyed machine's record.
-func goneSize(m *bourse.Machine) int64 {
+// destroyedSize returns the size of a destroyed machine's record.
+func destroyedSize(m *bourse.Machine) int64 {
 	b, err := encode(m)
 	if err != nil {
 		return 0 // a record that cannot be encoded cannot be stored either
@@ -68,12 +68,12 @@ func goneSize(m *bourse.Machine) int64 {
 }
 
 // evictMachines deletes the oldest records of destroyed machines until their total size is at most
-// GoneBytes, but at most goneDrops of them.
+// MaxDestroyedBytes, but at most maxMachineEvictions of them.
 func (t *Tx) evictMachines() error {
 	var old []string
-	kept := t.goneBytes()
-	for k, size := range t.kv.Range(bucketMachineGone, nil) {
-		if kept <= GoneBytes || len(old) == goneDrops {
+	kept := t.destroyedBytes()
+	for k, size := range t.kv.Range(bucketMachineDestroyed, nil) {
+		if kept <= MaxDestroyedBytes || len(old) == maxMachineEvictions {
 			break
 		}
 		_, id := splitTimeKey(k)
@@ -84,7 +84,9 @@ func (t *Tx) evictMachines() error {
 	return err
 }
 
-func (t *Tx) goneBytes() int64 { return int64(uint64Of(t.kv.Get(bucketMeta, []byte(keyGoneBytes)))) }
+func (t *Tx) destroyedBytes() int64 {
+	return int64(uint64Of(t.kv.Get(bucketMeta, []byte(keyDestroyedBytes))))
+}
 
 func validMachine(m *bourse.Machine) error {
 	errs := []error{m.ID.Validate(), m.App.Validate(), m.Takes.Validate()}
@@ -132,7 +134,7 @@ func (t *Tx) MachinesOf(app bourse.App) iter.Seq2[bourse.Machine, error] {
 
 // MachineNamed returns the ID of an app's living machine with a name, and whether there is one.
 func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, error) {
-	for _, space := range spaces(&app) {
+	for _, space := range appKeysOf(&app) {
 		k, err := key(space, name)
 		if err != nil {
 			return "", false, err
@@ -156,7 +158,7 @@ func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, 
 // the app.
 func (t *Tx) CountMachines(app bourse.App) int {
 	n := 0
-	for _, space := range spaces(&app) {
+	for _, space := range appKeysOf(&app) {
 		n += int(uint64Of(t.kv.Get(bucketMachineLiving, []byte(space))))
 	}
 	return n
@@ -168,9 +170,9 @@ func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	return bourse.MachineID(id), id != nil
 }
 
-// PortLeft reports whether there is a port between first and last, inclusive, that no living
+// HasFreePort reports whether there is a port between first and last, inclusive, that no living
 // machine uses.
-func (t *Tx) PortLeft(first, last int) bool {
+func (t *Tx) HasFreePort(first, last int) bool {
 	next := first
 	for k := range t.kv.Range(bucketMachinePort, portKey(first)) {
 		if !bytes.Equal(k, portKey(next)) {

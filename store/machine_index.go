@@ -7,15 +7,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-var machines = table[bourse.Machine]{bucketMachines, machineKeys, machineAdds}
+var machines = table[bourse.Machine]{bucketMachines, machineKeys, machineSums}
 
-// space returns the string that represents an app in index keys. It is the app's id or, in records
+// appKey returns the string that represents an app in index keys. It is the app's id or, in records
 // that do not contain the id, the app's name. An id is never a valid name, because it contains
 // capital letters.
-func space(name bourse.AppName, id string) string { return cmp.Or(id, string(name)) }
+func appKey(name bourse.AppName, id string) string { return cmp.Or(id, string(name)) }
 
-// spaces returns all strings that may represent an app in index keys.
-func spaces(app *bourse.App) []string {
+// appKeysOf returns all strings that may represent an app in index keys.
+func appKeysOf(app *bourse.App) []string {
 	if app.ID == "" {
 		return []string{string(app.Name)}
 	}
@@ -25,10 +25,10 @@ func spaces(app *bourse.App) []string {
 func portKey(port int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(port)) }
 
 func machineKeys(m *bourse.Machine) []entry {
-	id, app := []byte(m.ID), space(m.App, m.AppID)
+	id, app := []byte(m.ID), appKey(m.App, m.AppID)
 	out := []entry{{bucketMachineApp, append(append([]byte(app), 0), id...), []byte{}, ""}}
 	if m.State == bourse.StateDestroyed {
-		return append(out, entry{bucketMachineGone, timeKey(m.UpdatedAt, string(m.ID)), uint64Bytes(uint64(goneSize(m))), ""})
+		return append(out, entry{bucketMachineDestroyed, timeKey(m.UpdatedAt, string(m.ID)), uint64Bytes(uint64(destroyedSize(m))), ""})
 	}
 	if m.Name != "" {
 		out = append(out, entry{bucketMachineName, append(append([]byte(app), 0), m.Name...), id, "machine has this name"})
@@ -42,10 +42,10 @@ func machineKeys(m *bourse.Machine) []entry {
 	return out
 }
 
-func machineAdds(m *bourse.Machine) []part {
+func machineSums(m *bourse.Machine) []sumPart {
 	out := committed(m.Takes)
 	if m.State == bourse.StateDestroyed {
-		return append(out, part{bucketMeta, keyGoneBytes, goneSize(m)})
+		return append(out, sumPart{bucketMeta, keyDestroyedBytes, destroyedSize(m)})
 	}
-	return append(out, part{bucketMachineLiving, space(m.App, m.AppID), 1})
+	return append(out, sumPart{bucketMachineLiving, appKey(m.App, m.AppID), 1})
 }

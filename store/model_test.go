@@ -157,7 +157,7 @@ func TestModel(t *testing.T) {
 
 // reset removes all machines, whatever their states.
 func reset(t *rapid.T, s *Store) {
-	empty(t, s, bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineGone, bucketMachineLiving,
+	empty(t, s, bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineDestroyed, bucketMachineLiving,
 		bucketCommitted, bucketLog, bucketLogOf, bucketMeta)
 }
 
@@ -202,7 +202,7 @@ func (m *model) compare(tx *Tx) error {
 		for life, id := range modelIDs(name) {
 			// This app was created after all records, so it does not own those without an app
 			// ID.
-			app := bourse.App{Name: name, ID: id, Life: life, CreatedAt: time.Unix(1<<40, 0)}
+			app := bourse.App{Name: name, ID: id, Generation: life, CreatedAt: time.Unix(1<<40, 0)}
 			if err := m.compareApp(tx, app); err != nil {
 				return err
 			}

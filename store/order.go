@@ -20,35 +20,35 @@ type OrderRecord struct {
 	Task     *TaskRecord      `json:"task,omitempty"` // set for an order for a task; changed only by the methods in task.go
 }
 
-// filler returns the id of the machine, volume or hold that fills the order, or "" if there is
+// fillID returns the id of the machine, volume or hold that fills the order, or "" if there is
 // none.
-func (o *OrderRecord) filler() string {
+func (o *OrderRecord) fillID() string {
 	if o.Held {
 		return string(o.ID)
 	}
 	return cmp.Or(string(o.Machine), string(o.Volume))
 }
 
-var orders = table[OrderRecord]{bucketOrders, orderKeys, orderAdds}
+var orders = table[OrderRecord]{bucketOrders, orderKeys, orderSums}
 
 func orderKeys(o *OrderRecord) []entry {
 	switch {
 	case o.Task == nil:
-		return []entry{{bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.filler()), ""}}
+		return []entry{{bucketOrderTime, timeKey(o.At, string(o.ID)), []byte(o.fillID()), ""}}
 	case o.Task.Open():
 		return []entry{{bucketTaskOpen, []byte(o.ID), []byte{}, ""}}
 	}
 	return []entry{{bucketTaskTime, timeKey(o.At, string(o.ID)), uint64Bytes(uint64(o.Task.size())), ""}}
 }
 
-func orderAdds(o *OrderRecord) []part {
+func orderSums(o *OrderRecord) []sumPart {
 	switch {
 	case o.Task == nil:
 		return nil
 	case o.Task.Open():
 		return committed(o.Task.Takes)
 	}
-	return []part{{bucketMeta, keyTaskBytes, o.Task.size()}}
+	return []sumPart{{bucketMeta, keyTaskBytes, o.Task.size()}}
 }
 
 // Order returns an order's record, and whether it exists.

@@ -24,7 +24,7 @@ func machineIDs(t *testing.T, tx *Tx, app bourse.App) (out []bourse.MachineID) {
 func TestAppsOfOneNameShareNothing(t *testing.T) {
 	s := open(t)
 	former := bourse.App{Name: "web", ID: "01ARZ3NDEKTSV4RRFFQFORMERA"}
-	present := bourse.App{Name: "web", ID: "01ARZ3NDEKTSV4RRFFQPRESENT", Life: 1, CreatedAt: time.Unix(2e9, 0)}
+	present := bourse.App{Name: "web", ID: "01ARZ3NDEKTSV4RRFFQPRESENT", Generation: 1, CreatedAt: time.Unix(2e9, 0)}
 	for i, app := range []bourse.App{former, present} {
 		m := machine(i, bourse.StateStarting)
 		m.Name, m.App, m.AppID = "one", app.Name, app.ID

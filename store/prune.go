@@ -15,10 +15,10 @@ const pruneBatch = 128
 
 // Limits on the numbers of destroyed machines and ended runs. They are necessary because the whole
 // store is in memory, and a worker may start many short-lived machines within Config.Keep. The
-// size of destroyed machines' records is limited, too; see [GoneBytes].
+// size of destroyed machines' records is limited, too; see [MaxDestroyedBytes].
 const (
-	maxGone = 10_000
-	maxRuns = 20_000 // a run is never deleted within a minute of its end
+	maxDestroyed = 10_000
+	maxRuns      = 20_000 // a run is never deleted within a minute of its end
 )
 
 // Pruned contains the numbers of records that Prune has deleted, by kind.
@@ -48,7 +48,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 			return pruneRuns(t, now.Add(-time.Minute), min(excess(t, bucketRunKey, s.maxRuns+open), pruneBatch))
 		}},
 		{&total.Machines, func(t *Tx) (int, error) {
-			return pruneMachines(t, now, min(excess(t, bucketMachineGone, s.maxGone), pruneBatch))
+			return pruneMachines(t, now, min(excess(t, bucketMachineDestroyed, s.maxDestroyed), pruneBatch))
 		}},
 	} {
 		for n := pruneBatch; n == pruneBatch; *x.count += n {
@@ -64,13 +64,13 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 // pruneMachines deletes machines that were destroyed before the given time, oldest first, at
 // most limit of them.
 func pruneMachines(t *Tx, before time.Time, limit int) (int, error) {
-	return deleteEach(gone(t, bucketMachineGone, before, limit), func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
+	return deleteEach(expiredRecords(t, bucketMachineDestroyed, before, limit), func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
 }
 
 // pruneVolumes deletes volumes that became obsolete before the given time because they were
 // destroyed and had no snapshots. It deletes the oldest first, at most limit of them.
 func pruneVolumes(t *Tx, before time.Time, limit int) (int, error) {
-	return deleteEach(gone(t, bucketVolumeGone, before, limit), func(id string) error { return t.DeleteVolume(bourse.VolumeID(id)) })
+	return deleteEach(expiredRecords(t, bucketVolumeDestroyed, before, limit), func(id string) error { return t.DeleteVolume(bourse.VolumeID(id)) })
 }
 
 // pruneOrders deletes orders from before the given time, oldest first, at most limit of them. An
@@ -131,9 +131,9 @@ func excess(t *Tx, bucket string, limit int) int {
 	return max(0, n)
 }
 
-// gone returns the ids in a time index whose times are before the given one, oldest first, at most
+// expiredRecords returns the ids in a time index whose times are before the given one, oldest first, at most
 // limit of them.
-func gone(t *Tx, bucket string, before time.Time, limit int) []string {
+func expiredRecords(t *Tx, bucket string, before time.Time, limit int) []string {
 	var old []string
 	for k := range t.kv.Range(bucket, nil) {
 		at, id := splitTimeKey(k)

@@ -230,7 +230,7 @@ func TestPruneKeepsTheLiving(t *testing.T) {
 // TestPruneBoundsTheDestroyed checks that Prune deletes the oldest destroyed machines before
 // their time if there are too many.
 func TestPruneBoundsTheDestroyed(t *testing.T) {
-	s, err := Open(Config{Dir: t.TempDir(), turn: smallLog, maxGone: 3})
+	s, err := Open(Config{Dir: t.TempDir(), logFileSize: smallLog, maxDestroyed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestDestroyedMachinesAreLimitedInBytes(t *testing.T) {
 	s := openIn(t, t.TempDir())
 	const each = 1 << 20
 	large := strings.Repeat("x", each)
-	for n := range GoneBytes/each + 20 {
+	for n := range MaxDestroyedBytes/each + 20 {
 		update(t, s, func(tx *Tx) error {
 			for _, state := range []bourse.State{bourse.StateCreated, bourse.StateDestroying, bourse.StateDestroyed} {
 				m := machine(n, state)
@@ -284,10 +284,10 @@ func TestDestroyedMachinesAreLimitedInBytes(t *testing.T) {
 	}
 	view(t, s, func(tx *Tx) error {
 		kept := len(list(t, tx.Machines()))
-		if size := tx.goneBytes(); size > GoneBytes || size < GoneBytes-2*each || kept != int(size/each) {
+		if size := tx.destroyedBytes(); size > MaxDestroyedBytes || size < MaxDestroyedBytes-2*each || kept != int(size/each) {
 			t.Errorf("%d machines of %d bytes are kept", kept, size)
 		}
-		if _, err := tx.Machine(machineID(GoneBytes/each + 19)); err != nil {
+		if _, err := tx.Machine(machineID(MaxDestroyedBytes/each + 19)); err != nil {
 			t.Errorf("the youngest: %v", err)
 		}
 		return tx.Verify()
@@ -297,7 +297,7 @@ func TestDestroyedMachinesAreLimitedInBytes(t *testing.T) {
 // TestPruneLimitsEndedRuns checks that the number of ended runs is limited, however young they
 // are. Runs that have not ended are retained, and so are their children.
 func TestPruneLimitsEndedRuns(t *testing.T) {
-	s, err := Open(Config{Dir: t.TempDir(), turn: smallLog, maxRuns: 3})
+	s, err := Open(Config{Dir: t.TempDir(), logFileSize: smallLog, maxRuns: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,17 +8,17 @@ import (
 
 // Report is the result of checking a store's files.
 type Report struct {
-	Version  int      `json:"version"`        // version of the schema
-	Keys     int64    `json:"keys"`           // number of intact keys in the snapshot
-	Records  int      `json:"records"`        // number of intact records in the log that the snapshot does not include
-	Machines int      `json:"machines"`       // total number of machine records
-	Damage   []string `json:"damage"`         // one description for each damaged place
-	Lost     []string `json:"lost,omitempty"` // set by Recover: for each bucket with lost keys, how many were lost
-	Kept     []string `json:"kept,omitempty"` // set by Recover: new names of the damaged files
+	Version  int      `json:"version"`         // version of the schema
+	Keys     int64    `json:"keys"`            // number of intact keys in the snapshot
+	Records  int      `json:"records"`         // number of intact records in the log that the snapshot does not include
+	Machines int      `json:"machines"`        // total number of machine records
+	Damage   []string `json:"damage"`          // one description for each damaged place
+	Lost     []string `json:"lost,omitempty"`  // set by Recover: for each bucket with lost keys, how many were lost
+	Saved    []string `json:"saved,omitempty"` // set by Recover: new names of the damaged files
 }
 
 func report(r kv.Report) Report {
-	return Report{r.Version, r.Keys, r.Records, r.Have[bucketMachines], r.Damage, r.Lost, r.Kept}
+	return Report{r.Version, r.Keys, r.Records, r.Intact[bucketMachines], r.Damage, r.Lost, r.Saved}
 }
 
 // Check verifies the whole store in a directory without changing it. It returns

@@ -33,8 +33,11 @@ func TestRecover(t *testing.T) {
 		})
 	}
 	task := taskOrder(1, 3)
-	update(t, s, func(tx *Tx) error { return tx.TaskBegun(task) })
-	update(t, s, func(tx *Tx) error { _, err := tx.TaskEnded(task.ID, taskEnd(&task, []byte("42")), task.At); return err })
+	update(t, s, func(tx *Tx) error { return tx.RecordTask(task) })
+	update(t, s, func(tx *Tx) error {
+		_, err := tx.RecordTaskEnd(task.ID, taskEnd(&task, []byte("42")), task.At)
+		return err
+	})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,14 @@ const DefaultKeep = time.Hour
 
 // Config configures a Store.
 type Config struct {
-	Dir     string                         // required; created with mode 0700 if missing
-	Log     *slog.Logger                   // default: discards all records
-	Keep    time.Duration                  // how long Prune retains destroyed machines, orders and ended runs; default DefaultKeep
-	Fault   func(FaultStage, uint64) error // for tests; see kv.Config
-	Failed  func(error)                    // see kv.Config
-	maxGone int                            // number of destroyed machines that Prune retains; default maxGone
-	maxRuns int                            // number of ended runs that Prune retains; default maxRuns
-	turn    int64                          // see kv.Config
+	Dir          string                         // required; created with mode 0700 if missing
+	Log          *slog.Logger                   // default: discards all records
+	Keep         time.Duration                  // how long Prune retains destroyed machines, orders and ended runs; default DefaultKeep
+	Fault        func(FaultStage, uint64) error // for tests; see kv.Config
+	Failed       func(error)                    // see kv.Config
+	maxDestroyed int                            // number of destroyed machines that Prune retains; default maxDestroyed
+	maxRuns      int                            // number of ended runs that Prune retains; default maxRuns
+	logFileSize  int64                          // see kv.Config
 }
 
 // FaultStage is a stage of a commit at which Config.Fault is called.
@@ -42,9 +42,9 @@ type Commit = kv.Commit
 // Store is an open store. It is safe for concurrent use.
 type Store struct {
 	*engine
-	keep    time.Duration
-	maxGone int
-	maxRuns int
+	keep         time.Duration
+	maxDestroyed int
+	maxRuns      int
 }
 
 type engine = kv.DB
@@ -54,11 +54,11 @@ type engine = kv.DB
 // CodeFailedPrecondition if its schema has another version, CodeInternal if it is damaged. In all
 // these cases, Open does not change the files.
 func Open(cfg Config) (*Store, error) {
-	db, err := kv.Open(kv.Config{Dir: cfg.Dir, Schema: schema(), Log: cfg.Log, Fault: cfg.Fault, Failed: cfg.Failed, Turn: cfg.turn})
+	db, err := kv.Open(kv.Config{Dir: cfg.Dir, Schema: schema(), Log: cfg.Log, Fault: cfg.Fault, Failed: cfg.Failed, LogFileSize: cfg.logFileSize})
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{engine: db, keep: cfg.Keep, maxGone: cmp.Or(cfg.maxGone, maxGone), maxRuns: cmp.Or(cfg.maxRuns, maxRuns)}
+	s := &Store{engine: db, keep: cfg.Keep, maxDestroyed: cmp.Or(cfg.maxDestroyed, maxDestroyed), maxRuns: cmp.Or(cfg.maxRuns, maxRuns)}
 	if s.keep <= 0 {
 		s.keep = DefaultKeep
 	}

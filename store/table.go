@@ -13,18 +13,18 @@ import (
 type table[T any] struct {
 	bucket string
 	keys   func(*T) []entry
-	adds   func(*T) []part
+	sums   func(*T) []sumPart
 }
 
 // entry is an index key that is derived from a record, and its value.
 type entry struct {
 	bucket     string
 	key, value []byte
-	taken      string // part of the error message if another record has the key; "" if that is impossible
+	conflict   string // part of the error message if another record has the key; "" if that is impossible
 }
 
-// part is a record's contribution to a sum.
-type part struct {
+// sumPart is a record's contribution to a sum.
+type sumPart struct {
 	bucket, name string
 	n            int64
 }
@@ -88,13 +88,13 @@ func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 			return err
 		}
 	}
-	if b.adds != nil {
-		var before, after []part
+	if b.sums != nil {
+		var before, after []sumPart
 		if old != nil {
-			before = b.adds(old)
+			before = b.sums(old)
 		}
 		if now != nil {
-			after = b.adds(now)
+			after = b.sums(now)
 		}
 		if err := t.replaceParts(before, after); err != nil {
 			return err
@@ -121,8 +121,8 @@ func (b *table[T]) derive(t *Tx, d derivation) error {
 				d.set(e.bucket, e.key, e.value)
 			}
 		}
-		if b.adds != nil {
-			for _, p := range b.adds(&v) {
+		if b.sums != nil {
+			for _, p := range b.sums(&v) {
 				d.add(p)
 			}
 		}
@@ -134,8 +134,8 @@ func (b *table[T]) derive(t *Tx, d derivation) error {
 // their ids.
 func (b *table[T]) ofApp(t *Tx, index string, app *bourse.App, owned func(*T) bool) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for _, space := range spaces(app) {
-			for id := range t.under(index, append([]byte(space), 0)) {
+		for _, space := range appKeysOf(app) {
+			for id := range t.keysBelow(index, append([]byte(space), 0)) {
 				v, _, err := b.get(t, id)
 				if err == nil && !owned(&v) {
 					continue // the record belongs to a former app with the same name
@@ -168,8 +168,8 @@ func (t *Tx) replaceKeys(before, after []entry) error {
 		if e.in(before) {
 			continue
 		}
-		if e.taken != "" && t.kv.Get(e.bucket, e.key) != nil {
-			return bourse.Errorf(bourse.CodeAlreadyExists, "another %s", e.taken)
+		if e.conflict != "" && t.kv.Get(e.bucket, e.key) != nil {
+			return bourse.Errorf(bourse.CodeAlreadyExists, "another %s", e.conflict)
 		}
 		if err := t.kv.Put(e.bucket, e.key, e.value); err != nil {
 			return err
@@ -179,8 +179,8 @@ func (t *Tx) replaceKeys(before, after []entry) error {
 }
 
 // of returns the contribution of list to the same sum as p's, or 0 if there is none.
-func (p part) of(list []part) int64 {
-	i := slices.IndexFunc(list, func(x part) bool { return x.bucket == p.bucket && x.name == p.name })
+func (p sumPart) of(list []sumPart) int64 {
+	i := slices.IndexFunc(list, func(x sumPart) bool { return x.bucket == p.bucket && x.name == p.name })
 	if i < 0 {
 		return 0
 	}
@@ -189,14 +189,14 @@ func (p part) of(list []part) int64 {
 
 // replaceParts changes each sum by the difference between a record's contributions before and
 // after a change.
-func (t *Tx) replaceParts(before, after []part) error {
+func (t *Tx) replaceParts(before, after []sumPart) error {
 	for _, p := range after {
 		if err := t.add(p.bucket, p.name, p.n-p.of(before)); err != nil {
 			return err
 		}
 	}
 	for _, p := range before {
-		if !slices.ContainsFunc(after, func(x part) bool { return x.bucket == p.bucket && x.name == p.name }) {
+		if !slices.ContainsFunc(after, func(x sumPart) bool { return x.bucket == p.bucket && x.name == p.name }) {
 			if err := t.add(p.bucket, p.name, -p.n); err != nil {
 				return err
 			}
@@ -226,10 +226,10 @@ func (t *Tx) add(bucket, name string, n int64) error {
 }
 
 // committed returns the contribution of the given amounts to the committed totals.
-func committed(amounts bourse.Amounts) []part {
-	out := make([]part, len(amounts), len(amounts)+1)
+func committed(amounts bourse.Amounts) []sumPart {
+	out := make([]sumPart, len(amounts), len(amounts)+1)
 	for i, a := range amounts {
-		out[i] = part{bucketCommitted, string(a.Resource), a.Amount}
+		out[i] = sumPart{bucketCommitted, string(a.Resource), a.Amount}
 	}
 	return out
 }

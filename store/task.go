@@ -29,17 +29,17 @@ type ColdTask struct {
 // Open reports whether the task is in progress.
 func (r *TaskRecord) Open() bool { return r.Result.End == "" }
 
-// TaskBytes limits the total size of ended tasks' records. If it is exceeded, the oldest ones are
+// MaxTaskBytes limits the total size of ended tasks' records. If it is exceeded, the oldest ones are
 // deleted. If an order is repeated after its task's record was deleted, it counts as new.
-const TaskBytes = 128 << 20
+const MaxTaskBytes = 128 << 20
 
 const (
-	// taskDrops is the maximum number of old tasks that are deleted when a task ends. If
+	// maxTaskEvictions is the maximum number of old tasks that are deleted when a task ends. If
 	// that does not free enough space, more are deleted when later tasks end.
-	taskDrops = 64
-	// taskRoom is how many bytes are freed each time, to avoid a deletion at the end of every
+	maxTaskEvictions = 64
+	// taskEvictBytes is how many bytes are freed each time, to avoid a deletion at the end of every
 	// task.
-	taskRoom = TaskBytes / 64
+	taskEvictBytes = MaxTaskBytes / 64
 	// taskOverhead is the approximate size in bytes of an ended task's record without its answer,
 	// error and type.
 	taskOverhead = 512
@@ -52,9 +52,9 @@ func (r *TaskRecord) size() int64 {
 	return int64(len(r.Result.Answer) + len(r.Result.Error) + len(r.Result.Type) + taskOverhead)
 }
 
-// TaskBegun inserts the record of a task in progress and adds its resources to the committed
+// RecordTask inserts the record of a task in progress and adds its resources to the committed
 // sums. It returns CodeAlreadyExists if the order has a record already.
-func (t *Tx) TaskBegun(o OrderRecord) error {
+func (t *Tx) RecordTask(o OrderRecord) error {
 	k, err := key(string(o.ID))
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func (t *Tx) TaskBegun(o OrderRecord) error {
 	return orders.swap(t, k, nil, &o)
 }
 
-// TaskStarted shortens the deadline of a task whose machine has started, because the task's
+// RecordTaskStart shortens the deadline of a task whose machine has started, because the task's
 // timeout begins at that time. It does nothing if the order is not for such a task.
-func (t *Tx) TaskStarted(id bourse.OrderID, at time.Time) error {
+func (t *Tx) RecordTaskStart(id bourse.OrderID, at time.Time) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || o.Task.Cold == nil || o.Task.Cold.Timeout == 0 {
 		return err
@@ -86,9 +86,9 @@ func (t *Tx) TaskStarted(id bourse.OrderID, at time.Time) error {
 	return orders.put(t, []byte(id), &o)
 }
 
-// TaskEnded records a task's result and subtracts its resources from the committed sums. It
-// reports whether the task was still in progress. If not, TaskEnded ignores the result.
-func (t *Tx) TaskEnded(id bourse.OrderID, result bourse.TaskResult, at time.Time) (bool, error) {
+// RecordTaskEnd records a task's result and subtracts its resources from the committed sums. It
+// reports whether the task was still in progress. If not, RecordTaskEnd ignores the result.
+func (t *Tx) RecordTaskEnd(id bourse.OrderID, result bourse.TaskResult, at time.Time) (bool, error) {
 	if t.kv.Get(bucketTaskOpen, []byte(id)) == nil {
 		return false, nil
 	}
@@ -108,9 +108,9 @@ func (t *Tx) TaskEnded(id bourse.OrderID, result bourse.TaskResult, at time.Time
 	return true, t.evictTasks()
 }
 
-// TaskUndone deletes the record of a task that was never started, so that this or another worker
+// DeleteTask deletes the record of a task that was never started, so that this or another worker
 // may fill the order.
-func (t *Tx) TaskUndone(id bourse.OrderID) error {
+func (t *Tx) DeleteTask(id bourse.OrderID) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || !o.Task.Open() {
 		return err
@@ -136,8 +136,8 @@ func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 // WarmFor returns the IDs of an app's living machines that are warm for a task.
 func (t *Tx) WarmFor(app bourse.App, task string) []bourse.MachineID {
 	var out []bourse.MachineID
-	for _, space := range spaces(&app) {
-		for id := range t.under(bucketMachineTask, append(append(append([]byte(space), 0), task...), 0)) {
+	for _, space := range appKeysOf(&app) {
+		for id := range t.keysBelow(bucketMachineTask, append(append(append([]byte(space), 0), task...), 0)) {
 			if id := bourse.MachineID(id); space == app.ID || t.owned(id, &app) {
 				out = append(out, id)
 			}
@@ -153,13 +153,13 @@ func (t *Tx) owned(id bourse.MachineID, app *bourse.App) bool {
 	return err == nil && m.OwnedBy(app)
 }
 
-// evictTasks deletes the oldest ended tasks if they exceed TaskBytes. It frees more than
+// evictTasks deletes the oldest ended tasks if they exceed MaxTaskBytes. It frees more than
 // necessary, so that it need not delete a task each time another one ends.
 func (t *Tx) evictTasks() error {
-	if t.taskBytes() <= TaskBytes {
+	if t.taskBytes() <= MaxTaskBytes {
 		return nil
 	}
-	_, err := t.deleteTasks(taskDrops, func(_ time.Time, kept int64) bool { return kept > TaskBytes-taskRoom })
+	_, err := t.deleteTasks(maxTaskEvictions, func(_ time.Time, kept int64) bool { return kept > MaxTaskBytes-taskEvictBytes })
 	return err
 }
 

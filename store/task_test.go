@@ -43,7 +43,7 @@ func TestTaskModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"begin": func(t *rapid.T) {
 				n, slots := rapid.IntRange(0, 20).Draw(t, "n"), rapid.Int64Range(0, 5).Draw(t, "slots")
-				err := one(func(tx *Tx) error { return tx.TaskBegun(taskOrder(n, slots)) })
+				err := one(func(tx *Tx) error { return tx.RecordTask(taskOrder(n, slots)) })
 				if _, known := begun[n]; known || over[n] {
 					if bourse.CodeOf(err) != bourse.CodeAlreadyExists {
 						t.Fatalf("begun again: %v", err)
@@ -61,7 +61,7 @@ func TestTaskModel(t *testing.T) {
 				at = at.Add(time.Second)
 				var ended bool
 				if err := one(func(tx *Tx) (err error) {
-					ended, err = tx.TaskEnded(o.ID, taskEnd(&o, bytes.Repeat([]byte("x"), n)), at)
+					ended, err = tx.RecordTaskEnd(o.ID, taskEnd(&o, bytes.Repeat([]byte("x"), n)), at)
 					return err
 				}); err != nil {
 					t.Fatal(err)
@@ -76,7 +76,7 @@ func TestTaskModel(t *testing.T) {
 			},
 			"undo": func(t *rapid.T) {
 				n := rapid.IntRange(0, 20).Draw(t, "n")
-				if err := one(func(tx *Tx) error { return tx.TaskUndone(taskOrder(n, 0).ID) }); err != nil {
+				if err := one(func(tx *Tx) error { return tx.DeleteTask(taskOrder(n, 0).ID) }); err != nil {
 					t.Fatal(err)
 				}
 				delete(begun, n)
@@ -131,14 +131,14 @@ func TestAnswersAreBounded(t *testing.T) {
 	s := open(t)
 	answer := bytes.Repeat([]byte("a"), 1<<20)
 	const each = 1 << 20 // size of a record
-	n := TaskBytes/each + 20
+	n := MaxTaskBytes/each + 20
 	for i := range n {
 		o := taskOrder(i, 1)
 		update(t, s, func(tx *Tx) error {
-			if err := tx.TaskBegun(o); err != nil {
+			if err := tx.RecordTask(o); err != nil {
 				return err
 			}
-			_, err := tx.TaskEnded(o.ID, taskEnd(&o, answer), o.At)
+			_, err := tx.RecordTaskEnd(o.ID, taskEnd(&o, answer), o.At)
 			return err
 		})
 	}
@@ -148,8 +148,8 @@ func TestAnswersAreBounded(t *testing.T) {
 		if first || err != nil || err2 != nil || !ok || len(last.Task.Result.Answer) != len(answer) {
 			t.Errorf("the first is there: %t, the last %t; %v, %v", first, ok, err, err2)
 		}
-		if have := tx.taskBytes(); have > TaskBytes || have < TaskBytes-taskRoom-2*each {
-			t.Errorf("%d bytes are kept, want up to %d", have, TaskBytes)
+		if have := tx.taskBytes(); have > MaxTaskBytes || have < MaxTaskBytes-taskEvictBytes-2*each {
+			t.Errorf("%d bytes are kept, want up to %d", have, MaxTaskBytes)
 		}
 		return tx.Verify()
 	})
@@ -162,10 +162,10 @@ func TestPruneTasks(t *testing.T) {
 	now := time.Now()
 	for i := range 3 {
 		o := taskOrder(i, 1)
-		update(t, s, func(tx *Tx) error { return tx.TaskBegun(o) })
+		update(t, s, func(tx *Tx) error { return tx.RecordTask(o) })
 		if i > 0 {
 			update(t, s, func(tx *Tx) error {
-				_, err := tx.TaskEnded(o.ID, taskEnd(&o, nil), now.Add(time.Duration(i-2)*2*time.Hour))
+				_, err := tx.RecordTaskEnd(o.ID, taskEnd(&o, nil), now.Add(time.Duration(i-2)*2*time.Hour))
 				return err
 			})
 		}
@@ -227,9 +227,9 @@ func TestTaskStarted(t *testing.T) {
 		o := taskOrder(n, 1)
 		o.Task.Cold = c.cold
 		err := s.Update(t.Context(), func(tx *Tx) error {
-			err := tx.TaskBegun(o)
+			err := tx.RecordTask(o)
 			for _, after := range c.starts {
-				err = errors.Join(err, tx.TaskStarted(o.ID, at.Add(after)))
+				err = errors.Join(err, tx.RecordTaskStart(o.ID, at.Add(after)))
 			}
 			got, _, getErr := tx.Order(o.ID)
 			if c.cold != nil && !got.Task.Cold.Until.Equal(at.Add(c.want)) {
@@ -244,8 +244,8 @@ func TestTaskStarted(t *testing.T) {
 	ended := taskOrder(99, 0)
 	result := taskEnd(&ended, []byte("answer"))
 	if err := s.Update(t.Context(), func(tx *Tx) error {
-		_, err := tx.TaskEnded(ended.ID, result, at)
-		return errors.Join(err, tx.TaskStarted(ended.ID, at), tx.TaskStarted(taskOrder(98, 0).ID, at))
+		_, err := tx.RecordTaskEnd(ended.ID, result, at)
+		return errors.Join(err, tx.RecordTaskStart(ended.ID, at), tx.RecordTaskStart(taskOrder(98, 0).ID, at))
 	}); err != nil {
 		t.Errorf("of no task in progress: %v", err)
 	}

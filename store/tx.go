@@ -61,8 +61,8 @@ func uint64Of(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// under returns the keys of a bucket that begin with a prefix, without the prefix.
-func (t *Tx) under(bucket string, prefix []byte) iter.Seq[[]byte] {
+// keysBelow returns the keys of a bucket that begin with a prefix, without the prefix.
+func (t *Tx) keysBelow(bucket string, prefix []byte) iter.Seq[[]byte] {
 	return func(yield func(rest []byte) bool) {
 		for k := range t.kv.Range(bucket, prefix) {
 			if !bytes.HasPrefix(k, prefix) || !yield(k[len(prefix):]) {
@@ -72,8 +72,8 @@ func (t *Tx) under(bucket string, prefix []byte) iter.Seq[[]byte] {
 	}
 }
 
-// recordForm is the first byte of every record. CBOR follows (package codec).
-const recordForm = 3
+// recordVersion is the first byte of every record. CBOR follows (package codec).
+const recordVersion = 3
 
 // encode encodes a record.
 func encode(v any) ([]byte, error) {
@@ -81,12 +81,12 @@ func encode(v any) ([]byte, error) {
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "encode a record: %w", err)
 	}
-	return slices.Insert(b, 0, recordForm), nil
+	return slices.Insert(b, 0, recordVersion), nil
 }
 
 // decode decodes a record into v. It does not retain b.
 func decode(b []byte, v any) error {
-	if len(b) == 0 || b[0] != recordForm {
+	if len(b) == 0 || b[0] != recordVersion {
 		return bourse.Errorf(bourse.CodeInternal, "damaged record: %s", bourse.Quoted(string(b)))
 	}
 	if err := codec.Unmarshal(b[1:], v); err != nil {

@@ -21,7 +21,7 @@ func (d derivation) set(bucket string, key, value []byte) {
 	d[bucket][string(key)] = value
 }
 
-func (d derivation) add(p part) {
+func (d derivation) add(p sumPart) {
 	if p.n != 0 {
 		d.set(p.bucket, []byte(p.name), uint64Bytes(uint64(int64(uint64Of(d[p.bucket][p.name]))+p.n)))
 	}
@@ -47,7 +47,7 @@ func (t *Tx) Verify() error {
 	if have, want := t.taskBytes(), int64(uint64Of(want[bucketMeta][keyTaskBytes])); have != want {
 		return bourse.Errorf(bourse.CodeInternal, "the size of ended tasks is %d, want %d", have, want)
 	}
-	if have, want := t.goneBytes(), int64(uint64Of(want[bucketMeta][keyGoneBytes])); have != want {
+	if have, want := t.destroyedBytes(), int64(uint64Of(want[bucketMeta][keyDestroyedBytes])); have != want {
 		return bourse.Errorf(bourse.CodeInternal, "the size of destroyed machines is %d, want %d", have, want)
 	}
 	var errs []error

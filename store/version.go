@@ -18,10 +18,10 @@ var versions = table[bourse.Version]{bucket: bucketVersions}
 
 func versionPrefix(id bourse.MachineID) []byte { return []byte(string(id) + "\x00") }
 
-// KeepVersion records the config of m's current version, unless it is recorded already. Call it
-// before each change of the config or the version. If the limits are exceeded, KeepVersion deletes
+// RecordVersion records the config of m's current version, unless it is recorded already. Call it
+// before each change of the config or the version. If the limits are exceeded, RecordVersion deletes
 // the oldest versions.
-func (t *Tx) KeepVersion(m *bourse.Machine) error {
+func (t *Tx) RecordVersion(m *bourse.Machine) error {
 	if _, err := key(string(m.ID), string(m.Instance)); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (t *Tx) versionsOf(id bourse.MachineID) func(func(k, v []byte) bool) {
 	prefix := versionPrefix(id)
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
 	return func(yield func(k, v []byte) bool) {
-		for k, v := range t.kv.Back(bucketVersions, end) {
+		for k, v := range t.kv.RangeBack(bucketVersions, end) {
 			if !bytes.HasPrefix(k, prefix) || !yield(k, v) {
 				return
 			}

@@ -70,7 +70,7 @@ func (t *Tx) DeleteVolume(id bourse.VolumeID) error {
 	switch {
 	case err != nil:
 		return err
-	case !volumeGone(&old):
+	case !volumeDestroyed(&old):
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s with %d snapshots: only a destroyed volume without snapshots can be deleted", id, old.State, len(old.Snapshots))
 	}
 	if err := t.deleteEntries(KindVolume, string(id)); err != nil {

@@ -2,22 +2,22 @@ package store
 
 import "github.com/bourse-dev/bourse"
 
-var volumes = table[bourse.Volume]{bucketVolumes, volumeKeys, func(v *bourse.Volume) []part { return committed(v.Takes) }}
+var volumes = table[bourse.Volume]{bucketVolumes, volumeKeys, func(v *bourse.Volume) []sumPart { return committed(v.Takes) }}
 
-// volumeGone reports whether a volume is destroyed and has no snapshots, so that only its record
+// volumeDestroyed reports whether a volume is destroyed and has no snapshots, so that only its record
 // is left.
-func volumeGone(v *bourse.Volume) bool {
+func volumeDestroyed(v *bourse.Volume) bool {
 	return v.State == bourse.VolumeDestroyed && len(v.Snapshots) == 0
 }
 
 func volumeKeys(v *bourse.Volume) []entry {
 	id := []byte(v.ID)
-	out := []entry{{bucketVolumeApp, append(append([]byte(space(v.App, v.AppID)), 0), id...), []byte{}, ""}}
+	out := []entry{{bucketVolumeApp, append(append([]byte(appKey(v.App, v.AppID)), 0), id...), []byte{}, ""}}
 	for _, s := range v.Snapshots {
 		out = append(out, entry{bucketSnapshots, []byte(s.ID), id, "volume has this snapshot"})
 	}
-	if volumeGone(v) {
-		out = append(out, entry{bucketVolumeGone, timeKey(v.UpdatedAt, string(v.ID)), []byte{}, ""})
+	if volumeDestroyed(v) {
+		out = append(out, entry{bucketVolumeDestroyed, timeKey(v.UpdatedAt, string(v.ID)), []byte{}, ""})
 	}
 	return out
 }

@@ -98,7 +98,7 @@ func (m volumeModel) compare(tx *Tx) error {
 	}
 	apps := []bourse.App{{Name: "app"}, {Name: "app-2"}}
 	for _, a := range apps[:2] { // created after all records, so they don't own those without an ID
-		apps = append(apps, bourse.App{Name: a.Name, ID: modelIDs(a.Name)[1], Life: 1, CreatedAt: time.Unix(1<<40, 0)})
+		apps = append(apps, bourse.App{Name: a.Name, ID: modelIDs(a.Name)[1], Generation: 1, CreatedAt: time.Unix(1<<40, 0)})
 	}
 	for _, app := range apps {
 		var list []bourse.VolumeID
@@ -126,7 +126,7 @@ func TestVolumeModel(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		empty(rt, s, bucketVolumes, bucketVolumeApp, bucketVolumeGone, bucketSnapshots, bucketCommitted)
+		empty(rt, s, bucketVolumes, bucketVolumeApp, bucketVolumeDestroyed, bucketSnapshots, bucketCommitted)
 		m := volumeModel{}
 		rt.Repeat(map[string]func(*rapid.T){
 			"put": func(rt *rapid.T) {

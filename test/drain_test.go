@@ -133,7 +133,7 @@ func (h *herd) create(name bourse.AppName, mounts bool) {
 	h.Helper()
 	config := &bourse.Config{
 		Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 64}, Init: bourse.Init{Exec: []string{h.hello}},
-		Kept: bourse.Kept{Services: json.RawMessage(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}]}]`)},
+		StoredConfig: bourse.StoredConfig{Services: json.RawMessage(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}]}]`)},
 	}
 	if mounts {
 		config.Mounts = []bourse.Mount{{Volume: h.volume(name), Path: h.data}}

@@ -50,7 +50,7 @@ func TestAProxyCutOffFromAWorker(t *testing.T) {
 	for _, w := range workers {
 		m := create(t, api, on(w.Name, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 			Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 64}, Init: bourse.Init{Exec: []string{hello}},
-			Kept: bourse.Kept{Services: json.RawMessage(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}]}]`)},
+			StoredConfig: bourse.StoredConfig{Services: json.RawMessage(`[{"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}]}]`)},
 		}}))
 		of[w.Name] = m.ID
 	}

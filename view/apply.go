@@ -15,15 +15,15 @@ type Outcome int
 
 // Outcomes of applying a transaction.
 const (
-	Taken    Outcome = iota + 1 // the transaction is queued and will soon be in the file
-	Known                       // the transaction is already in the file or queued
-	Gap                         // earlier transactions are missing: pull the ones after Head
-	Ahead                       // the transaction claims to be from this server's own site but is unknown here: call Renew
-	Unproven                    // the birth certificate is missing, so the signature cannot be verified: pull the transactions after Head
+	Queued     Outcome = iota + 1 // the transaction is queued and will soon be in the file
+	Known                         // the transaction is already in the file or queued
+	Gap                           // earlier transactions are missing: pull the ones after Head
+	FromFuture                    // the transaction claims to be from this server's own site but is unknown here: call Renew
+	Unverified                    // the birth certificate is missing, so the signature cannot be verified: pull the transactions after Head
 )
 
-// Verdict is the result of applying another site's transaction.
-type Verdict struct {
+// ApplyResult is the result of applying another site's transaction.
+type ApplyResult struct {
 	Outcome  Outcome
 	Position wire.Position // the transaction's position
 }
@@ -33,32 +33,32 @@ type Verdict struct {
 //
 // Errors: CodeInvalid if the transaction is malformed, CodeForbidden if its site has not signed it, CodeUnavailable
 // if Run has returned.
-func (v *View) Apply(encoded []byte) (Verdict, error) {
-	p, err := wire.Peek(encoded)
+func (v *View) Apply(encoded []byte) (ApplyResult, error) {
+	p, err := wire.DecodePosition(encoded)
 	if err != nil {
-		return Verdict{}, err
+		return ApplyResult{}, err
 	}
 	// Gossip delivers most transactions several times, so check before decoding.
-	if out, err := v.known(p); out != 0 || err != nil {
-		return Verdict{out, p}, err
+	if out, err := v.knownOutcome(p); out != 0 || err != nil {
+		return ApplyResult{out, p}, err
 	}
 	tx, err := wire.OpenTx(encoded)
 	if err != nil {
-		return Verdict{}, err
+		return ApplyResult{}, err
 	}
-	return v.take(tx, nil)
+	return v.queueTx(tx, nil)
 }
 
-// known decides from a transaction's position whether the transaction must be decoded. It returns
+// knownOutcome decides from a transaction's position whether the transaction must be decoded. It returns
 // 0 if so, and otherwise the transaction's outcome.
-func (v *View) known(p wire.Position) (Outcome, error) {
+func (v *View) knownOutcome(p wire.Position) (Outcome, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	h, ok := v.state.heads[p.Stream]
 	switch {
 	case v.ended:
 		return 0, errEnded()
-	case v.ahead(p):
+	case v.isFromFuture(p):
 		return 0, wire.CheckEpoch(p.Stream, v.config.Now())
 	case v.intake.has(p, h.seq):
 		v.poke() // there may be room for the transaction in the queue by now
@@ -72,50 +72,50 @@ func (v *View) known(p wire.Position) (Outcome, error) {
 	return 0, p.Site.Validate()
 }
 
-// ahead reports whether p is a position of this server's own site that lies beyond the end
+// isFromFuture reports whether p is a position of this server's own site that lies beyond the end
 // of the server's current stream. The caller holds the lock.
-func (v *View) ahead(p wire.Position) bool {
+func (v *View) isFromFuture(p wire.Position) bool {
 	self := v.state.self
 	return p.Site == self.Site && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > v.state.heads[self].seq)
 }
 
-// take checks a transaction's signature and queues the transaction. If a later transaction has
-// already proved the author, proven is that author, and take does not check the signature.
+// queueTx checks a transaction's signature and queues the transaction. If a later transaction has
+// already proved the author, proven is that author, and queueTx does not check the signature.
 // Otherwise, proven is nil.
-func (v *View) take(tx *wire.Sealed, proven *wire.Author) (Verdict, error) {
+func (v *View) queueTx(tx *wire.SignedTx, proven *wire.Author) (ApplyResult, error) {
 	by := proven
 	if by == nil {
 		var err error
-		if by, err = v.authorOf(tx); err == nil && by != nil && !v.verifier.SealedBy(tx, by) {
+		if by, err = v.authorOf(tx); err == nil && by != nil && !v.verifier.SignedBy(tx, by) {
 			err = wire.ErrForged
 		}
 		if err != nil {
-			v.noteForged(err)
-			return Verdict{Position: tx.Pos}, err
+			v.countForgery(err)
+			return ApplyResult{Position: tx.Pos}, err
 		}
 		if by == nil {
-			return Verdict{Unproven, tx.Pos}, nil
+			return ApplyResult{Unverified, tx.Pos}, nil
 		}
 	}
 	in := v.decode(tx, by)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.ahead(tx.Pos) {
-		return Verdict{Ahead, tx.Pos}, nil
+	if v.isFromFuture(tx.Pos) {
+		return ApplyResult{FromFuture, tx.Pos}, nil
 	}
-	if pinned := v.pinned(tx.Pos.Stream); pinned != nil && !pinned.Same(by) {
-		return Verdict{Position: tx.Pos}, wire.ErrForged
+	if pinned := v.recordedAuthor(tx.Pos.Stream); pinned != nil && !pinned.Same(by) {
+		return ApplyResult{Position: tx.Pos}, wire.ErrForged
 	}
 	out := v.intake.admit(in, v.state.heads[tx.Pos.Stream].seq)
-	if out == Taken {
+	if out == Queued {
 		v.poke()
 	}
-	return Verdict{out, tx.Pos}, nil
+	return ApplyResult{out, tx.Pos}, nil
 }
 
-// noteForged increments the number of forgeries if err means that a transaction was not signed by
+// countForgery increments the number of forgeries if err means that a transaction was not signed by
 // its alleged site.
-func (v *View) noteForged(err error) {
+func (v *View) countForgery(err error) {
 	if bourse.CodeOf(err) == bourse.CodeForbidden {
 		v.mu.Lock()
 		v.forged++
@@ -123,9 +123,9 @@ func (v *View) noteForged(err error) {
 	}
 }
 
-// pinned returns a stream's author as recorded when the stream was first seen, or nil if the
+// recordedAuthor returns a stream's author as recorded when the stream was first seen, or nil if the
 // stream is new. The caller holds the lock.
-func (v *View) pinned(s wire.Stream) *wire.Author {
+func (v *View) recordedAuthor(s wire.Stream) *wire.Author {
 	if s == v.state.self {
 		return &wire.Author{Stream: s, Birth: v.state.signer.Birth}
 	}
@@ -138,9 +138,9 @@ func (v *View) pinned(s wire.Stream) *wire.Author {
 // authorOf returns the author of a transaction's stream, or nil if neither the view nor the
 // transaction contains its birth certificate. It returns CodeForbidden if the certificate is
 // invalid or differs from the view's.
-func (v *View) authorOf(tx *wire.Sealed) (*wire.Author, error) {
+func (v *View) authorOf(tx *wire.SignedTx) (*wire.Author, error) {
 	v.mu.Lock()
-	by := v.pinned(tx.Pos.Stream)
+	by := v.recordedAuthor(tx.Pos.Stream)
 	v.mu.Unlock()
 	switch {
 	case by == nil && len(tx.Birth) == 0:
@@ -154,7 +154,7 @@ func (v *View) authorOf(tx *wire.Sealed) (*wire.Author, error) {
 }
 
 // decode decodes a transaction's rows and sets aside those that do not fit the schema.
-func (v *View) decode(tx *wire.Sealed, by *wire.Author) *incoming {
+func (v *View) decode(tx *wire.SignedTx, by *wire.Author) *incoming {
 	in := &incoming{Position: tx.Pos, at: tx.At, by: by, encoded: bytes.Clone(tx.Encoded), rows: make([]schema.Entry, 0, len(tx.Rows))}
 	st := wire.Stamp{Position: tx.Pos, At: tx.At}
 	for _, raw := range tx.Rows {
@@ -187,7 +187,7 @@ func (v *View) decodeEntry(st wire.Stamp, by *wire.Author, raw []byte) (schema.E
 	// members may forward it without the transaction.
 	e.Proof = wire.Proof{By: by, Sig: bytes.Clone(w.Sig)}
 	r := e.Version(st)
-	err = v.verifier.Attest(&r)
+	err = v.verifier.CheckRow(&r)
 	e.Proof.Checked = err == nil
 	return e, err
 }

@@ -8,7 +8,7 @@ import (
 
 // Applied is ApplyAll's result for one transaction.
 type Applied struct {
-	Verdict
+	ApplyResult
 	Err error
 }
 
@@ -17,7 +17,7 @@ type Applied struct {
 // signature.
 func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	out := make([]Applied, len(encoded))
-	txs := make([]*wire.Sealed, len(encoded)) // an entry is nil if its transaction needs no further processing
+	txs := make([]*wire.SignedTx, len(encoded)) // an entry is nil if its transaction needs no further processing
 	births := map[wire.Stream]*wire.Author{}
 	for i, b := range encoded {
 		txs[i], out[i].Err = wire.OpenTx(b)
@@ -25,7 +25,7 @@ func (v *View) ApplyAll(encoded [][]byte) []Applied {
 			continue
 		}
 		out[i].Position = txs[i].Pos
-		if out[i].Outcome, out[i].Err = v.known(txs[i].Pos); out[i].Outcome != 0 || out[i].Err != nil {
+		if out[i].Outcome, out[i].Err = v.knownOutcome(txs[i].Pos); out[i].Outcome != 0 || out[i].Err != nil {
 			txs[i] = nil
 			continue
 		}
@@ -35,18 +35,18 @@ func (v *View) ApplyAll(encoded [][]byte) []Applied {
 			}
 		}
 	}
-	proven := v.provenByLater(txs, births)
+	proven := v.authorsByLater(txs, births)
 	for i, tx := range txs {
 		if tx != nil {
-			out[i].Verdict, out[i].Err = v.take(tx, proven[i])
+			out[i].ApplyResult, out[i].Err = v.queueTx(tx, proven[i])
 		}
 	}
 	return out
 }
 
-// provenByLater returns, for each transaction, its author if the signature of a later transaction
+// authorsByLater returns, for each transaction, its author if the signature of a later transaction
 // proves it, or nil if the transaction's own signature has to be checked.
-func (v *View) provenByLater(txs []*wire.Sealed, births map[wire.Stream]*wire.Author) []*wire.Author {
+func (v *View) authorsByLater(txs []*wire.SignedTx, births map[wire.Stream]*wire.Author) []*wire.Author {
 	proven := make([]*wire.Author, len(txs))
 	for i := len(txs) - 2; i >= 0; i-- {
 		tx, next := txs[i], txs[i+1]
@@ -57,7 +57,7 @@ func (v *View) provenByLater(txs []*wire.Sealed, births map[wire.Stream]*wire.Au
 		if by == nil || len(tx.Birth) > 0 && !bytes.Equal(tx.Birth, by.Birth) {
 			continue
 		}
-		if proven[i+1] == nil && v.verifier.SealedBy(next, by) {
+		if proven[i+1] == nil && v.verifier.SignedBy(next, by) {
 			proven[i+1] = by
 		}
 		if proven[i+1] != nil {
@@ -67,8 +67,8 @@ func (v *View) provenByLater(txs []*wire.Sealed, births map[wire.Stream]*wire.Au
 	return proven
 }
 
-// Forged returns the number of transactions and rows since startup that were not signed by their alleged sites.
-func (v *View) Forged() uint64 {
+// ForgedCount returns the number of transactions and rows since startup that were not signed by their alleged sites.
+func (v *View) ForgedCount() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.forged

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Ask runs a query on a snapshot of the file, as Read does, and returns its result.
-func Ask[T any](ctx context.Context, v *View, question func(*sqlite.Conn) (T, error)) (T, error) {
+// Query runs a query on a snapshot of the file, as Read does, and returns its result.
+func Query[T any](ctx context.Context, v *View, question func(*sqlite.Conn) (T, error)) (T, error) {
 	var answer T
 	err := v.Read(ctx, func(c *sqlite.Conn) (err error) {
 		answer, err = question(c)
@@ -24,91 +24,93 @@ func Ask[T any](ctx context.Context, v *View, question func(*sqlite.Conn) (T, er
 
 // Machines lists machines by creation time, then by ID.
 func (v *View) Machines(ctx context.Context, f inventory.Filter) ([]inventory.Listed, error) {
-	return Ask(ctx, v, inventory.Machines(f))
+	return Query(ctx, v, inventory.Machines(f))
 }
 
 // Machine returns the machine with this ID, or nil if there is none.
 func (v *View) Machine(ctx context.Context, id bourse.MachineID) (*inventory.Listed, error) {
-	return Ask(ctx, v, inventory.Machine(id))
+	return Query(ctx, v, inventory.Machine(id))
 }
 
 // CountMachines returns each app's number of machines. It omits apps without machines.
 func (v *View) CountMachines(ctx context.Context) (map[bourse.AppRef]int, error) {
-	return Ask(ctx, v, inventory.CountMachines())
+	return Query(ctx, v, inventory.CountMachines())
 }
 
 // Volumes lists volumes by creation time, then by ID.
 func (v *View) Volumes(ctx context.Context, f inventory.VolumeFilter) ([]inventory.ListedVolume, error) {
-	return Ask(ctx, v, inventory.Volumes(f))
+	return Query(ctx, v, inventory.Volumes(f))
 }
 
 // Images lists the images on the workers.
 func (v *View) Images(ctx context.Context, f inventory.ImageFilter) ([]inventory.ListedImage, error) {
-	return Ask(ctx, v, inventory.Images(f))
+	return Query(ctx, v, inventory.Images(f))
 }
 
-// AwayWorkers lists the unreachable workers.
-func (v *View) AwayWorkers(ctx context.Context) ([]inventory.AwayWorker, error) {
-	return Ask(ctx, v, inventory.AwayWorkers())
+// UnreachableWorkers lists the unreachable workers.
+func (v *View) UnreachableWorkers(ctx context.Context) ([]inventory.UnreachableWorker, error) {
+	return Query(ctx, v, inventory.UnreachableWorkers())
 }
 
 // Removed lists the servers that an operator has removed.
 func (v *View) Removed(ctx context.Context) ([]inventory.RemovedMember, error) {
-	return Ask(ctx, v, inventory.Removed())
+	return Query(ctx, v, inventory.Removed())
 }
 
 // Certified lists the brokers and proxies with certificates.
 func (v *View) Certified(ctx context.Context) ([]inventory.CertifiedMember, error) {
-	return Ask(ctx, v, inventory.Certified())
+	return Query(ctx, v, inventory.Certified())
 }
 
 // Apps lists all apps by name, including deleted ones.
-func (v *View) Apps(ctx context.Context) ([]bourse.App, error) { return Ask(ctx, v, inventory.Apps()) }
+func (v *View) Apps(ctx context.Context) ([]bourse.App, error) {
+	return Query(ctx, v, inventory.Apps())
+}
 
 // App returns the app with this name, even if it has been deleted, or nil if there is none.
 func (v *View) App(ctx context.Context, name bourse.AppName) (*bourse.App, error) {
-	return Ask(ctx, v, inventory.App(name))
+	return Query(ctx, v, inventory.App(name))
 }
 
 // Releases lists the releases of the app with this ID, oldest first.
 func (v *View) Releases(ctx context.Context, app string) ([]release.Release, error) {
-	return Ask(ctx, v, inventory.Releases(app))
+	return Query(ctx, v, inventory.Releases(app))
 }
 
 // Deployed returns the IDs of the apps that have releases.
 func (v *View) Deployed(ctx context.Context) ([]string, error) {
-	return Ask(ctx, v, inventory.Deployed())
+	return Query(ctx, v, inventory.Deployed())
 }
 
 // Tokens lists all tokens, oldest first, including revoked ones.
 func (v *View) Tokens(ctx context.Context) ([]inventory.Token, error) {
-	return Ask(ctx, v, inventory.Tokens())
+	return Query(ctx, v, inventory.Tokens())
 }
 
 // Token returns the token with this ID, or nil if there is none.
 func (v *View) Token(ctx context.Context, id string) (*inventory.Token, error) {
-	return Ask(ctx, v, inventory.TokenByID(id))
+	return Query(ctx, v, inventory.TokenByID(id))
 }
 
 // Canceled lists the canceled orders that the worker must not fill, oldest first.
 func (v *View) Canceled(ctx context.Context, worker bourse.WorkerID) ([]bourse.OrderID, error) {
-	return Ask(ctx, v, inventory.Canceled(worker))
+	return Query(ctx, v, inventory.Canceled(worker))
 }
 
 // CanceledOn lists the workers on which the order has been canceled. They must not fill it.
 func (v *View) CanceledOn(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error) {
-	return Ask(ctx, v, inventory.CanceledAt(order))
+	return Query(ctx, v, inventory.CanceledAt(order))
 }
 
 // Secrets returns the sealed secrets of the app with this ID.
 func (v *View) Secrets(ctx context.Context, app string) ([]seal.Secret, error) {
-	return Ask(ctx, v, inventory.Secrets(app))
+	return Query(ctx, v, inventory.Secrets(app))
 }
 
 // SecretMarks returns the version of each broker's latest change to an app's
 // secrets.
 func (v *View) SecretMarks(ctx context.Context, app string) (seal.Marks, error) {
-	return Ask(ctx, v, inventory.SecretMarks(app))
+	return Query(ctx, v, inventory.SecretMarks(app))
 }
 
 // AwaitSecrets waits until an app's marks include a version, and returns them. If ctx ends first, it returns the

@@ -12,19 +12,19 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// restoredBoot replaces the boot ID in a copy of the file. It differs from every real boot ID, so
+// copiedBoot replaces the boot ID in a copy of the file. It differs from every real boot ID, so
 // that a server that opens the copy begins a new epoch. Otherwise, the server would reuse the
 // numbers of transactions that it has published since the copy was made.
-const restoredBoot = "restored"
+const copiedBoot = "restored"
 
 // Backup writes a consistent copy of the view's file at path to a new file. The server may be
 // running. A server with the same ID that has lost its file can use the copy instead. It then
 // begins a new epoch and receives newer rows from other members. Errors: CodeUnavailable if the
 // file cannot be copied, for example because the disk is full.
 func Backup(ctx context.Context, path, to string) error {
-	err := change(ctx, path, func(c *sqlite.Conn) error { return schema.Run(c, "VACUUM INTO ?", to) })
+	err := openAndChange(ctx, path, func(c *sqlite.Conn) error { return schema.Run(c, "VACUUM INTO ?", to) })
 	if err == nil {
-		err = change(ctx, to, func(c *sqlite.Conn) error { return schema.Run(c, "UPDATE meta SET boot = ?", restoredBoot) })
+		err = openAndChange(ctx, to, func(c *sqlite.Conn) error { return schema.Run(c, "UPDATE meta SET boot = ?", copiedBoot) })
 	}
 	if err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "copy the view %s: %w", path, err)
@@ -32,11 +32,11 @@ func Backup(ctx context.Context, path, to string) error {
 	return nil
 }
 
-// Revive allows a server to use a copy that it would otherwise replace because of its age: the
+// AllowOldCopy allows a server to use a copy that it would otherwise replace because of its age: the
 // copy may contain deleted shared rows, whose tombstones the other members no longer retain. Use
 // it only for a cluster that has lost all other copies, while no server has the file open.
-func Revive(ctx context.Context, path string, now time.Time) error {
-	err := change(ctx, path, func(c *sqlite.Conn) error {
+func AllowOldCopy(ctx context.Context, path string, now time.Time) error {
+	err := openAndChange(ctx, path, func(c *sqlite.Conn) error {
 		return schema.Run(c, "UPDATE meta SET touched_at = max(touched_at, ?)", now.UnixNano())
 	})
 	if err != nil {
@@ -45,16 +45,16 @@ func Revive(ctx context.Context, path string, now time.Time) error {
 	return nil
 }
 
-// change opens a connection to the existing file at path and calls do with it.
-func change(ctx context.Context, path string, do func(*sqlite.Conn) error) error {
+// openAndChange opens a connection to the existing file at path and calls do with it.
+func openAndChange(ctx context.Context, path string, do func(*sqlite.Conn) error) error {
 	c, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	c.SetBusyTimeout(copyPatience)
+	c.SetBusyTimeout(copyTimeout)
 	c.SetInterrupt(ctx.Done())
 	return errors.Join(do(c), c.Close())
 }
 
-// copyPatience is how long Backup and Revive wait for a lock that a server holds.
-const copyPatience = 5 * time.Second
+// copyTimeout is how long Backup and AllowOldCopy wait for a lock that a server holds.
+const copyTimeout = 5 * time.Second

@@ -47,7 +47,7 @@ func TestBackup(t *testing.T) {
 // no other copy is left.
 func TestRevive(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
-	later := func() time.Time { return now.Add(maxUnused + time.Hour) }
+	later := func() time.Time { return now.Add(maxFileAge + time.Hour) }
 	for _, revived := range []bool{false, true} {
 		path, to := tempFile(t), filepath.Join(t.TempDir(), "copy.db")
 		m := startMember(t, Config{Path: path, Now: func() time.Time { return now }})
@@ -59,7 +59,7 @@ func TestRevive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if revived {
-			if err := Revive(t.Context(), to, later()); err != nil {
+			if err := AllowOldCopy(t.Context(), to, later()); err != nil {
 				t.Fatal(err)
 			}
 		}

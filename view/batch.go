@@ -24,7 +24,7 @@ type batch struct {
 	now      time.Time
 	hasher   *wire.Hasher
 	verifier *wire.Verifier
-	careful  bool // use a savepoint for each row, and quarantine rows that fail
+	perRow   bool // use a savepoint for each row, and quarantine rows that fail
 	overlay
 	effects
 }
@@ -35,7 +35,7 @@ type overlay struct {
 	clock  wire.Clock
 	heads  map[wire.Stream]head
 	newest map[bourse.WorkerID]uint64
-	sums   map[sumKey]sum
+	sums   map[sumKey]checksum
 	epochs map[bourse.WorkerID][]uint64
 	gone   map[wire.Stream]bool // streams to remove
 	signer wire.Signer
@@ -75,7 +75,7 @@ func newBatch(c *sqlite.Conn, all schema.Tables, base *state, now time.Time, h *
 		conn: c, tables: all, base: base, now: now, hasher: h, verifier: n,
 		overlay: overlay{
 			self: base.self, clock: base.clock, signer: base.signer,
-			heads: map[wire.Stream]head{}, newest: map[bourse.WorkerID]uint64{}, sums: map[sumKey]sum{},
+			heads: map[wire.Stream]head{}, newest: map[bourse.WorkerID]uint64{}, sums: map[sumKey]checksum{},
 			epochs: map[bourse.WorkerID][]uint64{}, gone: map[wire.Stream]bool{},
 		},
 		effects: effects{touched: map[string]bool{}, gaps: map[wire.Stream]bool{}},
@@ -96,7 +96,7 @@ func (b *batch) newestOf(site bourse.WorkerID) uint64 {
 	return b.base.newest[site]
 }
 
-func (b *batch) sum(k sumKey) sum {
+func (b *batch) tableSum(k sumKey) checksum {
 	if s, ok := b.sums[k]; ok {
 		return s
 	}
@@ -165,9 +165,9 @@ func (b *batch) committed() {
 	}
 }
 
-// tick returns a new clock value for a row version that this server writes. It is greater than
+// nextClock returns a new clock value for a row version that this server writes. It is greater than
 // below, the clock value of the version that is replaced (0 if there is none).
-func (b *batch) tick(below wire.Clock) wire.Clock {
+func (b *batch) nextClock(below wire.Clock) wire.Clock {
 	physical := wire.ClockAt(b.now)
 	next := max(physical, below+1)
 	// Don't adopt a clock value that is too far ahead of the local clock.
@@ -178,5 +178,5 @@ func (b *batch) tick(below wire.Clock) wire.Clock {
 	return next
 }
 
-// observe advances the clock to c, the clock value of another member's write.
-func (b *batch) observe(c wire.Clock) { b.clock = max(b.clock, c) }
+// advanceClock advances the clock to c, the clock value of another member's write.
+func (b *batch) advanceClock(c wire.Clock) { b.clock = max(b.clock, c) }

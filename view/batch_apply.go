@@ -18,7 +18,7 @@ const retention = 7 * 24 * time.Hour
 // applied and transactions that follow a gap.
 func (b *batch) apply(in *incoming) error {
 	switch h := b.head(in.Stream); {
-	case in.Seq < h.seq+1 || b.ours(in.Stream):
+	case in.Seq < h.seq+1 || b.isOwn(in.Stream):
 		return nil
 	case b.superseded(in.Stream):
 		b.gaps[in.Stream] = true
@@ -32,7 +32,7 @@ func (b *batch) apply(in *incoming) error {
 		return err
 	}
 	for i := range in.rows {
-		if err := b.takeOne(st, &in.rows[i]); err != nil {
+		if err := b.applyRow(st, &in.rows[i]); err != nil {
 			return err
 		}
 	}
@@ -48,7 +48,7 @@ func (b *batch) apply(in *incoming) error {
 // skip advances past a transaction whose rows could not be applied, for example because they caused a panic.
 func (b *batch) skip(in *incoming, reason error) error {
 	st := wire.Stamp{Position: in.Position, At: in.at}
-	if in.Seq != b.head(in.Stream).seq+1 || b.ours(in.Stream) {
+	if in.Seq != b.head(in.Stream).seq+1 || b.isOwn(in.Stream) {
 		return nil
 	}
 	if err := b.advance(st, in.by); err != nil {
@@ -58,9 +58,9 @@ func (b *batch) skip(in *incoming, reason error) error {
 	return b.refuse(refusal{Stamp: st, reason: fmt.Errorf("whole transaction: %w", reason)})
 }
 
-// ours reports whether s is the stream that this server writes now. It returns false for this
+// isOwn reports whether s is the stream that this server writes now. It returns false for this
 // server's streams of earlier epochs, which are treated like other sites' streams.
-func (b *batch) ours(s wire.Stream) bool { return s.Site == b.self.Site && s.Epoch >= b.self.Epoch }
+func (b *batch) isOwn(s wire.Stream) bool { return s.Site == b.self.Site && s.Epoch >= b.self.Epoch }
 
 // advance moves a stream's head to the given transaction. The first transaction of a new epoch
 // deletes the site's owned rows of earlier epochs.
@@ -102,9 +102,9 @@ func (b *batch) deleteOwned(site bourse.WorkerID) error {
 	}
 }
 
-// takeOne merges one row. In a careful batch, a row that fails or panics is quarantined, and the batch continues.
-func (b *batch) takeOne(st wire.Stamp, e *schema.Entry) error {
-	if !b.careful {
+// applyRow merges one row. In a batch with perRow set, a row that fails or panics is quarantined, and the batch continues.
+func (b *batch) applyRow(st wire.Stamp, e *schema.Entry) error {
+	if !b.perRow {
 		return b.take(st, e)
 	}
 	if err := schema.Run(b.conn, "SAVEPOINT one_row"); err != nil {
@@ -174,13 +174,13 @@ func (b *batch) takeShared(st wire.Stamp, e *schema.Entry) error {
 		r.retry = e.Clock.Time().Add(-maxSkew).UnixNano()
 		return b.refuse(r)
 	}
-	_, err := b.mergeIn(e.Version(st))
+	_, err := b.mergeShared(e.Version(st))
 	return err
 }
 
-// mergeIn stores a version of a shared row if it is greater than the stored one, and reports
+// mergeShared stores a version of a shared row if it is greater than the stored one, and reports
 // whether it stored it.
-func (b *batch) mergeIn(r wire.Version) (bool, error) {
+func (b *batch) mergeShared(r wire.Version) (bool, error) {
 	r.Hash = b.hasher.Of(r)
 	old, ok, err := b.tables.Find(b.conn, r.Table, true, r.Site, r.Key)
 	if err != nil || ok && wire.Order(old, r) >= 0 {
@@ -190,7 +190,7 @@ func (b *batch) mergeIn(r wire.Version) (bool, error) {
 		b.forged++ // not quarantined, because a forged row could name any site
 		return false, nil
 	}
-	b.observe(r.Clock)
+	b.advanceClock(r.Clock)
 	switch {
 	case !ok && b.expired(r):
 		return false, nil

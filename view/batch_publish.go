@@ -21,7 +21,7 @@ func (b *batch) publish(rows []schema.Entry) (wire.Position, error) {
 	var w writing
 	var last wire.Position
 	for i := range rows {
-		change, old, err := b.changesOf(&rows[i])
+		change, old, err := b.diff(&rows[i])
 		if err != nil {
 			return last, err
 		}
@@ -58,7 +58,7 @@ func (b *batch) encode(said wire.Row, e *schema.Entry) ([]byte, error) {
 	}
 	if e.Shared {
 		r := b.version(wire.Stamp{Position: wire.Position{Stream: b.self}}, e)
-		if err := b.prove(&r); err != nil {
+		if err := b.sign(&r); err != nil {
 			return nil, err
 		}
 		e.Proof, w.Sig = r.Proof, r.Proof.Sig
@@ -66,8 +66,8 @@ func (b *batch) encode(said wire.Row, e *schema.Entry) ([]byte, error) {
 	return wire.EncodeRow(w)
 }
 
-// prove signs a version of a shared row.
-func (b *batch) prove(r *wire.Version) error {
+// sign signs a version of a shared row.
+func (b *batch) sign(r *wire.Version) error {
 	sig, err := wire.Sign(b.signer.Key, wire.Message(wire.SignedRow, b.verifier.Cluster, b.hasher.Encode(*r)))
 	r.Proof = wire.Proof{By: &wire.Author{Stream: b.self, Birth: b.signer.Birth}, Sig: sig, Checked: true}
 	return err
@@ -82,7 +82,7 @@ func (b *batch) begin(w *writing) {
 
 // close completes the open transaction.
 func (b *batch) close(w *writing) (wire.Position, error) {
-	by := wire.Seal{Cluster: b.verifier.Cluster, Key: b.signer.Key, Prev: []byte(b.signer.Prev)}
+	by := wire.SigningKey{Cluster: b.verifier.Cluster, Key: b.signer.Key, Prev: []byte(b.signer.Prev)}
 	if w.tx.Seq == 1 {
 		by.Birth = b.signer.Birth
 	}
@@ -99,10 +99,10 @@ func (b *batch) close(w *writing) (wire.Position, error) {
 	return p, err
 }
 
-// changesOf returns the change that turns the stored version into the row, and the stored version.
+// diff returns the change that turns the stored version into the row, and the stored version.
 // The change to an owned row contains only the columns that differ. The change is nil if there is
 // nothing to write.
-func (b *batch) changesOf(e *schema.Entry) (change *schema.Entry, old *wire.Version, err error) {
+func (b *batch) diff(e *schema.Entry) (change *schema.Entry, old *wire.Version, err error) {
 	stands, ok, err := b.tables.Find(b.conn, e.Table, e.Shared, b.self.Site, e.Key)
 	if err != nil {
 		return nil, nil, err
@@ -116,7 +116,7 @@ func (b *batch) changesOf(e *schema.Entry) (change *schema.Entry, old *wire.Vers
 	}
 	out := *e
 	if !e.Deleted {
-		delta := stands.Columns.Until(e.Change)
+		delta := stands.Columns.Diff(e.Change)
 		if lives && len(delta) == 0 {
 			return nil, nil, nil
 		}
@@ -125,7 +125,7 @@ func (b *batch) changesOf(e *schema.Entry) (change *schema.Entry, old *wire.Vers
 		}
 	}
 	if e.Shared {
-		out.Clock = b.tick(stands.Clock)
+		out.Clock = b.nextClock(stands.Clock)
 		if ok && wire.Order(stands, b.version(wire.Stamp{Position: wire.Position{Stream: b.self}}, &out)) >= 0 {
 			return nil, nil, nil // the stored version wins: for example, an older app has this name
 		}

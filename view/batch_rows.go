@@ -14,10 +14,10 @@ func (b *batch) replace(old *wire.Version, r wire.Version) error {
 		return err
 	}
 	if old != nil {
-		b.account(*old, -1)
+		b.addToSums(*old, -1)
 	}
-	b.account(r, 1)
-	b.touch(r.Table)
+	b.addToSums(r, 1)
+	b.markChanged(r.Table)
 	if r.Table == wire.TableRemoved && r.Shared && !r.Deleted {
 		return b.removeMember(bourse.WorkerID(r.Key), r.Columns)
 	}
@@ -29,16 +29,16 @@ func (b *batch) remove(old wire.Version) error {
 	if err := b.tables.Remove(b.conn, old); err != nil {
 		return err
 	}
-	b.account(old, -1)
-	b.touch(old.Table)
+	b.addToSums(old, -1)
+	b.markChanged(old.Table)
 	return nil
 }
 
-// account adds a row to the tables' sums and its stream's head if n is 1, and subtracts it if n is
+// addToSums adds a row to the tables' sums and its stream's head if n is 1, and subtracts it if n is
 // -1. The checksums are XORed in both cases, because XOR both adds and removes a hash.
-func (b *batch) account(r wire.Version, n int64) {
+func (b *batch) addToSums(r wire.Version, n int64) {
 	k := sumKey{r.Table, r.Shared}
-	s := b.sum(k)
+	s := b.tableSum(k)
 	s.hash ^= r.Hash
 	if !r.Deleted {
 		s.rows += n
@@ -55,7 +55,7 @@ func (b *batch) account(r wire.Version, n int64) {
 	}
 }
 
-func (b *batch) touch(table string) {
+func (b *batch) markChanged(table string) {
 	b.touched[table] = true
 	if table == wire.TableMachines {
 		b.touched[TableServices] = true // triggers maintain this table

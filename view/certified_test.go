@@ -91,7 +91,7 @@ func (r *member) heard() (sites []string) {
 // its certificate has expired. Without a certificate, this is forgotten after a day.
 func TestCertifiedServersStayHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var passed atomic.Int64 // advances the clock without running tidy thousands of times
+		var passed atomic.Int64 // advances the clock without running removeExpired thousands of times
 		m := startMember(t, Config{Site: "b1", Now: func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }})
 		defer m.end()
 		heard := time.Now().UTC()
@@ -99,7 +99,7 @@ func TestCertifiedServersStayHeard(t *testing.T) {
 		m.SetPresence("p1", false, heard)
 		m.SetPresence("p2", false, heard)
 		passed.Store(int64(streamRetention + time.Hour))
-		time.Sleep(2 * tidyEvery)
+		time.Sleep(2 * expiryInterval)
 		synctest.Wait()
 		if list, err := m.Certified(t.Context()); err != nil || len(list) != 1 || !list[0].HeardAt.Equal(heard) {
 			t.Errorf("after a day: %+v, %v, want p1, heard at %s", list, err, heard)
@@ -108,7 +108,7 @@ func TestCertifiedServersStayHeard(t *testing.T) {
 			t.Errorf("after a day, it is known when %v were reachable, want this server and p1, which has a certificate", got)
 		}
 		passed.Store(int64(retention + 2*time.Hour))
-		time.Sleep(2 * tidyEvery)
+		time.Sleep(2 * expiryInterval)
 		synctest.Wait()
 		if got := m.dump(); len(got) != 0 {
 			t.Errorf("after the certificate has expired: %v", got)

@@ -19,7 +19,7 @@ func TestClockOfAWrite(t *testing.T) {
 		"far ahead once, but not permanently": {wire.ClockAt(now.Add(time.Hour)), 0, wire.ClockAt(now)},
 	} {
 		b := newBatch(nil, nil, &state{clock: c.last}, now, nil, nil)
-		if got := b.tick(c.below); got != c.want {
+		if got := b.nextClock(c.below); got != c.want {
 			t.Errorf("%s: %x, want %x", name, got, c.want)
 		}
 	}

@@ -121,7 +121,7 @@ func killAt(t *testing.T, stage FaultStage, n uint64, log [][]byte, want []strin
 		t.Fatalf("Run ended with %v", err)
 	}
 	again := startMember(t, Config{Path: left})
-	if again.Generation() != 1 || fileExists(left+schema.BadSuffix) {
+	if again.Generation() != 1 || fileExists(left+schema.DamagedSuffix) {
 		t.Error("the file was replaced")
 	}
 	again.sound()

@@ -50,7 +50,7 @@ func fillAndRecover(ctx context.Context, v *View, makeRoom func() error) error {
 	if err != nil {
 		return err
 	}
-	if verdict, err := v.Apply(b); err != nil || verdict.Outcome != Taken {
+	if verdict, err := v.Apply(b); err != nil || verdict.Outcome != Queued {
 		return fmt.Errorf("on the full disk: apply %v, %w", verdict, err)
 	}
 	for range 3 { // the disk remains full

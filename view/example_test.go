@@ -25,7 +25,7 @@ func Example() {
 	if _, err := v.Publish(ctx, inventory.MachineRow(&machine)); err != nil {
 		fmt.Println(err)
 	}
-	list, err := view.Ask(ctx, v, inventory.Machines(inventory.Filter{App: "shop"}))
+	list, err := view.Query(ctx, v, inventory.Machines(inventory.Filter{App: "shop"}))
 	if err != nil {
 		fmt.Println(err)
 	}

@@ -61,7 +61,7 @@ func TestUnusableFilesAreReplaced(t *testing.T) {
 		"another site":    func(_ *testing.T, _ string, cfg *Config) { cfg.Site = "w7" },
 		"a newer schema":  func(t *testing.T, path string, _ *Config) { exec(t, path, "PRAGMA user_version = 99") },
 		"not used for six days": func(_ *testing.T, _ string, cfg *Config) {
-			cfg.Now = func() time.Time { return time.Now().Add(maxUnused + time.Hour) }
+			cfg.Now = func() time.Time { return time.Now().Add(maxFileAge + time.Hour) }
 		},
 		"not a database": func(t *testing.T, path string, _ *Config) { write(t, path, bytes.Repeat([]byte("garbage"), 4096)) },
 		"truncated": func(t *testing.T, path string, _ *Config) {
@@ -91,7 +91,7 @@ func TestUnusableFilesAreReplaced(t *testing.T) {
 			if got := m.dump(); len(got) != 0 {
 				t.Errorf("rows of the old file: %v", got)
 			}
-			if !fileExists(path + schema.BadSuffix) {
+			if !fileExists(path + schema.DamagedSuffix) {
 				t.Error("the old file was not moved aside")
 			}
 			m.publish(volume("mine", "y"))
@@ -137,7 +137,7 @@ func (r *member) replaced(lost <-chan struct{}) {
 }
 
 // TestFileLostWhileRunning damages the file of a running view. The view must create a new file with a new epoch,
-// close Lost, and be able to apply all transactions again.
+// close RowsLost, and be able to apply all transactions again.
 func TestFileLostWhileRunning(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, m *member){
 		"deleted": func(t *testing.T, m *member) {
@@ -174,7 +174,7 @@ func TestFileLostWhileRunning(t *testing.T) {
 			m.take(someStory(t)...)
 			m.publish(volume("mine", "x"))
 			m.SetPresence("w2", true, time.Now())
-			before, lost, generation := m.Self(), m.Lost(), m.Generation()
+			before, lost, generation := m.Self(), m.RowsLost(), m.Generation()
 			changes := m.Watch(wire.TableMachines)
 			defer changes.Stop()
 			lose(t, m)

@@ -69,8 +69,8 @@ func TestGoldenFiles(t *testing.T) {
 		if err := m.RestoreShared(t.Context(), bytes.NewReader(readFile(t, goldenShared))); err != nil {
 			t.Fatal(err)
 		}
-		if want.Digest().Shared != m.Digest().Shared || m.Forged() != 0 {
-			t.Errorf("it has %v, %d of them forged", m.dump(), m.Forged())
+		if want.Digest().Shared != m.Digest().Shared || m.ForgedCount() != 0 {
+			t.Errorf("it has %v, %d of them forged", m.dump(), m.ForgedCount())
 		}
 		m.sound()
 	})

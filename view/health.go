@@ -76,7 +76,7 @@ func (v *View) Health() Health {
 	}
 	for _, head := range st.sorted(now) {
 		lag := max(now.Sub(wire.TimeOf(head.At)), 0)
-		h.Streams = append(h.Streams, StreamHealth{head, lag, v.intake.waits(head.Stream)})
+		h.Streams = append(h.Streams, StreamHealth{head, lag, v.intake.waitingCount(head.Stream)})
 	}
 	v.mu.Unlock()
 	for _, name := range []string{v.config.Path, v.config.Path + "-wal"} {

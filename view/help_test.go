@@ -144,7 +144,9 @@ var testStart = time.Now().UnixNano()
 // testKey signs for all sites that tests make up.
 var testKey = wire.KeyOf(bourse.RoleBroker, ed25519.NewKeyFromSeed([]byte("the key of sites that tests make")))
 
-func testSeal() wire.Seal { return wire.Seal{Cluster: "test", Birth: testKey.Birth, Key: testKey.Key} }
+func testSeal() wire.SigningKey {
+	return wire.SigningKey{Cluster: "test", Birth: testKey.Birth, Key: testKey.Key}
+}
 
 func volume(key, app string) wire.Row {
 	return wire.Row{Table: wire.TableVolumes, Key: key, Columns: map[string]wire.Value{"app": app, "size_gb": int64(len(key))}}

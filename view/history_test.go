@@ -75,7 +75,7 @@ func (h *history) step() {
 func (h *history) app(o *owner, name string) {
 	row := wire.Row{Table: wire.TableApps, Key: name, Columns: map[string]wire.Value{
 		"id": rapid.SampledFrom([]string{"i", "j"}).Draw(h.t, "id"), "org": string(o.config.Site),
-		"life": rapid.Int64Range(0, 1).Draw(h.t, "life"), "created_at": rapid.Int64Range(1, 3).Draw(h.t, "created"),
+		"generation": rapid.Int64Range(0, 1).Draw(h.t, "generation"), "created_at": rapid.Int64Range(1, 3).Draw(h.t, "created"),
 	}}
 	if rapid.Bool().Draw(h.t, "deleted") {
 		row.Columns["deleted_at"] = int64(7)
@@ -163,7 +163,7 @@ func (h *history) complete(m *member) {
 func (o *owner) epochs() int {
 	seen := map[uint64]bool{}
 	for _, encoded := range o.told {
-		if p, err := wire.Peek(encoded); err == nil {
+		if p, err := wire.DecodePosition(encoded); err == nil {
 			seen[p.Epoch] = true
 		}
 	}

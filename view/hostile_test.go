@@ -36,7 +36,7 @@ func raw(t testing.TB, seq uint64, rows ...any) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := wire.SealBody(b, testSeal())
+	sealed, err := wire.SignBody(b, testSeal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestReplayedAndReordered(t *testing.T) {
 	want := []struct {
 		tx  int
 		out Outcome
-	}{{2, Gap}, {1, Gap}, {4, Gap}, {0, Taken}, {0, Known}, {2, Known}, {3, Taken}, {4, Known}}
+	}{{2, Gap}, {1, Gap}, {4, Gap}, {0, Queued}, {0, Known}, {2, Known}, {3, Queued}, {4, Known}}
 	for _, w := range want {
 		got, err := m.Apply(log[w.tx])
 		if err != nil || got.Outcome != w.out || got.Position.Seq != uint64(w.tx+1) {
@@ -180,7 +180,7 @@ func TestForeignTransactionsOfOwnSiteAreRejected(t *testing.T) {
 	m.publish(volume("mine", "x"))
 	self, want := m.Self(), m.dump()
 	next := wire.Position{Stream: self.Stream, Seq: self.Seq + 1}
-	for p, out := range map[wire.Position]Outcome{self: Known, {Stream: wire.Stream{Site: self.Site, Epoch: self.Epoch + 1}, Seq: 1}: Ahead} {
+	for p, out := range map[wire.Position]Outcome{self: Known, {Stream: wire.Stream{Site: self.Site, Epoch: self.Epoch + 1}, Seq: 1}: FromFuture} {
 		v, err := m.Apply(encoded(t, p.Site, p.Epoch, p.Seq, volume("mine", "stolen")))
 		if err != nil || v.Outcome != out {
 			t.Errorf("%v: %v, %v, want outcome %d", p, v, err, out)
@@ -190,12 +190,12 @@ func TestForeignTransactionsOfOwnSiteAreRejected(t *testing.T) {
 		t.Errorf("signed by another site: %v, %v, want %s", v, err, bourse.CodeForbidden)
 	}
 	birth, key := m.verifier.Keys.Own()
-	lastWord, err := wire.Encode(&wire.Transaction{Position: next}, wire.Seal{Cluster: "test", Birth: birth, Key: key})
+	lastWord, err := wire.Encode(&wire.Transaction{Position: next}, wire.SigningKey{Cluster: "test", Birth: birth, Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := m.Apply(lastWord); err != nil || v.Outcome != Ahead {
-		t.Errorf("signed by this server and lost: %v, %v, want outcome %d", v, err, Ahead)
+	if v, err := m.Apply(lastWord); err != nil || v.Outcome != FromFuture {
+		t.Errorf("signed by this server and lost: %v, %v, want outcome %d", v, err, FromFuture)
 	}
 	m.flush()
 	if d := cmp.Diff(want, m.dump()); d != "" {
@@ -204,7 +204,7 @@ func TestForeignTransactionsOfOwnSiteAreRejected(t *testing.T) {
 	if err := m.Renew(t.Context(), wire.Stream{Site: "w2", Epoch: 1}); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("renew after another site's stream: %v", err)
 	}
-	lost := m.Lost()
+	lost := m.RowsLost()
 	if err := m.Renew(t.Context(), wire.Stream{Site: self.Site, Epoch: self.Epoch + 1000}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ func (w *writer) isolate(jobs []*job, items []*incoming) error {
 	for _, j := range jobs {
 		err := w.transact(j.do, nil)
 		if _, meant := errors.AsType[*bourse.Error](err); err != nil && !meant && failureOf(err) == failBadRow {
-			err = w.transact(func(b *batch) error { b.careful = true; return j.do(b) }, nil)
+			err = w.transact(func(b *batch) error { b.perRow = true; return j.do(b) }, nil)
 		}
 		if err != nil && failureOf(err) != failBadRow {
 			if err := w.failed(err, []*job{j}, nil); err != nil {
@@ -45,11 +45,11 @@ func (w *writer) applyAlone(in *incoming) error {
 		return err
 	}
 	first := err
-	err = w.transact(func(b *batch) error { b.careful = true; return w.applyIn(b, in) }, settle)
+	err = w.transact(func(b *batch) error { b.perRow = true; return w.applyIn(b, in) }, settle)
 	if err == nil || failureOf(err) != failBadRow {
 		return err
 	}
-	w.v.config.Log.Warn("apply transaction failed", slog.String("site", string(in.Site)), slog.Uint64("epoch", in.Epoch),
+	w.view.config.Log.Warn("apply transaction failed", slog.String("site", string(in.Site)), slog.Uint64("epoch", in.Epoch),
 		slog.Uint64("seq", in.Seq), slog.Any("err", first))
 	return w.transact(func(b *batch) error { return b.skip(in, first) }, settle)
 }

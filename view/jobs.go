@@ -9,7 +9,7 @@ import (
 
 // job is a change that a caller waits for.
 type job struct {
-	alone     bool               // whether the job is so large that it needs a commit of its own
+	ownCommit bool               // whether the job is so large that it needs a commit of its own
 	do        func(*batch) error // applies the change; called again if the commit fails because of a job or row
 	abandoned func() bool        // reports whether the caller has stopped waiting, so the job can be skipped
 	done      chan error         // receives the result; buffered
@@ -17,7 +17,7 @@ type job struct {
 
 // submit adds a job to the writer's next commit and waits for it.
 func (v *View) submit(ctx context.Context, alone bool, do func(*batch) error) error {
-	j := &job{alone: alone, do: do, abandoned: func() bool { return ctx.Err() != nil }, done: make(chan error, 1)}
+	j := &job{ownCommit: alone, do: do, abandoned: func() bool { return ctx.Err() != nil }, done: make(chan error, 1)}
 	v.mu.Lock()
 	ended := v.ended
 	if !ended {
@@ -54,17 +54,17 @@ func errRefused(err error) error {
 
 // takeJobs returns the jobs of the next commit: either a single large job, or all jobs before the first large one.
 func (w *writer) takeJobs() []*job {
-	w.v.mu.Lock()
-	defer w.v.mu.Unlock()
+	w.view.mu.Lock()
+	defer w.view.mu.Unlock()
 	n := 0
-	for n < len(w.v.jobs) && !w.v.jobs[n].alone {
+	for n < len(w.view.jobs) && !w.view.jobs[n].ownCommit {
 		n++
 	}
-	if n == 0 && len(w.v.jobs) > 0 {
+	if n == 0 && len(w.view.jobs) > 0 {
 		n = 1
 	}
-	out := w.v.jobs[:n:n]
-	w.v.jobs = w.v.jobs[n:]
+	out := w.view.jobs[:n:n]
+	w.view.jobs = w.view.jobs[n:]
 	return out
 }
 

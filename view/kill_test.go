@@ -130,7 +130,7 @@ func TestKill(t *testing.T) {
 		}
 		_ = cmd.Wait() // fails, because the process was killed
 		m := startMember(t, Config{Path: path})
-		if m.Generation() != 1 || fileExists(path+schema.BadSuffix) {
+		if m.Generation() != 1 || fileExists(path+schema.DamagedSuffix) {
 			t.Fatal("the file was replaced")
 		}
 		if got := m.Head(wire.Stream{Site: "w2", Epoch: 1}); got < said {

@@ -19,13 +19,13 @@ type meta struct {
 	clock   wire.Clock
 	boot    string
 	touched time.Time
-	fresh   bool // whether the file was just created
+	created bool // whether the file was just created
 }
 
 // readMeta reads the file's meta row, or writes it if the file is new.
 func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
-	now := w.v.config.Now()
-	m := meta{fresh: true}
+	now := w.view.config.Now()
+	m := meta{created: true}
 	err := schema.Query(c, "SELECT cluster, site, epoch, clock, boot, touched_at FROM meta", func(s *sqlite.Stmt) error {
 		m = meta{
 			cluster: s.ColumnText(0), self: wire.Stream{Site: bourse.WorkerID(s.ColumnText(1)), Epoch: uint64(s.ColumnInt64(2))},
@@ -36,18 +36,18 @@ func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 	switch {
 	case err != nil:
 		return m, fmt.Errorf("read the file's owner: %w", err)
-	case m.fresh:
-		m.cluster, m.self, m.boot, m.touched = w.v.config.Cluster, wire.Stream{Site: w.v.config.Site, Epoch: max(uint64(max(now.UnixMilli(), 1)), after+1)}, bootID(), now
+	case m.created:
+		m.cluster, m.self, m.boot, m.touched = w.view.config.Cluster, wire.Stream{Site: w.view.config.Site, Epoch: max(uint64(max(now.UnixMilli(), 1)), after+1)}, bootID(), now
 		return m, schema.Run(c, "INSERT INTO meta (one, cluster, site, epoch, clock, boot, touched_at) VALUES (1, ?, ?, ?, 0, ?, ?)",
 			m.cluster, m.self.Site, m.self.Epoch, m.boot, now.UnixNano())
-	case m.cluster != w.v.config.Cluster:
-		return m, &schema.Unusable{Cause: fmt.Errorf("it belongs to cluster %s", bourse.Quoted(m.cluster))}
-	case m.self.Site != w.v.config.Site:
-		return m, &schema.Unusable{Cause: fmt.Errorf("it belongs to site %s", bourse.Quoted(string(m.self.Site)))}
+	case m.cluster != w.view.config.Cluster:
+		return m, &schema.UnusableError{Cause: fmt.Errorf("it belongs to cluster %s", bourse.Quoted(m.cluster))}
+	case m.self.Site != w.view.config.Site:
+		return m, &schema.UnusableError{Cause: fmt.Errorf("it belongs to site %s", bourse.Quoted(string(m.self.Site)))}
 	case wire.CheckEpoch(m.self, now) != nil: // the host's clock was wrong, so other members have rejected the stream
-		return m, &schema.Unusable{Cause: fmt.Errorf("its epoch is ahead of the clock")}
-	case now.Sub(m.touched) > maxUnused:
-		return m, &schema.Unusable{Cause: fmt.Errorf("it was last used at %s", m.touched.Format(time.RFC3339))}
+		return m, &schema.UnusableError{Cause: fmt.Errorf("its epoch is ahead of the clock")}
+	case now.Sub(m.touched) > maxFileAge:
+		return m, &schema.UnusableError{Cause: fmt.Errorf("it was last used at %s", m.touched.Format(time.RFC3339))}
 	}
 	return m, nil
 }
@@ -55,7 +55,7 @@ func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 // settle updates a newly opened file: it marks all sites as unreachable and, after a host crash, starts a new epoch.
 func (w *writer) settle(c *sqlite.Conn, st *state, m meta) error {
 	boot := bootID()
-	b := newBatch(c, w.v.tables, st, w.v.config.Now(), &w.hasher, &w.v.verifier)
+	b := newBatch(c, w.view.tables, st, w.view.config.Now(), &w.hasher, &w.view.verifier)
 	err := schema.InTransaction(c, func() error {
 		if err := schema.Run(c, "UPDATE sites SET alive = NULL"); err != nil {
 			return err
@@ -67,7 +67,7 @@ func (w *writer) settle(c *sqlite.Conn, st *state, m meta) error {
 		// New transactions must not have the same numbers as lost ones. A stream must not continue
 		// with another key either. In both cases, a new epoch begins.
 		own, began := st.heads[m.self]
-		if !m.fresh && boot != m.boot || began && !bytes.Equal(own.by.Birth, b.signer.Birth) {
+		if !m.created && boot != m.boot || began && !bytes.Equal(own.by.Birth, b.signer.Birth) {
 			if err := b.renew(m.self.Epoch); err != nil {
 				return err
 			}

@@ -11,17 +11,17 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// maxUnused limits how long a file may go unused. After that time, the other members may have
+// maxFileAge limits how long a file may go unused. After that time, the other members may have
 // removed tombstones that never reached this file.
-const maxUnused = retention - 24*time.Hour
+const maxFileAge = retention - 24*time.Hour
 
 // openFile opens the configured file, creating it if it does not exist. It moves an unusable file
 // aside first. If it creates a file, the file's epoch is greater than after.
 func (w *writer) openFile(after uint64) error {
 	f, st, err := w.tryFile(after)
-	if bad, ok := errors.AsType[*schema.Unusable](err); ok {
-		w.v.config.Log.Warn("replacing the view's file", slog.String("path", w.v.config.Path), slog.Any("err", bad.Cause))
-		if err := schema.MoveAside(w.v.config.Path); err != nil {
+	if bad, ok := errors.AsType[*schema.UnusableError](err); ok {
+		w.view.config.Log.Warn("replacing the view's file", slog.String("path", w.view.config.Path), slog.Any("err", bad.Cause))
+		if err := schema.MoveAside(w.view.config.Path); err != nil {
 			return bourse.Errorf(bourse.CodeUnavailable, "move the view's file aside: %w", err)
 		}
 		f, st, err = w.tryFile(after)
@@ -30,15 +30,15 @@ func (w *writer) openFile(after uint64) error {
 		return bourse.Errorf(bourse.CodeUnavailable, "%w", err)
 	}
 	w.file = f
-	w.v.mu.Lock()
-	w.v.state = st
-	w.v.mu.Unlock()
-	w.v.pool.Reset(f)
+	w.view.mu.Lock()
+	w.view.state = st
+	w.view.mu.Unlock()
+	w.view.pool.Reset(f)
 	return nil
 }
 
 func (w *writer) tryFile(after uint64) (*schema.File, *state, error) {
-	f, err := schema.Open(w.v.config.Path)
+	f, err := schema.Open(w.view.config.Path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,7 +50,7 @@ func (w *writer) tryFile(after uint64) (*schema.File, *state, error) {
 		_ = f.Close() // only the error in err matters
 		switch failureOf(err) {
 		case failDamaged, failBadRow:
-			err = &schema.Unusable{Cause: err}
+			err = &schema.UnusableError{Cause: err}
 		case failUnavailable, failKilled:
 		}
 		return nil, nil, err
@@ -72,8 +72,8 @@ func (w *writer) prepare(f *schema.File, after uint64) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.v.tables == nil {
-		w.v.tables = all
+	if w.view.tables == nil {
+		w.view.tables = all
 	}
 	m, err := w.readMeta(f.Conn, after)
 	if err != nil {
@@ -83,6 +83,6 @@ func (w *writer) prepare(f *schema.File, after uint64) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.signer = w.v.verifier.NewSigner()
+	st.signer = w.view.verifier.NewSigner()
 	return st, w.settle(f.Conn, st, m)
 }

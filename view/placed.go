@@ -47,7 +47,7 @@ func (b *batch) recheckPlacements() error {
 		err := schema.Query(b.conn, "SELECT site, key FROM "+table+"_rows WHERE NOT placed AND placement IS NOT NULL LIMIT ?", func(s *sqlite.Stmt) error {
 			unplaced = append(unplaced, address{bourse.WorkerID(s.ColumnText(0)), s.ColumnText(1)})
 			return nil
-		}, maxTidy)
+		}, maxExpire)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func placedMachine(t testing.TB, broker *wire.Placements, worker bourse.WorkerID
 	}
 	return bourse.Machine{
 		ID: id, App: app, AppID: order.App.ID, Worker: worker, Order: order.ID, Placement: signed, State: bourse.StateStarted,
-		Config:    bourse.Config{Kept: bourse.Kept{Services: []byte(`[{"internal_port":80}]`)}},
+		Config:    bourse.Config{StoredConfig: bourse.StoredConfig{Services: []byte(`[{"internal_port":80}]`)}},
 		CreatedAt: time.Unix(1, 0).UTC(), UpdatedAt: time.Unix(1, 0).UTC(),
 	}
 }
@@ -35,21 +35,21 @@ func placedMachine(t testing.TB, broker *wire.Placements, worker bourse.WorkerID
 // sources of such lists agree.
 func listedFor(t testing.TB, m *member, app bourse.AppName) (ids []bourse.MachineID) {
 	t.Helper()
-	listed, err := Ask(t.Context(), m.View, inventory.Machines(inventory.Filter{App: app}))
+	listed, err := Query(t.Context(), m.View, inventory.Machines(inventory.Filter{App: app}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range listed {
 		ids = append(ids, l.ID)
 	}
-	counts, err := Ask(t.Context(), m.View, inventory.CountMachines())
+	counts, err := Query(t.Context(), m.View, inventory.CountMachines())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := counts[bourse.AppRef{Name: app, ID: string(app) + "-id"}]; n != len(ids) {
 		t.Errorf("%d machines are listed for %s and %d counted", len(ids), app, n)
 	}
-	serving, err := Ask(t.Context(), m.View, func(c *sqlite.Conn) ([]bourse.Machine, error) { return new(inventory.Serving).Read(c) })
+	serving, err := Query(t.Context(), m.View, func(c *sqlite.Conn) ([]bourse.Machine, error) { return new(inventory.Serving).Read(c) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestAVolumeIsPlaced(t *testing.T) {
 	placed.Volume = &bourse.VolumeOrder{}
 	m := startMember(t, Config{Site: "w9", Certified: true})
 	m.take(encoded(t, "w2", 1, 1, volume("vol_0000020000000001", placed), volume("vol_0000020000000002", order)))
-	listed, err := Ask(t.Context(), m.View, inventory.Volumes(inventory.VolumeFilter{App: "shop"}))
+	listed, err := Query(t.Context(), m.View, inventory.Volumes(inventory.VolumeFilter{App: "shop"}))
 	if err != nil || len(listed) != 1 || listed[0].ID != "vol_0000020000000001" {
 		t.Errorf("listed %+v, %v", listed, err)
 	}

@@ -14,10 +14,10 @@ const presenceStep = 15 * time.Second
 
 // presence records whether a site is reachable.
 type presence struct {
-	alive   bool
-	at      int64 // time when the site was last reachable, in nanoseconds since 1970
-	written int64 // value of at in the file; 0 if there is none
-	shown   bool  // value of alive in the file
+	alive       bool
+	at          int64 // time when the site was last reachable, in nanoseconds since 1970
+	written     int64 // value of at in the file; 0 if there is none
+	storedAlive bool  // value of alive in the file
 }
 
 // sites contains the presence of all sites.
@@ -28,7 +28,7 @@ type sites struct {
 
 // due reports whether the site's presence has to be written to the file.
 func (p presence) due() bool {
-	return p.written == 0 || p.alive != p.shown || p.at-p.written >= int64(presenceStep) || !p.alive && p.at != p.written
+	return p.written == 0 || p.alive != p.storedAlive || p.at-p.written >= int64(presenceStep) || !p.alive && p.at != p.written
 }
 
 // SetPresence records whether a site is reachable, and when it was last reachable. It does not wait for the file.
@@ -48,25 +48,25 @@ func (v *View) SetPresence(site bourse.WorkerID, alive bool, at time.Time) {
 
 // dropPresence removes the presence of sites that have been unreachable for a long time.
 func (w *writer) dropPresence() {
-	limit := w.v.config.Now().Add(-streamRetention).UnixNano()
-	w.v.mu.Lock()
-	defer w.v.mu.Unlock()
-	maps.DeleteFunc(w.v.sites.seen, func(site bourse.WorkerID, p presence) bool {
-		return !p.alive && p.at < limit && !w.v.sites.unwritten[site]
+	limit := w.view.config.Now().Add(-streamRetention).UnixNano()
+	w.view.mu.Lock()
+	defer w.view.mu.Unlock()
+	maps.DeleteFunc(w.view.sites.seen, func(site bourse.WorkerID, p presence) bool {
+		return !p.alive && p.at < limit && !w.view.sites.unwritten[site]
 	})
 }
 
 // takePresence returns the presence of each site whose entry in the file is out of date. Only
 // the writer calls it.
 func (w *writer) takePresence() map[bourse.WorkerID]presence {
-	w.v.mu.Lock()
-	defer w.v.mu.Unlock()
-	if len(w.v.sites.unwritten) == 0 {
+	w.view.mu.Lock()
+	defer w.view.mu.Unlock()
+	if len(w.view.sites.unwritten) == 0 {
 		return nil
 	}
-	due := make(map[bourse.WorkerID]presence, len(w.v.sites.unwritten))
-	for site := range w.v.sites.unwritten {
-		due[site] = w.v.sites.seen[site]
+	due := make(map[bourse.WorkerID]presence, len(w.view.sites.unwritten))
+	for site := range w.view.sites.unwritten {
+		due[site] = w.view.sites.seen[site]
 	}
 	return due
 }
@@ -88,11 +88,11 @@ func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 // holds the view's lock.
 func (w *writer) presenceWritten(due map[bourse.WorkerID]presence) {
 	for site, told := range due {
-		p := w.v.sites.seen[site]
-		p.written, p.shown = told.at, told.alive
-		w.v.sites.seen[site] = p
+		p := w.view.sites.seen[site]
+		p.written, p.storedAlive = told.at, told.alive
+		w.view.sites.seen[site] = p
 		if !p.due() {
-			delete(w.v.sites.unwritten, site)
+			delete(w.view.sites.unwritten, site)
 		}
 	}
 }

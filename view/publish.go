@@ -16,7 +16,7 @@ import (
 // position, or the zero Position if nothing changed.
 //
 // Errors: CodeInvalid if a row does not fit its table; CodeUnavailable if the file cannot be written, Run has
-// returned, or the server's owned rows were lost before they could be written (see Lost). If ctx ends first, the rows
+// returned, or the server's owned rows were lost before they could be written (see RowsLost). If ctx ends first, the rows
 // may be published nevertheless.
 func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, error) {
 	entries, err := v.entries(rows)
@@ -27,7 +27,7 @@ func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, er
 	life := v.Self().Epoch
 	err = v.submit(ctx, false, func(b *batch) (err error) {
 		if b.self.Epoch != life && slices.ContainsFunc(entries, func(e schema.Entry) bool { return !e.Shared }) {
-			return errNewLife
+			return errNewEpoch
 		}
 		at, err = b.publish(entries)
 		return err
@@ -38,10 +38,10 @@ func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, er
 	return at, nil
 }
 
-// errNewLife is returned by Publish if a new epoch has begun since the call. The epoch's first
+// errNewEpoch is returned by Publish if a new epoch has begun since the call. The epoch's first
 // transaction makes other members delete this server's old rows, so it should contain all new
 // rows, as written by Republish.
-var errNewLife = bourse.Errorf(bourse.CodeUnavailable, "this server's rows were lost and must be published again")
+var errNewEpoch = bourse.Errorf(bourse.CodeUnavailable, "this server's rows were lost and must be published again")
 
 // Republish is like Publish, but also deletes this server's rows in the given owned tables that
 // are not among rows. If the stream has no transaction yet, Republish writes one even if nothing
@@ -104,10 +104,10 @@ func (v *View) entries(rows []wire.Row) ([]schema.Entry, error) {
 // order. The function must not block or modify its arguments. Call OnPublish before Run.
 func (v *View) OnPublish(hear func(tx *wire.Transaction, encoded []byte)) { v.writer.onPublish = hear }
 
-// Lost returns a channel that is closed when this server's rows have been lost because the file was
-// replaced or a new epoch has begun. The caller then calls Republish, and calls Lost again for a
+// RowsLost returns a channel that is closed when this server's rows have been lost because the file was
+// replaced or a new epoch has begun. The caller then calls Republish, and calls RowsLost again for a
 // new channel.
-func (v *View) Lost() <-chan struct{} {
+func (v *View) RowsLost() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.lost

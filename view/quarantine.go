@@ -12,10 +12,10 @@ import (
 
 // Limits of the quarantine, which is for inspection only. It retains the newest rows, truncated where necessary.
 const (
-	maxQuarantine = 1000
-	maxKeptRow    = 64 << 10
-	maxReason     = 256
-	healthNewest  = 20
+	maxQuarantine     = 1000
+	maxQuarantinedRow = 64 << 10
+	maxReason         = 256
+	healthNewest      = 20
 )
 
 // refusalOf returns the description of a rejected row, with the row in its wire encoding.
@@ -37,7 +37,7 @@ func refusalOf(e *schema.Entry, st wire.Stamp, reason error) refusal {
 // refuse quarantines a rejected row.
 func (b *batch) refuse(r refusal) error {
 	var raw, retry any
-	if len(r.raw) <= maxKeptRow {
+	if len(r.raw) <= maxQuarantinedRow {
 		raw = r.raw
 	}
 	if r.retry > 0 {
@@ -124,7 +124,7 @@ func (b *batch) retryQuarantined() error {
 		}
 		e.Proof = wire.Proof{By: by, Sig: w.Sig}
 		q.st.At = w.At
-		if err := b.takeOne(q.st, &e); err != nil {
+		if err := b.applyRow(q.st, &e); err != nil {
 			return err
 		}
 	}

@@ -30,9 +30,9 @@ type refusal struct {
 // Limits on transactions that wait for earlier ones. Transactions rarely arrive more than a few
 // positions early. Those that exceed a limit are dropped, and anti-entropy delivers them again.
 const (
-	maxAhead        = 128      // how far a transaction may be ahead of its stream's last transaction in the file
+	maxGap          = 128      // how far a transaction may be ahead of its stream's last transaction in the file
 	maxWaitingBytes = 16 << 20 // limit for all streams together
-	overhead        = 128      // estimated memory in bytes for a queue entry, in addition to its encoding
+	itemOverhead    = 128      // estimated memory in bytes for a queue entry, in addition to its encoding
 )
 
 // intake holds transactions that Apply has accepted but that are not in the file yet. It is guarded by the view's
@@ -82,7 +82,7 @@ func (q *intake) admit(in *incoming, applied uint64) Outcome {
 	}
 	q.push(in)
 	q.follow(in.Stream)
-	return Taken
+	return Queued
 }
 
 // has reports whether a transaction is in the file, queued or waiting.
@@ -105,8 +105,8 @@ func (q *intake) resume(s wire.Stream, applied uint64) {
 }
 
 func (q *intake) wait(in *incoming, tail uint64) {
-	size := len(in.encoded) + overhead
-	if in.Seq > tail+maxAhead || q.ahead+size > maxWaitingBytes {
+	size := len(in.encoded) + itemOverhead
+	if in.Seq > tail+maxGap || q.ahead+size > maxWaitingBytes {
 		return
 	}
 	if q.waiting[in.Stream] == nil {
@@ -121,19 +121,19 @@ func (q *intake) wait(in *incoming, tail uint64) {
 func (q *intake) follow(s wire.Stream) {
 	for {
 		next := q.waiting[s][q.tails[s]+1]
-		if next == nil || len(q.items) > 0 && q.bytes+len(next.encoded)+overhead > q.max {
+		if next == nil || len(q.items) > 0 && q.bytes+len(next.encoded)+itemOverhead > q.max {
 			return
 		}
-		q.push(q.unwait(s, next.Seq))
+		q.push(q.takeWaiting(s, next.Seq))
 	}
 }
 
-func (q *intake) unwait(s wire.Stream, seq uint64) *incoming {
+func (q *intake) takeWaiting(s wire.Stream, seq uint64) *incoming {
 	in := q.waiting[s][seq]
 	if in == nil {
 		return nil
 	}
-	q.ahead -= len(in.encoded) + overhead
+	q.ahead -= len(in.encoded) + itemOverhead
 	if delete(q.waiting[s], seq); len(q.waiting[s]) == 0 {
 		delete(q.waiting, s)
 	}
@@ -144,7 +144,7 @@ func (q *intake) push(in *incoming) {
 	q.issued++
 	in.ticket = q.issued
 	q.items = append(q.items, in)
-	q.bytes += len(in.encoded) + overhead
+	q.bytes += len(in.encoded) + itemOverhead
 	q.tails[in.Stream] = in.Seq
 	for q.bytes > q.max && len(q.items) > 1 {
 		oldest := q.pop()
@@ -159,7 +159,7 @@ func (q *intake) pop() *incoming {
 	in := q.items[0]
 	q.items[0] = nil
 	q.items = q.items[1:]
-	q.bytes -= len(in.encoded) + overhead
+	q.bytes -= len(in.encoded) + itemOverhead
 	return in
 }
 
@@ -177,7 +177,7 @@ func (q *intake) take(maxItems, maxBytes int) []*incoming {
 // requeue puts transactions that could not be written back at the front of the queue.
 func (q *intake) requeue(items []*incoming) {
 	for _, in := range items {
-		q.bytes += len(in.encoded) + overhead
+		q.bytes += len(in.encoded) + itemOverhead
 	}
 	q.items = append(items, q.items...)
 }
@@ -190,7 +190,7 @@ func (q *intake) settle(s wire.Stream, applied uint64) {
 	}
 	for seq := range q.waiting[s] {
 		if seq <= applied {
-			q.unwait(s, seq)
+			q.takeWaiting(s, seq)
 		}
 	}
 	if applied > 0 {
@@ -231,8 +231,8 @@ func (q *intake) dropWaiting() {
 	maps.DeleteFunc(q.authors, func(s wire.Stream, _ *wire.Author) bool { return q.tails[s] == 0 })
 }
 
-// waits returns the number of a stream's transactions that wait for earlier ones.
-func (q *intake) waits(s wire.Stream) int { return len(q.waiting[s]) }
+// waitingCount returns the number of a stream's transactions that wait for earlier ones.
+func (q *intake) waitingCount(s wire.Stream) int { return len(q.waiting[s]) }
 
 func (q *intake) allWaiting() (n int) {
 	for _, w := range q.waiting {

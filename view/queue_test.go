@@ -91,27 +91,27 @@ func holds(q *intake, s wire.Stream, seq uint64) bool {
 }
 
 func TestFullQueueDropsTheOldest(t *testing.T) {
-	q := newIntake(10 * (1000 + overhead))
+	q := newIntake(10 * (1000 + itemOverhead))
 	for i := range uint64(25) {
 		site := bourse.WorkerID(fmt.Sprint("w", i))
-		if out := q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: 1}, Seq: 1}, encoded: make([]byte, 1000)}, 0); out != Taken {
+		if out := q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: 1}, Seq: 1}, encoded: make([]byte, 1000)}, 0); out != Queued {
 			t.Fatalf("transaction %d: outcome %d", i, out)
 		}
 	}
 	if len(q.items) != 10 || q.dropped != 15 || q.items[0].Site != "w15" {
 		t.Errorf("%d in the queue from %s on, %d dropped", len(q.items), q.items[0].Site, q.dropped)
 	}
-	if out := q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: "w0", Epoch: 1}, Seq: 1}}, 0); out != Taken {
+	if out := q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: "w0", Epoch: 1}, Seq: 1}}, 0); out != Queued {
 		t.Errorf("a dropped transaction that arrives again: outcome %d", out)
 	}
 }
 
 func TestWaitingIsBounded(t *testing.T) {
 	q := newIntake(1 << 20)
-	for seq := range uint64(2 * maxAhead) {
+	for seq := range uint64(2 * maxGap) {
 		q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: "w", Epoch: 1}, Seq: seq + 2}, encoded: make([]byte, 10)}, 0)
 	}
-	if n := q.waits(wire.Stream{Site: "w", Epoch: 1}); n != maxAhead-1 {
+	if n := q.waitingCount(wire.Stream{Site: "w", Epoch: 1}); n != maxGap-1 {
 		t.Errorf("%d wait", n)
 	}
 	for i := range 100 {
@@ -127,7 +127,7 @@ func TestWaitingIsBounded(t *testing.T) {
 }
 
 func TestRingSince(t *testing.T) {
-	r := newRing(10 * (100 + overhead))
+	r := newRing(10 * (100 + itemOverhead))
 	a, b := wire.Stream{Site: "a", Epoch: 1}, wire.Stream{Site: "b", Epoch: 1}
 	push := func(s wire.Stream, seq uint64) {
 		r.push(wire.Position{Stream: s, Seq: seq}, append(make([]byte, 99), byte(seq)))

@@ -40,7 +40,7 @@ func TestASiteWithANewKeyIsAccepted(t *testing.T) {
 		knows.take(site.told...)
 
 		keys.own.Store(after)
-		time.Sleep(tidyEvery) // virtual time
+		time.Sleep(expiryInterval) // virtual time
 		synctest.Wait()
 		if got := site.Self(); got.Epoch <= old.Epoch {
 			t.Fatalf("with another key it is at %v, was at %v", got, old)
@@ -52,7 +52,7 @@ func TestASiteWithANewKeyIsAccepted(t *testing.T) {
 		now := site.Self()
 		forge := func(k *wire.Key, birth []byte, after wire.Position) []byte {
 			tx := &wire.Transaction{Position: wire.Position{Stream: after.Stream, Seq: after.Seq + 1}, At: time.Now().UnixNano(), Rows: []wire.Row{volume("v", "stolen")}}
-			b, err := wire.Encode(tx, wire.Seal{Cluster: "test", Birth: birth, Key: k.Key})
+			b, err := wire.Encode(tx, wire.SigningKey{Cluster: "test", Birth: birth, Key: k.Key})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +71,7 @@ func TestASiteWithANewKeyIsAccepted(t *testing.T) {
 					t.Errorf("the old key, %s, at %s (-site +member):\n%s", name, m.config.Site, d)
 				}
 			}
-			if m.Forged() == 0 {
+			if m.ForgedCount() == 0 {
 				t.Errorf("%s has counted nothing as forged", m.config.Site)
 			}
 			m.sound()
@@ -111,8 +111,8 @@ func TestForgedRowsInASnapshotAreCounted(t *testing.T) {
 		if err := m.RestoreShared(t.Context(), bytes.NewReader(in)); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(without(wire.TableApps+"/blog ", wire.TableVolumes+"/"), m.dump()); d != "" || m.Forged() != 1 {
-			t.Errorf("%d forged, want 1; rows (-want +got):\n%s", m.Forged(), d)
+		if d := cmp.Diff(without(wire.TableApps+"/blog ", wire.TableVolumes+"/"), m.dump()); d != "" || m.ForgedCount() != 1 {
+			t.Errorf("%d forged, want 1; rows (-want +got):\n%s", m.ForgedCount(), d)
 		}
 		m.sound()
 	})
@@ -122,8 +122,8 @@ func TestForgedRowsInASnapshotAreCounted(t *testing.T) {
 		if err := m.Restore(t.Context(), broker.Self().Stream, bytes.NewReader(in)); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(without(wire.TableApps+"/blog "), m.dump()); d != "" || m.Forged() != 1 {
-			t.Errorf("%d forged, want 1; rows (-want +got):\n%s", m.Forged(), d)
+		if d := cmp.Diff(without(wire.TableApps+"/blog "), m.dump()); d != "" || m.ForgedCount() != 1 {
+			t.Errorf("%d forged, want 1; rows (-want +got):\n%s", m.ForgedCount(), d)
 		}
 		m.sound()
 	})

@@ -37,9 +37,9 @@ func epochOf(said wire.Columns) uint64 {
 	return uint64(min(max(n, 0), wire.MaxEpoch-1))
 }
 
-// NewestEpoch returns a site's newest epoch in the view, in milliseconds since the Unix epoch, or
+// LatestEpoch returns a site's newest epoch in the view, in milliseconds since the Unix epoch, or
 // 0 if there is none. For a removed site, it is greater than all epochs that the removal covers.
-func (v *View) NewestEpoch(site bourse.WorkerID) uint64 {
+func (v *View) LatestEpoch(site bourse.WorkerID) uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.state.newest[site]

@@ -86,7 +86,7 @@ func TestARemovedWorkerStartsANewEpoch(t *testing.T) {
 	if err := broker.SharedSnapshot(t.Context(), &shared); err != nil {
 		t.Fatal(err)
 	}
-	before, lost := w.Self().Stream, w.Lost()
+	before, lost := w.Self().Stream, w.RowsLost()
 	if err := w.RestoreShared(t.Context(), bytes.NewReader(shared.Bytes())); err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (b *batch) restore(sp *wire.Spool) error {
 		return wire.ErrForged
 	}
 	switch newest := b.newestOf(p.Site); {
-	case b.ours(p.Stream):
+	case b.isOwn(p.Stream):
 		return bourse.Errorf(bourse.CodeInvalid, "the snapshot contains this server's own stream")
 	case p.Seq < b.head(p.Stream).seq || b.superseded(p.Stream):
 		return nil
@@ -143,7 +143,7 @@ func (b *batch) restoreRow(st wire.Stamp, by *wire.Author, raw []byte, w wire.Ro
 		return b.refuse(refusal{Stamp: st, table: w.Table, key: w.Key, reason: err, raw: raw})
 	}
 	e.Proof = wire.Proof{By: by, Sig: bytes.Clone(w.Sig)}
-	return b.takeOne(st, &e)
+	return b.applyRow(st, &e)
 }
 
 // allNil reports whether all arguments are nil.

@@ -34,20 +34,20 @@ func (r *ring) push(p wire.Position, frame []byte) {
 	}
 	s.frames = append(s.frames, frame)
 	r.order = append(r.order, p.Stream)
-	r.bytes += len(frame) + overhead
+	r.bytes += len(frame) + itemOverhead
 	for r.bytes > r.max {
 		oldest := r.order[0]
 		r.order = r.order[1:]
-		r.shift(oldest)
+		r.dropOldest(oldest)
 	}
 }
 
-func (r *ring) shift(of wire.Stream) {
+func (r *ring) dropOldest(of wire.Stream) {
 	s := r.streams[of]
 	if s == nil {
 		return
 	}
-	r.bytes -= len(s.frames[0]) + overhead
+	r.bytes -= len(s.frames[0]) + itemOverhead
 	s.frames[0] = nil
 	s.frames = s.frames[1:]
 	if s.first++; len(s.frames) == 0 {
@@ -60,7 +60,7 @@ func (r *ring) shift(of wire.Stream) {
 func (r *ring) drop(of wire.Stream) {
 	if s := r.streams[of]; s != nil {
 		for _, f := range s.frames {
-			r.bytes -= len(f) + overhead
+			r.bytes -= len(f) + itemOverhead
 		}
 		delete(r.streams, of)
 		r.order = slices.DeleteFunc(r.order, func(s wire.Stream) bool { return s == of })

@@ -66,7 +66,7 @@ func (b *batch) epochsOf(site bourse.WorkerID) []uint64 {
 // unreachable sites.
 func (b *batch) makeRoom(s wire.Stream) error {
 	if len(b.base.heads)+len(b.heads) >= maxStreams {
-		if err := b.evict(maxStreams / 64); err != nil {
+		if err := b.evictStreams(maxStreams / 64); err != nil {
 			return err
 		}
 	}
@@ -84,9 +84,9 @@ func (b *batch) makeRoom(s wire.Stream) error {
 	return nil
 }
 
-// evict removes up to some streams of unreachable sites, starting with those without rows.
-func (b *batch) evict(some int) error {
-	alive, err := b.alive()
+// evictStreams removes up to some streams of unreachable sites, starting with those without rows.
+func (b *batch) evictStreams(some int) error {
+	alive, err := b.reachableSites()
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func (b *batch) evict(some int) error {
 	return nil
 }
 
-// alive returns the reachable sites, including this one.
-func (b *batch) alive() (map[bourse.WorkerID]bool, error) {
+// reachableSites returns the reachable sites, including this one.
+func (b *batch) reachableSites() (map[bourse.WorkerID]bool, error) {
 	out := map[bourse.WorkerID]bool{b.self.Site: true}
 	err := schema.Query(b.conn, "SELECT site FROM sites WHERE alive = 1", func(s *sqlite.Stmt) error {
 		out[bourse.WorkerID(s.ColumnText(0))] = true
@@ -149,7 +149,7 @@ func (h head) expired(now time.Time) bool {
 // of reachable members so that they can continue without a snapshot, and the presence rows of
 // servers with certificates, which record when each server was last reachable.
 func (b *batch) removeExpiredStreams() error {
-	alive, err := b.alive()
+	alive, err := b.reachableSites()
 	if err != nil {
 		return err
 	}

@@ -181,18 +181,18 @@ func TestAppOrganizationCannotChange(t *testing.T) {
 		{encoded(t, "b2", 2, 1, later), encoded(t, "b1", 2, 1, first)},
 	} {
 		m.take(story...)
-		if app, err := Ask(t.Context(), m.View, inventory.App("shop")); err != nil || app == nil || app.Org != "acme" || app.Network != "blue" {
+		if app, err := Query(t.Context(), m.View, inventory.App("shop")); err != nil || app == nil || app.Org != "acme" || app.Network != "blue" {
 			t.Errorf("%+v, %v", app, err)
 		}
 	}
 	m.publish(inventory.AppRow(theft))
-	if app, err := Ask(t.Context(), m.View, inventory.App("shop")); err != nil || app.Org != "acme" {
+	if app, err := Query(t.Context(), m.View, inventory.App("shop")); err != nil || app.Org != "acme" {
 		t.Errorf("after this server's record: %+v", app)
 	}
 	gone := at.Add(time.Hour)
 	shop.DeletedAt = &gone
 	m.publish(inventory.AppRow(shop))
-	if app, err := Ask(t.Context(), m.View, inventory.App("shop")); err != nil || app.DeletedAt == nil {
+	if app, err := Query(t.Context(), m.View, inventory.App("shop")); err != nil || app.DeletedAt == nil {
 		t.Errorf("after its deletion: %+v", app)
 	}
 }

@@ -30,10 +30,12 @@ func newTestKey(t testing.TB, role bourse.Role) *wire.Key {
 	return k
 }
 
-func sealOf(k *wire.Key) wire.Seal { return wire.Seal{Cluster: "test", Birth: k.Birth, Key: k.Key} }
+func sealOf(k *wire.Key) wire.SigningKey {
+	return wire.SigningKey{Cluster: "test", Birth: k.Birth, Key: k.Key}
+}
 
 // signedTx returns an encoded transaction of a site, signed with a seal.
-func signedTx(t testing.TB, by wire.Seal, site bourse.WorkerID, seq uint64, rows ...wire.Row) []byte {
+func signedTx(t testing.TB, by wire.SigningKey, site bourse.WorkerID, seq uint64, rows ...wire.Row) []byte {
 	t.Helper()
 	b, err := wire.Encode(&wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: 1}, Seq: seq}, At: int64(seq), Rows: rows}, by)
 	if err != nil {
@@ -65,10 +67,10 @@ func TestForgedTransactionsChangeNothing(t *testing.T) {
 	want.take(genuine...)
 	forged := map[string][]byte{}
 	for n, b := range genuine[:5] {
-		forged[fmt.Sprint("a stranger's ", n)] = signedTx(t, wire.Seal{Cluster: "test", Key: thief.Key}, "w2", uint64(n+1), volume("v0", "stolen"))
+		forged[fmt.Sprint("a stranger's ", n)] = signedTx(t, wire.SigningKey{Cluster: "test", Key: thief.Key}, "w2", uint64(n+1), volume("v0", "stolen"))
 		forged[fmt.Sprint("a stranger's with a birth ", n)] = signedTx(t, sealOf(thief), "w2", uint64(n+1), volume("v0", "stolen"))
-		forged[fmt.Sprint("of another cluster ", n)] = signedTx(t, wire.Seal{Cluster: "other", Birth: owner.Birth, Key: owner.Key}, "w2", uint64(n+1))
-		forged[fmt.Sprint("with the site's birth ", n)] = signedTx(t, wire.Seal{Cluster: "test", Birth: owner.Birth, Key: thief.Key}, "w2", uint64(n+1))
+		forged[fmt.Sprint("of another cluster ", n)] = signedTx(t, wire.SigningKey{Cluster: "other", Birth: owner.Birth, Key: owner.Key}, "w2", uint64(n+1))
+		forged[fmt.Sprint("with the site's birth ", n)] = signedTx(t, wire.SigningKey{Cluster: "test", Birth: owner.Birth, Key: thief.Key}, "w2", uint64(n+1))
 		for _, at := range []int{3, 40, len(b) / 2, len(b) - 1} {
 			turned := slices.Clone(b)
 			turned[at] ^= 1
@@ -121,8 +123,8 @@ func TestForgedIsCounted(t *testing.T) {
 	if _, err := m.Apply(signedTx(t, sealOf(thief), "w2", 2)); bourse.CodeOf(err) != bourse.CodeForbidden {
 		t.Errorf("a thief's: %v, want %s", err, bourse.CodeForbidden)
 	}
-	if m.Forged() != 1 || m.Health().Quarantine.Count != 0 {
-		t.Errorf("%d forged, quarantine of %d", m.Forged(), m.Health().Quarantine.Count)
+	if m.ForgedCount() != 1 || m.Health().Quarantine.Count != 0 {
+		t.Errorf("%d forged, quarantine of %d", m.ForgedCount(), m.Health().Quarantine.Count)
 	}
 	m.take(genuine[1])
 	if m.Head(wire.Stream{Site: "w2", Epoch: 1}) != 2 {
@@ -136,8 +138,8 @@ func TestUnprovenTransactionsAreNotRetained(t *testing.T) {
 	m := startMember(t, Config{})
 	genuine := linked(t, newTestKey(t, bourse.RoleWorker), "w2", 3)
 	for range 2 {
-		if v, err := m.Apply(genuine[2]); err != nil || v.Outcome != Unproven {
-			t.Errorf("the third: %v, %v, want outcome %d", v, err, Unproven)
+		if v, err := m.Apply(genuine[2]); err != nil || v.Outcome != Unverified {
+			t.Errorf("the third: %v, %v, want outcome %d", v, err, Unverified)
 		}
 	}
 	m.take(genuine...)
@@ -152,7 +154,7 @@ func TestUnprovenTransactionsAreNotRetained(t *testing.T) {
 func TestOneSignatureProvesLinkedTransactions(t *testing.T) {
 	key := newTestKey(t, bourse.RoleWorker)
 	run := linked(t, key, "w2", 100)
-	by := wire.Seal{Cluster: "test", Birth: key.Birth, Key: newTestKey(t, bourse.RoleWorker).Key} // the signatures are invalid
+	by := wire.SigningKey{Cluster: "test", Birth: key.Birth, Key: newTestKey(t, bourse.RoleWorker).Key} // the signatures are invalid
 	vouched := [][]byte{signedTx(t, by, "w2", 1)}
 	for seq := uint64(2); seq <= 10; seq++ {
 		if by.Birth, by.Prev = nil, wire.Link(vouched[len(vouched)-1]); seq == 10 {
@@ -162,8 +164,8 @@ func TestOneSignatureProvesLinkedTransactions(t *testing.T) {
 	}
 	m := startMember(t, Config{})
 	for _, a := range m.ApplyAll(vouched) {
-		if a.Err != nil || a.Outcome != Taken {
-			t.Fatalf("%v: %v", a.Verdict, a.Err)
+		if a.Err != nil || a.Outcome != Queued {
+			t.Fatalf("%v: %v", a.ApplyResult, a.Err)
 		}
 	}
 	// The link also covers the signature, so nobody can modify it on the way without being
@@ -223,8 +225,8 @@ func TestWorkersCannotWriteSharedRows(t *testing.T) {
 		if err := other.RestoreShared(t.Context(), bytes.NewReader(rewritten(t, broker, change))); err != nil {
 			t.Fatal(err)
 		}
-		if got := other.dump(); len(got) != 0 || other.Forged() != uint64(len(rows)) {
-			t.Errorf("%s: taken in %v, %d forged", name, got, other.Forged())
+		if got := other.dump(); len(got) != 0 || other.ForgedCount() != uint64(len(rows)) {
+			t.Errorf("%s: taken in %v, %d forged", name, got, other.ForgedCount())
 		}
 		other.sound()
 	}
@@ -255,7 +257,7 @@ func TestProxiesCannotWrite(t *testing.T) {
 	}
 }
 
-func signRow(t testing.TB, by wire.Seal, w *wire.RowBody) []byte {
+func signRow(t testing.TB, by wire.SigningKey, w *wire.RowBody) []byte {
 	t.Helper()
 	sig, err := wire.Sign(by.Key, wire.Message(wire.SignedRow, by.Cluster, new(wire.Hasher).Encode(w.Row().Version(bourse.WorkerID(w.Site)))))
 	if err != nil {
@@ -313,7 +315,7 @@ func errorsOf(list ...error) error {
 func TestSharedRowsProveThemselves(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
 	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now()}), secret("shop/a", "d", 0))
-	broker.publish(wire.Gone(wire.TableSecrets, "shop/a"))
+	broker.publish(wire.DeletedRow(wire.TableSecrets, "shop/a"))
 	at := []*member{broker, startMember(t, Config{Site: "w1", Role: bourse.RoleWorker}), startMember(t, Config{Site: "w2", Path: tempFile(t), Role: bourse.RoleWorker})}
 	for i, m := range at[1:] {
 		var b bytes.Buffer
@@ -323,8 +325,8 @@ func TestSharedRowsProveThemselves(t *testing.T) {
 		if err := m.RestoreShared(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(broker.dump(), m.dump()); d != "" || m.Forged() != 0 {
-			t.Errorf("rows of %s (%d forged):\n%s", m.config.Site, m.Forged(), d)
+		if d := cmp.Diff(broker.dump(), m.dump()); d != "" || m.ForgedCount() != 0 {
+			t.Errorf("rows of %s (%d forged):\n%s", m.config.Site, m.ForgedCount(), d)
 		}
 		m.sound()
 	}

@@ -27,8 +27,8 @@ type sumKey struct {
 	shared bool
 }
 
-// sum is a table's checksum and size.
-type sum struct {
+// checksum is a table's checksum and size.
+type checksum struct {
 	rows int64 // number of rows, not counting tombstones
 	hash uint64
 }
@@ -41,7 +41,7 @@ type state struct {
 	heads      map[wire.Stream]head
 	newest     map[bourse.WorkerID]uint64   // each site's newest epoch, to which its owned rows belong
 	epochs     map[bourse.WorkerID][]uint64 // epochs of the stored streams, in ascending order; never changed in place
-	sums       map[sumKey]sum
+	sums       map[sumKey]checksum
 	quarantine Quarantine
 	signer     wire.Signer
 }
@@ -50,7 +50,7 @@ type state struct {
 func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, error) {
 	st := &state{
 		self: self, clock: clock,
-		heads: map[wire.Stream]head{}, newest: map[bourse.WorkerID]uint64{}, epochs: map[bourse.WorkerID][]uint64{}, sums: map[sumKey]sum{},
+		heads: map[wire.Stream]head{}, newest: map[bourse.WorkerID]uint64{}, epochs: map[bourse.WorkerID][]uint64{}, sums: map[sumKey]checksum{},
 	}
 	err := schema.Query(c, "SELECT site, epoch, seq, hash, at, rows, bytes, birth FROM streams ORDER BY site, epoch", func(s *sqlite.Stmt) error {
 		of := wire.Stream{Site: bourse.WorkerID(s.ColumnText(0)), Epoch: uint64(s.ColumnInt64(1))}
@@ -71,7 +71,7 @@ func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, erro
 	}
 	st.newest[self.Site] = self.Epoch
 	err = schema.Query(c, "SELECT tbl, shared, rows, sum FROM sums", func(s *sqlite.Stmt) error {
-		st.sums[sumKey{s.ColumnText(0), s.ColumnBool(1)}] = sum{s.ColumnInt64(2), uint64(s.ColumnInt64(3))}
+		st.sums[sumKey{s.ColumnText(0), s.ColumnBool(1)}] = checksum{s.ColumnInt64(2), uint64(s.ColumnInt64(3))}
 		return nil
 	})
 	if err != nil {

@@ -29,7 +29,7 @@ func (v *View) verify(ctx context.Context) error {
 			return err
 		}
 		var h wire.Hasher
-		sums, streams := map[sumKey]sum{}, map[wire.Stream]uint64{}
+		sums, streams := map[sumKey]checksum{}, map[wire.Stream]uint64{}
 		shares := map[wire.Stream]head{}
 		err = v.tables.Each(c, func(r wire.Version) error {
 			if hash := h.Of(r); hash != r.Hash {
@@ -68,7 +68,7 @@ func (v *View) verify(ctx context.Context) error {
 }
 
 // compareSums compares the recorded sums with the rows.
-func compareSums(got *state, sums map[sumKey]sum, streams map[wire.Stream]uint64) error {
+func compareSums(got *state, sums map[sumKey]checksum, streams map[wire.Stream]uint64) error {
 	for k, s := range got.sums {
 		if sums[k] != s {
 			return fmt.Errorf("table %s: the file records %+v, the rows have %+v", k.table, s, sums[k])

@@ -62,7 +62,7 @@ func Open(cfg Config) (*View, error) {
 		intake: newIntake(cfg.QueueBytes), ring: newRing(cfg.RingBytes), watchers: map[*Watcher]struct{}{},
 		sites: sites{map[bourse.WorkerID]presence{}, map[bourse.WorkerID]bool{}},
 	}
-	v.writer = writer{v: v, onPublish: func(*wire.Transaction, []byte) {}}
+	v.writer = writer{view: v, onPublish: func(*wire.Transaction, []byte) {}}
 	unlock := func() error { return nil }
 	if cfg.Path != "" {
 		if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
@@ -79,7 +79,7 @@ func Open(cfg Config) (*View, error) {
 		return nil, errors.Join(fmt.Errorf("open view %s: %w", cfg.Path, err), unlock())
 	}
 	err := v.writer.openFile(0)
-	if err != nil && v.config.Role == bourse.RoleWorker && schema.NoRoom(err) {
+	if err != nil && v.config.Role == bourse.RoleWorker && schema.IsDiskFull(err) {
 		// The worker can restore the contents from its store and from other members. The file, its
 		// lock and its key are retained for the next start.
 		v.config.Log.Error("disk full: the view stays in memory until the next start", slog.String("path", cfg.Path), slog.Any("err", err))

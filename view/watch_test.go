@@ -77,7 +77,7 @@ func TestPresenceIsUnknownAfterStartup(t *testing.T) {
 // week, and that other members cannot restore them.
 func TestTombstonesExpireAfterAWeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var passed atomic.Int64 // advances the clock without running tidy thousands of times
+		var passed atomic.Int64 // advances the clock without running removeExpired thousands of times
 		now := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
 		m := startMember(t, Config{Now: now})
 		defer m.end()
@@ -86,13 +86,13 @@ func TestTombstonesExpireAfterAWeek(t *testing.T) {
 		m.take(encoded(t, "w2", 1, 1, wire.Row{Table: wire.TableReleases, Key: "k", Deleted: true, Clock: wire.ClockAt(time.Now())}))
 		old := m.told
 		passed.Store(int64(retention - time.Hour))
-		time.Sleep(2 * tidyEvery)
+		time.Sleep(2 * expiryInterval)
 		synctest.Wait()
 		if got := m.dump(); len(got) != 3 {
 			t.Errorf("too early: %v", got)
 		}
 		passed.Store(int64(retention))
-		time.Sleep(2 * tidyEvery)
+		time.Sleep(2 * expiryInterval)
 		synctest.Wait()
 		if got := m.dump(); len(got) != 0 || m.Digest().Shared != 0 {
 			t.Errorf("after a week: %v", got)

@@ -19,15 +19,15 @@ const (
 
 // The writer's intervals.
 const (
-	retryAfter  = time.Second // delay after a failed write
-	checkEvery  = time.Second // interval of checks that the file still exists
-	tidyEvery   = time.Minute
-	touchBefore = time.Hour // maximum age of meta.touched_at
+	retryAfter     = time.Second // delay after a failed write
+	checkInterval  = time.Second // interval of checks that the file still exists
+	expiryInterval = time.Minute
+	touchInterval  = time.Hour // maximum age of meta.touched_at
 )
 
 // writer is the goroutine that changes the file and View.state. No other goroutine changes them.
 type writer struct {
-	v         *View
+	view      *View
 	file      *schema.File // nil if the file could not be created
 	unlock    func() error
 	onPublish func(*wire.Transaction, []byte)
@@ -46,11 +46,11 @@ func (v *View) Run(ctx context.Context) error {
 }
 
 func (w *writer) run(ctx context.Context) error {
-	tidy := time.NewTicker(tidyEvery)
+	tidy := time.NewTicker(expiryInterval)
 	defer tidy.Stop()
-	check := time.NewTicker(checkEvery)
+	check := time.NewTicker(checkInterval)
 	defer check.Stop()
-	v := w.v
+	v := w.view
 	if v.config.Path == "" {
 		check.Stop() // an in-memory view needs no check
 	}
@@ -68,7 +68,7 @@ func (w *writer) run(ctx context.Context) error {
 			}
 		case <-tidy.C:
 			v.SetPresence(v.config.Site, true, v.config.Now())
-			if err := w.tidy(); err != nil {
+			if err := w.removeExpired(); err != nil {
 				return err
 			}
 		}
@@ -87,7 +87,7 @@ func (w *writer) writeAll(ctx context.Context) error {
 		jobs := w.takeJobs()
 		presences := w.takePresence()
 		var items []*incoming
-		if len(jobs) != 1 || !jobs[0].alone {
+		if len(jobs) != 1 || !jobs[0].ownCommit {
 			items = w.takeItems()
 		}
 		if len(jobs)+len(presences)+len(items) == 0 {
@@ -135,7 +135,7 @@ func (w *writer) step(jobs []*job, due map[bourse.WorkerID]presence, items []*in
 }
 
 func (w *writer) applyIn(b *batch, in *incoming) error {
-	if err := w.v.config.Fault(FaultApply, w.commits+1); err != nil {
+	if err := w.view.config.Fault(FaultApply, w.commits+1); err != nil {
 		return err
 	}
 	return b.apply(in)
@@ -166,8 +166,8 @@ func (w *writer) transact(fill func(*batch) error, committed func()) error {
 		return bourse.Errorf(bourse.CodeUnavailable, "%w", errNoFile)
 	}
 	c := w.file.Conn
-	defer w.v.pool.Exclusive()()
-	b := newBatch(c, w.v.tables, w.v.state, w.v.config.Now(), &w.hasher, &w.v.verifier)
+	defer w.view.pool.Exclusive()()
+	b := newBatch(c, w.view.tables, w.view.state, w.view.config.Now(), &w.hasher, &w.view.verifier)
 	if err := schema.Run(c, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (w *writer) commit(b *batch) error {
 }
 
 func (w *writer) fault(stage FaultStage) error {
-	err := w.v.config.Fault(stage, w.commits)
+	err := w.view.config.Fault(stage, w.commits)
 	if err == nil || failureOf(err) != failBadRow {
 		return err
 	}
@@ -218,34 +218,34 @@ func (w *writer) fault(stage FaultStage) error {
 // publishState updates the in-memory state after a commit, notifies waiting callers and watchers,
 // and passes this server's new transactions to onPublish.
 func (w *writer) publishState(b *batch, committed func()) {
-	w.v.mu.Lock()
+	w.view.mu.Lock()
 	b.committed()
 	for _, r := range b.recent {
 		if r.frame == nil {
-			w.v.ring.drop(r.Stream)
-			w.v.intake.settle(r.Stream, w.v.state.heads[r.Stream].seq)
+			w.view.ring.drop(r.Stream)
+			w.view.intake.settle(r.Stream, w.view.state.heads[r.Stream].seq)
 		} else {
-			w.v.ring.push(r.Position, r.frame)
+			w.view.ring.push(r.Position, r.frame)
 		}
 	}
 	if committed != nil {
 		committed()
 	}
 	for s := range b.gaps {
-		delete(w.v.intake.tails, s) // accept later transactions of the stream when they arrive again
+		delete(w.view.intake.tails, s) // accept later transactions of the stream when they arrive again
 	}
-	w.v.intake.finish()
-	w.v.faults.writing = nil
+	w.view.intake.finish()
+	w.view.faults.writing = nil
 	w.retry = nil
-	w.v.forged += uint64(b.forged)
+	w.view.forged += uint64(b.forged)
 	if b.lost {
-		close(w.v.lost)
-		w.v.lost = make(chan struct{})
+		close(w.view.lost)
+		w.view.lost = make(chan struct{})
 	}
-	w.v.wakeWatchers(b.touched)
-	w.v.mu.Unlock()
+	w.view.wakeWatchers(b.touched)
+	w.view.mu.Unlock()
 	if b.wasRemoved {
-		w.v.logRemoved()
+		w.view.logRemoved()
 	}
 	for _, p := range b.published {
 		w.onPublish(p.tx, p.encoded)

@@ -28,7 +28,7 @@ func (w *Worker) Handler() http.Handler {
 	fabric.WorkerCordon.Handle(mux, w.cordon)
 	mux.Handle(fabric.WorkerMetrics.Method+" "+fabric.WorkerMetrics.Path(), metrics.Handler(append(slices.Clone(w.cfg.Metrics), w.Metrics())...))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		fabric.Unbounded(rw, r)
+		fabric.PrepareUnboundedReply(rw, r)
 		if !w.ready.Load() {
 			fabric.WriteFailure(rw, bourse.Errorf(bourse.CodeUnavailable, "worker %s is starting or stopping", w.self.Worker))
 			return

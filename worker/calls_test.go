@@ -45,19 +45,19 @@ func (h *host) answers(call bourse.Call, id bourse.MachineID, state bourse.State
 	code := bourse.CodeOf(err)
 	answer, text := call.On(state)
 	switch answer {
-	case bourse.Goes:
+	case bourse.CallAllowed:
 		if code == bourse.CodeNotFound || code == bourse.CodeFailedPrecondition {
 			h.t.Errorf("%s goes, and got %v", call, err)
 		}
-	case bourse.Already:
+	case bourse.CallNoChange:
 		if now := h.get(id).State; err != nil || now != state {
 			h.t.Errorf("%s: it is there already, and got %v, then %s", call, err, now)
 		}
-	case bourse.Gone:
+	case bourse.CallNotFound:
 		if code != bourse.CodeNotFound {
 			h.t.Errorf("%s: it is gone, and got %v", call, err)
 		}
-	case bourse.Unable:
+	case bourse.CallRefused:
 		if now := h.get(id).State; code != bourse.CodeFailedPrecondition || bourse.MessageOf(err) != text || now != state {
 			h.t.Errorf("%s: got %v, then %s; want %q", call, err, now, text)
 		}

@@ -66,7 +66,7 @@ func (h *host) refusalOf(order *bourse.Order) bourse.Refusal {
 		d, _ := errors.AsType[admit.Declined](err)
 		return d.Refusal
 	}
-	quote, err := h.quote(ctx, order.Asked())
+	quote, err := h.quote(ctx, order.ForQuote())
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestARepeatedClaimGivesTheSameMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, _, err := h.claim(t.Context(), claim)
-		if err != nil || !again.Again || again.Machine.ID != first.Machine.ID {
+		if err != nil || !again.Repeated || again.Machine.ID != first.Machine.ID {
 			t.Errorf("again: %+v, %v; want machine %s", again, err, first.Machine.ID)
 		}
 		if h.mem.Starts() != 1 {

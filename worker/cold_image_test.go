@@ -53,7 +53,7 @@ func TestAColdTaskOfAnImage(t *testing.T) {
 				h.rig.images.takes = 20 * time.Second
 				h.start(nil)
 				order := coldImage(t, "one\ntwo", c.words...)
-				if q, err := h.quote(t.Context(), order.Asked()); err != nil || q.Refusal != nil {
+				if q, err := h.quote(t.Context(), order.ForQuote()); err != nil || q.Refusal != nil {
 					t.Fatalf("quote %+v, %v", q, err)
 				}
 				got := h.result(t.Context(), order)
@@ -65,7 +65,7 @@ func TestAColdTaskOfAnImage(t *testing.T) {
 				}
 				h.reaches(got.Machine, bourse.StateDestroyed)
 				fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-				if err != nil || !fill.Again || ended(fill.Task) != ended(got) || len(spy.tasks) != 1 {
+				if err != nil || !fill.Repeated || ended(fill.Task) != ended(got) || len(spy.tasks) != 1 {
 					t.Errorf("again: %+v, %v", fill, err)
 				}
 				if gone, err := h.rig.images.Prune(t.Context()); err != nil || len(gone) != 1 {

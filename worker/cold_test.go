@@ -43,7 +43,7 @@ func TestAColdTask(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHost(t, nil)
 				order := cold(t, "one\ntwo\n", c.words...)
-				q, err := h.quote(t.Context(), order.Asked())
+				q, err := h.quote(t.Context(), order.ForQuote())
 				if err != nil || q.Refusal != nil || q.Takes.Of("slots") != 3 {
 					t.Fatalf("quote %+v, %v", q, err)
 				}
@@ -55,13 +55,13 @@ func TestAColdTask(t *testing.T) {
 				if len(m.Takes) != 0 || h.slots() != 0 || len(h.openTasks()) != 0 || len(h.kept()) != 0 {
 					t.Errorf("left behind: %v, %v, %v", m.Takes, h.openTasks(), h.kept())
 				}
-				order.Named = true
-				q, err = h.quote(t.Context(), order.Asked())
+				order.HasChosenID = true
+				q, err = h.quote(t.Context(), order.ForQuote())
 				if fill := q.Fill(); err != nil || fill == nil || fill.Task == nil || fill.Task.End != got.End {
 					t.Errorf("quoted again: %+v, %v", q, err)
 				}
 				fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-				if err != nil || !fill.Again || ended(fill.Task) != ended(got) {
+				if err != nil || !fill.Repeated || ended(fill.Task) != ended(got) {
 					t.Errorf("again: %+v, %v", fill, err)
 				}
 				h.verify()
@@ -103,7 +103,7 @@ func TestATaskWithTheIDOfAFailedOrder(t *testing.T) {
 					t.Fatalf("the failed order: refusal %+v, error %v", refusal, err)
 				}
 				order.ID = failed.ID
-				q, err := h.quote(t.Context(), order.Asked())
+				q, err := h.quote(t.Context(), order.ForQuote())
 				if err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedCanceled {
 					t.Errorf("quote: refusal %+v, error %v; want %s", q.Refusal, err, bourse.RefusedCanceled)
 				}

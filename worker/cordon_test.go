@@ -47,7 +47,7 @@ func TestACordonedWorkerTakesNoOrders(t *testing.T) {
 			"a volume":               newVolumeOrder(t),
 			"a fork":                 newVolumeOrder(t, func(o *bourse.VolumeOrder) { o.Source = v.ID }),
 		} {
-			q, err := h.quote(ctx, o.Asked())
+			q, err := h.quote(ctx, o.ForQuote())
 			if err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedCordoned {
 				t.Errorf("quote for %s: %+v, %v", what, q.Refusal, err)
 			}

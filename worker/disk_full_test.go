@@ -96,10 +96,10 @@ func TestAFullDiskAndAWarmTask(t *testing.T) {
 				record := func(tx *store.Tx) error {
 					rec := store.OrderRecord{ID: order.ID, Task: &store.TaskRecord{App: order.App.Name, AppID: order.App.ID}}
 					rec.Task.Result.Order = order.ID
-					if err := tx.TaskBegun(rec); err != nil {
+					if err := tx.RecordTask(rec); err != nil {
 						return err
 					}
-					_, err := tx.TaskEnded(order.ID, bourse.TaskResult{Order: order.ID, End: bourse.TaskAnswered}, time.Now())
+					_, err := tx.RecordTaskEnd(order.ID, bourse.TaskResult{Order: order.ID, End: bourse.TaskAnswered}, time.Now())
 					return err
 				}
 				if filled {
@@ -113,7 +113,7 @@ func TestAFullDiskAndAWarmTask(t *testing.T) {
 				})
 				fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 				if filled {
-					if err != nil || refusal != nil || !fill.Again || fill.Task.End != bourse.TaskAnswered {
+					if err != nil || refusal != nil || !fill.Repeated || fill.Task.End != bourse.TaskAnswered {
 						t.Errorf("claim: fill %+v, refusal %+v, error %v; want the earlier result", fill, refusal, err)
 					}
 				} else if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable {

@@ -45,7 +45,7 @@ func addHeld(tx *store.Tx, accounts []bourse.Account) error {
 		}
 		for i := range accounts {
 			if h.ExpiresAt.After(now) {
-				accounts[i].Held += h.Left.Of(accounts[i].Resource)
+				accounts[i].Held += h.Remaining.Of(accounts[i].Resource)
 			}
 		}
 	}

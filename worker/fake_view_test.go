@@ -153,7 +153,7 @@ func proven(app bourse.App) bourse.App {
 	return app
 }
 
-func (v *memView) Prove(ctx context.Context, name bourse.AppName) (app bourse.App, err error) {
+func (v *memView) Proof(ctx context.Context, name bourse.AppName) (app bourse.App, err error) {
 	return app, v.call(ctx, "Prove", func() error {
 		app = proven(v.apps[name])
 		return nil
@@ -166,7 +166,7 @@ func (v *memView) Canceled(ctx context.Context) (out []bourse.OrderID, err error
 
 func (v *memView) Changed() <-chan struct{} { return v.changed }
 
-func (v *memView) Lost() <-chan struct{} {
+func (v *memView) RowsLost() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.lost

@@ -211,7 +211,7 @@ func TestAPullEndsWithTheOrder(t *testing.T) {
 			return nil
 		})
 		begin := time.Now()
-		order := newOrder(t, image(rigImage), func(o *bourse.Order) { o.Within = bourse.Duration(20 * time.Second) })
+		order := newOrder(t, image(rigImage), func(o *bourse.Order) { o.Timeout = bourse.Duration(20 * time.Second) })
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 		const want = "image " + rigImage + ": not pulled before the order's deadline: the registry hangs up"
 		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedRegistry || refusal.Detail != want {

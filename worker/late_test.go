@@ -102,7 +102,7 @@ func TestALaunchThatIsGivenUpLeavesNothing(t *testing.T) {
 			return nil
 		}))
 		order := newOrder(t, image(rigImage), func(o *bourse.Order) {
-			o.Within = bourse.Duration(20 * time.Second)
+			o.Timeout = bourse.Duration(20 * time.Second)
 			o.Config.Guest.MemoryMB = 3000
 		})
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})

@@ -180,7 +180,7 @@ func (c *collector) collectCounts(out scrape) {
 	out.counter(c.restarts, float64(restarts))
 	out.counter(c.storeFaults, float64(c.w.store.Faults()))
 	full := 0.0
-	if c.w.store.Short() != nil {
+	if c.w.store.SpaceError() != nil {
 		full = 1
 	}
 	out.gauge(c.storeFull, full)

@@ -13,7 +13,7 @@ import (
 // appOf returns an app with the given name. life is the number of earlier apps with
 // that name.
 func appOf(name bourse.AppName, org string, life int) bourse.App {
-	app := bourse.App{Name: name, ID: bourse.NewAppID(), Life: life, Org: org, CreatedAt: time.Now().UTC()}
+	app := bourse.App{Name: name, ID: bourse.NewAppID(), Generation: life, Org: org, CreatedAt: time.Now().UTC()}
 	return app
 }
 
@@ -26,7 +26,7 @@ func TestAnOrderOfAnotherAppIsNotTold(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
 		ours, theirs := appOf("shop", "acme", 0), appOf("cheat", "evil", 0)
-		order := newOrder(t, of(ours), func(o *bourse.Order) { o.Named, o.LeaseTTL = true, 60 })
+		order := newOrder(t, of(ours), func(o *bourse.Order) { o.HasChosenID, o.LeaseTTL = true, 60 })
 		claim := func(o *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
 			t.Helper()
 			fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *o, Decision: bourse.Decision{
@@ -48,7 +48,7 @@ func TestAnOrderOfAnotherAppIsNotTold(t *testing.T) {
 				o.Hold, o.LeaseTTL = &bourse.HoldOrder{Reservation: key, TTL: bourse.Duration(time.Minute)}, 0
 			},
 		} {
-			forged := newOrder(t, of(theirs), func(o *bourse.Order) { o.ID, o.Named = order.ID, true }, change)
+			forged := newOrder(t, of(theirs), func(o *bourse.Order) { o.ID, o.HasChosenID = order.ID, true }, change)
 			q, err := h.quote(t.Context(), forged)
 			if err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedCanceled || q.Fill() != nil {
 				t.Errorf("%s: quoted %+v, %v", name, q, err)
@@ -58,7 +58,7 @@ func TestAnOrderOfAnotherAppIsNotTold(t *testing.T) {
 			}
 		}
 		again, _ := claim(order)
-		if again == nil || !again.Again || again.Machine.ID != first.Machine.ID {
+		if again == nil || !again.Repeated || again.Machine.ID != first.Machine.ID {
 			t.Errorf("its own repetition: %+v", again)
 		}
 		h.verify()
@@ -91,7 +91,7 @@ func TestClaimsOfAFormerAppAreRefused(t *testing.T) {
 					t.Errorf("%s of an app that was %s: refusal %+v", kind, what, r)
 				}
 			}
-			if q, err := h.quote(t.Context(), call(t, "one", 0, of(app)).Asked()); err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedApp {
+			if q, err := h.quote(t.Context(), call(t, "one", 0, of(app)).ForQuote()); err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedApp {
 				t.Errorf("warm task of an app that was %s: refusal %+v, %v", what, q.Refusal, err)
 			}
 		}

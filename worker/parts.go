@@ -129,7 +129,7 @@ func (w *Worker) newHost() *admit.Host {
 	h := &admit.Host{
 		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region,
 		Ledger: cfg.ledger(), Ports: cfg.Ports, Devices: cfg.Capacity.Devices, Drivers: w.drivers(),
-		Load: w.load.read, Short: w.store.Short,
+		Load: w.load.read, Short: w.store.SpaceError,
 		NoNetwork: cfg.NoNetwork, ImageBudget: cfg.Capacity.ImageBudget(),
 		Containers: func() error { return w.machines.Containers() },
 		Scratch:    cfg.Volumes != nil, Peers: cfg.Peers != nil, Images: cfg.Images,

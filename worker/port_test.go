@@ -36,7 +36,7 @@ func TestEachMachineHasAPort(t *testing.T) {
 	last := &bourse.Claim{Order: *newOrder(t)}
 	for i := range 3 { // repeating the claim returns the same machine, although no port is left
 		fill, refusal, err := h.claim(t.Context(), last)
-		if err != nil || refusal != nil || fill.Again != (i > 0) {
+		if err != nil || refusal != nil || fill.Repeated != (i > 0) {
 			t.Fatalf("claim %d: %+v, refusal %+v, %v", i, fill, refusal, err)
 		}
 		if i == 0 {

@@ -109,7 +109,7 @@ func TestAPulledMachineThatNobodyClaims(t *testing.T) {
 		defer h.crash()
 		poll(t, d)
 		begin := time.Now()
-		order := newOrder(t, pulled, func(o *bourse.Order) { o.Within = bourse.Duration(40 * time.Second) })
+		order := newOrder(t, pulled, func(o *bourse.Order) { o.Timeout = bourse.Duration(40 * time.Second) })
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 		if err != nil || refusal == nil || refusal.Resource != admit.ResourcePollers || !strings.Contains(refusal.Detail, "deadline") {
 			t.Errorf("refusal %+v, %v; want that nobody claimed it", refusal, err)

@@ -33,7 +33,7 @@ func newHoldDiary() *holdDiary {
 
 func (d *holdDiary) note(holds ...bourse.Hold) {
 	for _, h := range holds {
-		d.ends[h.Order], d.keys[h.Order], d.left[h.Order] = h.ExpiresAt, h.Reservation, h.Left.Of("memory")
+		d.ends[h.Order], d.keys[h.Order], d.left[h.Order] = h.ExpiresAt, h.Reservation, h.Remaining.Of("memory")
 	}
 }
 
@@ -119,7 +119,7 @@ func (h *host) checkReserved(d *holdDiary) {
 			if live != (have != nil) || err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 				h.t.Errorf("%s: hold %s, told to end at %s: %+v, %v", when, order, end, have, err)
 			}
-			if have != nil && (!have.ExpiresAt.Equal(end) || have.Left.Of("memory") != d.left[order]) {
+			if have != nil && (!have.ExpiresAt.Equal(end) || have.Remaining.Of("memory") != d.left[order]) {
 				h.t.Errorf("%s: hold %s is %+v, told to end at %s with %d left", when, order, have, end, d.left[order])
 			}
 		}
@@ -228,7 +228,7 @@ func TestInvariant4WithReservations(t *testing.T) {
 						return err
 					}
 					if hold.ExpiresAt.After(time.Now()) {
-						sum += hold.Left.Of("memory")
+						sum += hold.Remaining.Of("memory")
 					}
 				}
 				return nil

@@ -84,7 +84,7 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 		defer h.crash()
 		key := bourse.NewReservationKey()
 		hold := h.hold(newHoldOrder(t, key, 0, time.Minute, mem(3000)))
-		if hold.Worker != "w1" || hold.Region != "gru" || hold.Takes.Of("memory") != 3000 || hold.Left.Of("memory") != 3000 || hold.Index != 0 ||
+		if hold.Worker != "w1" || hold.Region != "gru" || hold.Takes.Of("memory") != 3000 || hold.Remaining.Of("memory") != 3000 || hold.Index != 0 ||
 			!hold.ExpiresAt.Equal(time.Now().Add(time.Minute)) || hold.Tag != h.Identity().Tag {
 			t.Errorf("held %+v", hold)
 		}
@@ -119,7 +119,7 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 			t.Errorf("used %d, want 3500", got)
 		}
 		left, err := h.holds.Of(t.Context(), key)
-		if err != nil || len(left) != 1 || left[0].Left.Of("memory") != 0 || left[0].Takes.Of("memory") != 3000 {
+		if err != nil || len(left) != 1 || left[0].Remaining.Of("memory") != 0 || left[0].Takes.Of("memory") != 3000 {
 			t.Errorf("left %+v, %v; want nothing of 3000", left, err)
 		}
 		if _, err := h.cancel(t.Context(), m.Order); err != nil { // resources that a machine has taken out of a hold do not return to it
@@ -210,10 +210,10 @@ func TestHoldsAreExtended(t *testing.T) {
 // Repeating an order to hold capacity holds nothing more, and returns the same hold.
 func TestReserveIsIdempotent(t *testing.T) {
 	h := newHost(t, nil)
-	order := newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute, func(o *bourse.Order) { o.Named = true })
+	order := newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute, func(o *bourse.Order) { o.HasChosenID = true })
 	first := h.hold(order)
 	fill, _ := h.tryHold(order)
-	if fill == nil || !fill.Again || !fill.Hold.CreatedAt.Equal(first.CreatedAt) || fill.Hold.Order != first.Order {
+	if fill == nil || !fill.Repeated || !fill.Hold.CreatedAt.Equal(first.CreatedAt) || fill.Hold.Order != first.Order {
 		t.Errorf("the second time: %+v, want the first one's %+v", fill, first)
 	}
 	q, err := h.quote(t.Context(), order)

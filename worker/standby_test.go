@@ -94,8 +94,8 @@ func TestASpareStandsInAndDown(t *testing.T) {
 		is := func(what string, after time.Duration, state bourse.State, standsIn bourse.MachineID) {
 			t.Helper()
 			time.Sleep(after)
-			if m = h.get(m.ID); m.State != state || m.Boot.StandsIn != standsIn {
-				t.Fatalf("%s: %s, stands in for %q; want %s and %q", what, m.State, m.Boot.StandsIn, state, standsIn)
+			if m = h.get(m.ID); m.State != state || m.Boot.PromotedFor != standsIn {
+				t.Fatalf("%s: %s, stands in for %q; want %s and %q", what, m.State, m.Boot.PromotedFor, state, standsIn)
 			}
 		}
 		is("the primary runs", time.Hour, bourse.StateStopped, "")
@@ -116,8 +116,8 @@ func TestASpareStandsInAndDown(t *testing.T) {
 		is("it runs again", time.Minute, bourse.StateStopped, "")
 		want := []string{
 			"launch/created", "prepare/stopped",
-			"stand_in/starting (machine 0000ff00000001: its worker w9 is unreachable)", "start/started",
-			"stand_down/stopping (machine 0000ff00000001 runs again)", "exit/stopped",
+			"promote/starting (machine 0000ff00000001: its worker w9 is unreachable)", "start/started",
+			"demote/stopping (machine 0000ff00000001 runs again)", "exit/stopped",
 		}
 		got := story(m)
 		for i := range m.LastEvents {
@@ -162,7 +162,7 @@ func TestASpareWaitsForTheView(t *testing.T) {
 		time.Sleep(time.Minute)
 		o.set("", watch.HostRemoved)
 		time.Sleep(time.Second)
-		if m = h.get(m.ID); m.State != bourse.StateStarted || m.Boot.StandsIn != primary {
+		if m = h.get(m.ID); m.State != bourse.StateStarted || m.Boot.PromotedFor != primary {
 			t.Errorf("%s a second after the worker was removed, want started", m.State)
 		}
 	})
@@ -235,13 +235,13 @@ func TestCrashesOfAStandby(t *testing.T) {
 						return
 					}
 					time.Sleep(time.Minute)
-					if m := h.get(list[0].ID); m.State != bourse.StateStarted || m.Boot.StandsIn != primary || len(h.tasks()) != 1 {
-						t.Errorf("%s for %q with %d tasks while the primary is lost", m.State, m.Boot.StandsIn, len(h.tasks()))
+					if m := h.get(list[0].ID); m.State != bourse.StateStarted || m.Boot.PromotedFor != primary || len(h.tasks()) != 1 {
+						t.Errorf("%s for %q with %d tasks while the primary is lost", m.State, m.Boot.PromotedFor, len(h.tasks()))
 					}
 					o.set(bourse.StateStarted, watch.HostHeard)
 					time.Sleep(time.Minute)
-					if m := h.get(list[0].ID); m.State != bourse.StateStopped || m.Boot.StandsIn != "" || len(h.tasks()) != 0 {
-						t.Errorf("%s for %q with %d tasks when it is back", m.State, m.Boot.StandsIn, len(h.tasks()))
+					if m := h.get(list[0].ID); m.State != bourse.StateStopped || m.Boot.PromotedFor != "" || len(h.tasks()) != 0 {
+						t.Errorf("%s for %q with %d tasks when it is back", m.State, m.Boot.PromotedFor, len(h.tasks()))
 					}
 					h.verify()
 				})

@@ -18,11 +18,11 @@ func TestInvariant7ATaskRunsOnce(t *testing.T) {
 	first := h.result(t.Context(), order)
 	for range 2 {
 		fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-		if err != nil || !fill.Again || ended(fill.Task) != ended(first) || !fill.Task.StartedAt.Equal(first.StartedAt) {
+		if err != nil || !fill.Repeated || ended(fill.Task) != ended(first) || !fill.Task.StartedAt.Equal(first.StartedAt) {
 			t.Errorf("again: %+v, %v; want %+v", fill, err, first)
 		}
-		order.Named = true
-		q, err := h.quote(t.Context(), order.Asked())
+		order.HasChosenID = true
+		q, err := h.quote(t.Context(), order.ForQuote())
 		if err != nil || q.FilledTask == nil || q.FilledTask.End != bourse.TaskAnswered || len(q.FilledTask.Answer) > 0 {
 			t.Errorf("quote of a repetition: %+v, %v", q, err)
 		}
@@ -58,7 +58,7 @@ func TestClaimsOfOneTaskAreOneCall(t *testing.T) {
 				t.Errorf("claim: %+v, %+v, %v", fill, refusal, err)
 				return
 			}
-			again.Store(i, fill.Again)
+			again.Store(i, fill.Repeated)
 		})
 	}
 	<-p.Arrived

@@ -27,7 +27,7 @@ func TestAWarmTaskIsAnswered(t *testing.T) {
 	h := newHost(t, nil)
 	m := h.place(p.Warmed("echo", 1))
 	order := call(t, "echo", 3, func(o *bourse.Order) { o.Task.Type = "text/plain" })
-	q, err := h.quote(t.Context(), order.Asked())
+	q, err := h.quote(t.Context(), order.ForQuote())
 	if err != nil || q.Refusal != nil || q.Takes.Of("slots") != 3 || q.Takes.Of("task echo") != 1 {
 		t.Fatalf("quote %+v, refusal %+v, %v", q, q.Refusal, err)
 	}
@@ -151,7 +151,7 @@ func TestRefusalsOfTasks(t *testing.T) {
 		"a machine's id": {call(t, "many", 1, func(o *bourse.Order) { o.ID = m.Order }), bourse.Refusal{Reason: bourse.RefusedCanceled}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, err := h.quote(t.Context(), c.order.Asked())
+			q, err := h.quote(t.Context(), c.order.ForQuote())
 			_, claimed, err2 := h.claim(t.Context(), &bourse.Claim{Order: *c.order})
 			for _, got := range []*bourse.Refusal{q.Refusal, claimed} {
 				if err != nil || err2 != nil || got == nil {
@@ -170,7 +170,7 @@ func TestRefusalsOfTasks(t *testing.T) {
 	close(release)
 	group.Wait()
 	h.must(h.stop2(m.ID))
-	if q, err := h.quote(t.Context(), call(t, "one", 0).Asked()); err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedUnknown {
+	if q, err := h.quote(t.Context(), call(t, "one", 0).ForQuote()); err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedUnknown {
 		t.Errorf("a stopped machine: %+v, %v", q.Refusal, err)
 	}
 	if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, func(o *bourse.Order) { o.ID = done(t, h, p).ID })}); err != nil || refusal == nil {
@@ -190,12 +190,12 @@ func TestATaskIsRefusedAsOtherOrders(t *testing.T) {
 			gone.DeletedAt = new(time.Now().UTC())
 			return h.store.Update(t.Context(), func(tx *store.Tx) error { return state.MergeApp(tx, gone) })
 		}, bourse.RefusedApp},
-		"overtaken": {func(h *host, o *bourse.Order) error {
-			later := *o.Asked()
+		"superseded": {func(h *host, o *bourse.Order) error {
+			later := *o.ForQuote()
 			o.Try, later.Try = "one", "two"
 			_, err := h.quote(t.Context(), &later)
 			return err
-		}, bourse.RefusedOvertaken},
+		}, bourse.RefusedSuperseded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProgram(t, nil)
@@ -212,10 +212,10 @@ func TestATaskIsRefusedAsOtherOrders(t *testing.T) {
 			if n, open := h.slots(), h.openTasks(); n != 0 || len(open) != 0 {
 				t.Errorf("%d slots, tasks %v are left", n, open)
 			}
-			if c.reason == bourse.RefusedOvertaken { // the quote would make this try the latest one
+			if c.reason == bourse.RefusedSuperseded { // the quote would make this try the latest one
 				return
 			}
-			if q, err := h.quote(t.Context(), order.Asked()); err != nil || q.Refusal == nil || q.Refusal.Reason != c.reason {
+			if q, err := h.quote(t.Context(), order.ForQuote()); err != nil || q.Refusal == nil || q.Refusal.Reason != c.reason {
 				t.Errorf("quote: refusal %+v, error %v; want %s", q.Refusal, err, c.reason)
 			}
 		})

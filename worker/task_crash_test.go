@@ -124,7 +124,7 @@ func dieInTask(t *testing.T, protocol bourse.TaskProtocol, stage store.FaultStag
 			t.Errorf("order %d was told %s and is refused: %+v", i, told[o.ID], refusal)
 		case fill != nil && told[o.ID] != "" && ended(fill.Task) != told[o.ID] && fill.Task.End != bourse.TaskLost:
 			t.Errorf("order %d was told %s, and now %s", i, told[o.ID], ended(fill.Task))
-		case fill != nil && before[o.ID] > 0 && !fill.Again:
+		case fill != nil && before[o.ID] > 0 && !fill.Repeated:
 			t.Errorf("order %d was begun before, and is begun again: %+v", i, fill.Task)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 
 // A claim is refused if a later try of its order has asked this worker before. That try
 // was told that the order is not filled here.
-func TestAClaimIsOvertaken(t *testing.T) {
+func TestAClaimIsSuperseded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
-		order := newOrder(t, func(o *bourse.Order) { o.Named = true })
+		order := newOrder(t, func(o *bourse.Order) { o.HasChosenID = true })
 		as := func(try string) *bourse.Order {
 			o := *order
 			o.Try = try
@@ -25,8 +25,8 @@ func TestAClaimIsOvertaken(t *testing.T) {
 			}
 		}
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *as("one")})
-		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedOvertaken {
-			t.Fatalf("the claim of the first try: %+v, %v; want it overtaken", refusal, err)
+		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedSuperseded {
+			t.Fatalf("the claim of the first try: %+v, %v; want it superseded", refusal, err)
 		}
 		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *as("two")})
 		if err != nil || refusal != nil {

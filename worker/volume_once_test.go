@@ -175,13 +175,13 @@ func TestARepeatedClaimGivesTheSameVolume(t *testing.T) {
 		h, _ := newVolumeHost(t)
 		defer h.crash()
 		claim := &bourse.Claim{Order: *newVolumeOrder(t)}
-		claim.Order.Named = true
+		claim.Order.HasChosenID = true
 		first, _, err := h.claim(t.Context(), claim)
 		if err != nil {
 			t.Fatal(err)
 		}
 		again, _, err := h.claim(t.Context(), claim)
-		if err != nil || !again.Again || again.Volume.ID != first.Volume.ID {
+		if err != nil || !again.Repeated || again.Volume.ID != first.Volume.ID {
 			t.Errorf("again: %+v, %v; want volume %s", again, err, first.Volume.ID)
 		}
 		q, err := h.quote(t.Context(), &claim.Order)

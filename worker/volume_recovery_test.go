@@ -22,7 +22,7 @@ func TestRecoveryFinishesVolumes(t *testing.T) {
 		m := h.place(mounts(kept.ID))
 		snap := bourse.NewSnapshotID(h.self.Tag)
 		for id, change := range map[bourse.VolumeID]func(*bourse.Volume){
-			grows.ID: func(v *bourse.Volume) { v.State, v.GrowsTo = bourse.VolumeExtending, 12 },
+			grows.ID: func(v *bourse.Volume) { v.State, v.TargetGB = bourse.VolumeExtending, 12 },
 			goes.ID:  func(v *bourse.Volume) { v.State = bourse.VolumeDestroying },
 			kept.ID: func(v *bourse.Volume) {
 				v.Snapshots = []bourse.Snapshot{{ID: snap, Volume: v.ID, State: bourse.SnapshotCreating, RetentionDays: 1, CreatedAt: time.Now()}}

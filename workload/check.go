@@ -82,7 +82,7 @@ func Checks(c *bourse.Config) []Check {
 // the path of the invalid value.
 func readChecks(c *bourse.Config) ([]Check, error) {
 	var out []Check
-	top, err := checksIn(&c.Kept)
+	top, err := checksIn(&c.StoredConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func readChecks(c *bourse.Config) ([]Check, error) {
 		check.Name = name
 		out = append(out, check)
 	}
-	services, err := servicesIn(&c.Kept)
+	services, err := servicesIn(&c.StoredConfig)
 	if err != nil {
 		return nil, err
 	}

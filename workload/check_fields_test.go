@@ -28,7 +28,7 @@ func TestCheckFields(t *testing.T) {
 		if f == nil {
 			t.Fatalf("no line about %s", path)
 		}
-		named := strings.Fields(f.Below)
+		named := strings.Fields(f.Members)
 		if path != "config.checks.*" {
 			named = append(named, "kind") // the table does not list kind for services' checks
 		}

@@ -64,7 +64,7 @@ func ProgramOf(c *bourse.Config) Program {
 // than one item, or if its item is invalid.
 func readProgram(c *bourse.Config) (Program, error) {
 	p := Program{Init: c.Init, Env: c.Env}
-	list, err := processesIn(&c.Kept)
+	list, err := processesIn(&c.StoredConfig)
 	switch {
 	case err != nil || len(list) == 0:
 		return p, err

@@ -91,7 +91,7 @@ func FuzzProgramOf(f *testing.F) {
 	f.Add([]byte(`[{"exec":["a"],"secrets":[{"env_var":"A","name":"B"}],"ignore_app_secrets":true}]`))
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		c := bourse.Config{Image: bourse.ImageHost, Kept: bourse.Kept{Processes: raw}}
+		c := bourse.Config{Image: bourse.ImageHost, StoredConfig: bourse.StoredConfig{Processes: raw}}
 		if _, err := workload.Review(&c); err == nil && len(raw) > 0 && len(workload.ProgramOf(&c).Command()) == 0 {
 			t.Error("a host's machine without a command")
 		}

@@ -23,7 +23,7 @@ const maxWarnings = 32
 // returns warnings for members that are stored but have no effect, and for combinations of
 // services that would leave their machine stopped.
 func Review(c *bourse.Config) ([]bourse.Warning, error) {
-	if err := Validate(&c.Kept); err != nil {
+	if err := Validate(&c.StoredConfig); err != nil {
 		return nil, err
 	}
 	r := review{kind: c.ImageKind()}
@@ -114,8 +114,8 @@ func (r *review) json(path string, raw []byte) error {
 
 // walk reviews a member that was received as JSON, and all members below it.
 func (r *review) walk(path string, value any) error {
-	if field := bourse.FieldOf(path); field != nil && !field.Opens(path, r.kind) {
-		if requestsSomething(value, field.Idle) {
+	if field := bourse.FieldOf(path); field != nil && !field.HasMembers(path, r.kind) {
+		if requestsSomething(value, field.NoEffect) {
 			return r.reviewField(field)
 		}
 		return nil
@@ -151,7 +151,7 @@ func (r *review) walk(path string, value any) error {
 // field. The body must have been decoded into v.
 func Unknown(raw []byte, v any) []bourse.Warning {
 	var r review
-	r.unknown("", bourse.Unread(raw, v))
+	r.unknown("", bourse.UnknownMembers(raw, v))
 	return r.warnings
 }
 
@@ -173,12 +173,12 @@ func (r *review) unknown(path string, value any) {
 }
 
 func (r *review) reviewField(f *bourse.Field) error {
-	switch f.By(r.kind) {
-	case bourse.Refused:
+	switch f.TreatmentFor(r.kind) {
+	case bourse.FieldRefused:
 		return f.Err()
-	case bourse.JustKept:
+	case bourse.FieldStored:
 		r.warn(f.Name(), "stored and returned, but without effect: "+f.Reason)
-	case bourse.ActedOn:
+	case bourse.FieldSupported:
 	}
 	return nil
 }

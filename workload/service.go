@@ -121,7 +121,7 @@ func Services(c *bourse.Config) []Service {
 // readServices returns the services in a config. If a service is invalid, it returns CodeInvalid
 // with the path of the invalid value.
 func readServices(c *bourse.Config) ([]Service, error) {
-	list, err := servicesIn(&c.Kept)
+	list, err := servicesIn(&c.StoredConfig)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func TestReviewServices(t *testing.T) {
 		"warm":                   {services: `[{"autostop":"stop","autostart":true,` + ports + `}]`, task: true, want: []string{"config.services[0].autostop: a machine that is warm"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conf := bourse.Config{Kept: bourse.Kept{Services: json.RawMessage(c.services)}}
+			conf := bourse.Config{StoredConfig: bourse.StoredConfig{Services: json.RawMessage(c.services)}}
 			if c.task {
 				conf.Task = &bourse.TaskConfig{}
 			}

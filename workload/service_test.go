@@ -23,7 +23,7 @@ func TestOptionsOfPorts(t *testing.T) {
 		`"handlers":["proxy_proto"],"proxy_proto_options":{"version":"v2"}`:              "",
 		`"handlers":["proxy_proto"],"proxy_proto_options":{"version":"v3"}`:              `.proxy_proto_options.version "v3"`,
 	} {
-		c := bourse.Config{Kept: bourse.Kept{Services: json.RawMessage(`[{"internal_port":80,"ports":[{"port":443,` + port + `}]}]`)}}
+		c := bourse.Config{StoredConfig: bourse.StoredConfig{Services: json.RawMessage(`[{"internal_port":80,"ports":[{"port":443,` + port + `}]}]`)}}
 		_, err := Review(&c)
 		if want == "" && err == nil {
 			continue

@@ -166,7 +166,7 @@ type Static struct {
 	IndexDocument string `json:"index_document,omitempty"`
 }
 
-// rest contains the members of [bourse.Kept.Rest] that clients of the Machines API decode.
+// rest contains the members of [bourse.StoredConfig.Rest] that clients of the Machines API decode.
 type rest struct {
 	Guest *struct {
 		MaxMemoryMB      int      `json:"max_memory_mb"`
@@ -215,7 +215,7 @@ func wrongType(b []byte) error {
 // Validate returns CodeInvalid, with a member's path, if clients of the Machines API could not
 // decode the member. Because of a single value of the wrong type, every client would fail to list
 // the app's machines.
-func Validate(k *bourse.Kept) error {
+func Validate(k *bourse.StoredConfig) error {
 	_, services := servicesIn(k)
 	_, checks := checksIn(k)
 	_, processes := processesIn(k)
@@ -227,22 +227,22 @@ func Validate(k *bourse.Kept) error {
 
 // ServiceConfigs returns config.services without filling in the defaults.
 func ServiceConfigs(c *bourse.Config) []ServiceConfig {
-	list, _ := servicesIn(&c.Kept)
+	list, _ := servicesIn(&c.StoredConfig)
 	return list
 }
 
 // CheckConfigs returns config.checks without filling in the defaults.
 func CheckConfigs(c *bourse.Config) map[string]CheckConfig {
-	list, _ := checksIn(&c.Kept)
+	list, _ := checksIn(&c.StoredConfig)
 	return list
 }
 
-func servicesIn(k *bourse.Kept) ([]ServiceConfig, error) {
+func servicesIn(k *bourse.StoredConfig) ([]ServiceConfig, error) {
 	return decode[[]ServiceConfig]("config.services", k.Services)
 }
 
 // checksIn decodes each check separately, because the decoder's errors omit the keys of a map.
-func checksIn(k *bourse.Kept) (map[string]CheckConfig, error) {
+func checksIn(k *bourse.StoredConfig) (map[string]CheckConfig, error) {
 	all, err := decode[map[string]json.RawMessage]("config.checks", k.Checks)
 	out := make(map[string]CheckConfig, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -253,7 +253,7 @@ func checksIn(k *bourse.Kept) (map[string]CheckConfig, error) {
 	return out, err
 }
 
-func processesIn(k *bourse.Kept) ([]processConfig, error) {
+func processesIn(k *bourse.StoredConfig) ([]processConfig, error) {
 	return decode[[]processConfig]("config.processes", k.Processes)
 }
 

@@ -32,7 +32,7 @@ func TestConfigFieldsOfAWrongTypeAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 			continue
 		}
-		err := workload.Validate(&c.Kept)
+		err := workload.Validate(&c.StoredConfig)
 		if bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(bourse.MessageOf(err), path) {
 			t.Errorf("%s: %v, want it to name %s", field, err, path)
 		}
@@ -50,7 +50,7 @@ func TestConfigFieldsOfClientsAreAccepted(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &c); err != nil {
 		t.Fatal(err)
 	}
-	if err := workload.Validate(&c.Kept); err != nil {
+	if err := workload.Validate(&c.StoredConfig); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -34,7 +34,7 @@ func good(t *inventory.Token, now time.Time) error {
 		return &bourse.Error{Code: bourse.CodeUnauthorized, Message: "token " + t.ID + " was revoked", Err: ErrTokenEnded}
 	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
 		return &bourse.Error{Code: bourse.CodeUnauthorized, Message: "token " + t.ID + " has expired", Err: ErrTokenEnded}
-	case t.Unread || t.Org == "":
+	case t.Undecodable || t.Org == "":
 		return bourse.Errorf(bourse.CodeUnavailable, "token %s cannot be read: its row in the view names no organization, or no valid list of apps and machines", t.ID)
 	}
 	return nil

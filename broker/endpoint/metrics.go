@@ -90,12 +90,12 @@ func (c *Counts) Collect(out chan<- prometheus.Metric) {
 // Decided counts an order after it has been decided. fill is nil if the order was not filled.
 func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error) {
 	kind, outcome := string(order.Kind()), string(d.Outcome)
-	if fill != nil && fill.Again {
+	if fill != nil && fill.Repeated {
 		outcome = "repeated" // an earlier request filled the order and was counted
 	}
 	c.orders.WithLabelValues(kind, outcome, c.count(d, err)).Inc()
 	c.took.WithLabelValues(kind, outcome).Observe(d.Times.Total.Seconds())
-	if fill == nil || fill.Again {
+	if fill == nil || fill.Repeated {
 		return
 	}
 	for _, s := range stepsOf(&d.Times) {

@@ -55,7 +55,7 @@ func TestDecided(t *testing.T) {
 	filled := refused(bourse.RefusedImage) // one worker refuses the order, and another one fills it
 	filled.Outcome, filled.Times = bourse.OutcomeFilled, bourse.Times{Quote: time.Millisecond, Claim: 20 * time.Millisecond, Total: 21 * time.Millisecond}
 	c.Decided(machine, &bourse.Fill{}, filled, nil)
-	c.Decided(machine, &bourse.Fill{Again: true}, &bourse.Decision{Outcome: bourse.OutcomeFilled}, nil)
+	c.Decided(machine, &bourse.Fill{Repeated: true}, &bourse.Decision{Outcome: bourse.OutcomeFilled}, nil)
 	c.Decided(machine, nil, refused(bourse.RefusedImage, bourse.RefusedResource, bourse.RefusedResource), full)
 	c.Decided(machine, nil, refused(), full)
 	c.Decided(machine, nil, refused(bourse.RefusedNoAnswer), bourse.Errorf(bourse.CodeUnavailable, "no one answers"))

@@ -65,7 +65,7 @@ func (s *Server) endpoint(rt Route) http.Handler {
 		req := &Request{Request: r, ID: ulid.Make().String() + "-" + string(s.Region)}
 		rec := &recorder{ResponseWriter: w}
 		w.Header().Set(machinesapi.HeaderRequestID, req.ID)
-		fabric.Unbounded(w, r)
+		fabric.PrepareUnboundedReply(w, r)
 		s.Counts.Began(rt.Pattern)
 		err := s.guarded(rt, rec, req)
 		if err != nil && rec.status == 0 {

@@ -18,11 +18,11 @@ func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesa
 	if len(absent) == 0 {
 		return nil
 	}
-	rows, err := s.View.AwayWorkers(ctx)
+	rows, err := s.View.UnreachableWorkers(ctx)
 	if err != nil {
 		s.viewFailed(ctx, err)
 	}
-	byID := make(map[bourse.WorkerID]inventory.AwayWorker, len(rows))
+	byID := make(map[bourse.WorkerID]inventory.UnreachableWorker, len(rows))
 	for _, r := range rows {
 		byID[r.ID] = r
 	}
@@ -37,7 +37,7 @@ func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesa
 	return out
 }
 
-func show(a *bourse.Absence, row inventory.AwayWorker, known bool) machinesapi.Worker {
+func show(a *bourse.Absence, row inventory.UnreachableWorker, known bool) machinesapi.Worker {
 	w := machinesapi.Worker{
 		ID: a.ID, Region: a.Region, Address: a.Address, Tag: a.Tag.String(), Leaving: a.Leaving, Status: machinesapi.WorkerDown,
 		Since: a.Since.UTC(), Machines: row.Machines, Volumes: row.Volumes,

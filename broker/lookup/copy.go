@@ -42,7 +42,7 @@ func (k *Machines) Copy(ctx context.Context, id bourse.MachineID) (inventory.Lis
 	case !remembered:
 		return l, ok
 	case !ok:
-		l = inventory.Listed{Machine: t.thing, Whole: true}
+		l = inventory.Listed{Machine: t.thing, Complete: true}
 	}
 	l = newer(l, &t.thing)
 	if l.HeardAt.Before(t.at) {

@@ -180,7 +180,7 @@ func newer(l inventory.Listed, m *bourse.Machine) inventory.Listed {
 		return l
 	}
 	events := l.LastEvents
-	l.Machine, l.Whole = *m, true
+	l.Machine, l.Complete = *m, true
 	if len(m.LastEvents) == 0 {
 		l.LastEvents = events
 	}

@@ -93,7 +93,7 @@ func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.List
 	for _, a := range u.answers {
 		heard[a.From.ID] = a.Err == nil
 		for i := range a.Got {
-			byID[a.Got[i].ID] = &inventory.Listed{Machine: a.Got[i], HostStatus: machinesapi.HostOK, Whole: true}
+			byID[a.Got[i].ID] = &inventory.Listed{Machine: a.Got[i], HostStatus: machinesapi.HostOK, Complete: true}
 		}
 	}
 	old := func(l *inventory.Listed) {
@@ -115,7 +115,7 @@ func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.List
 		old(l)
 	}
 	for _, m := range u.told {
-		old(&inventory.Listed{Machine: m, HostStatus: machinesapi.HostOK, Whole: true})
+		old(&inventory.Listed{Machine: m, HostStatus: machinesapi.HostOK, Complete: true})
 	}
 	out := make([]*inventory.Listed, 0, len(byID))
 	for _, l := range byID {

@@ -155,7 +155,7 @@ func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error
 	case has.config+configBytes(&order.Config) > quota.ConfigBytes:
 		err = exceeded("app", string(order.App.Name), quota.ConfigBytes, "bytes of config in all its machines")
 	}
-	if err != nil && order.Named && c.repeats(ctx, order) {
+	if err != nil && order.HasChosenID && c.repeats(ctx, order) {
 		return nil
 	}
 	return err

@@ -16,7 +16,7 @@ type View interface {
 	// lost. Until then, callers must ask the workers as well.
 	InSync() bool
 
-	AwayWorkers(ctx context.Context) ([]inventory.AwayWorker, error)
+	UnreachableWorkers(ctx context.Context) ([]inventory.UnreachableWorker, error)
 	// Certified lists the brokers and proxies with certificates, whether they run or not.
 	Certified(ctx context.Context) ([]inventory.CertifiedMember, error)
 	// Removed lists the servers that were removed from the cluster.

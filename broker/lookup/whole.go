@@ -22,7 +22,7 @@ func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*inventory
 	asked := map[bourse.WorkerID]bool{}
 	var members []bourse.Member
 	for _, l := range list {
-		if l.Whole || l.HostStatus != machinesapi.HostOK || asked[l.Worker] {
+		if l.Complete || l.HostStatus != machinesapi.HostOK || asked[l.Worker] {
 			continue
 		}
 		if owner, ok := k.Directory.ByTag(l.ID.Tag()); ok && owner.ID == l.Worker {
@@ -45,13 +45,13 @@ func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*inventory
 	out := make([]*inventory.Listed, 0, len(list))
 	for _, l := range list {
 		switch m, there := now[l.ID]; {
-		case l.Whole || !asked[l.Worker]:
+		case l.Complete || !asked[l.Worker]:
 		case silent[l.Worker]:
 			l.HostStatus = machinesapi.HostUnreachable
 		case !there || !m.OwnedBy(app):
 			continue // the machine has been destroyed since it was listed
 		default:
-			l = &inventory.Listed{Machine: *m, HostStatus: machinesapi.HostOK, Whole: true}
+			l = &inventory.Listed{Machine: *m, HostStatus: machinesapi.HostOK, Complete: true}
 		}
 		out = append(out, l)
 	}

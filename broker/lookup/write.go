@@ -41,7 +41,7 @@ func (s *Apps) Create(ctx context.Context, want NewApp) (bourse.App, error) {
 	// first.
 	app := bourse.App{Name: want.Name, ID: id, Org: want.Org, Network: want.Network, CreatedAt: s.Now().UTC()}
 	if old, ok := all[want.Name]; ok {
-		app.Life = old.Life + 1 // old is a tombstone, so this is a new app with the same name
+		app.Generation = old.Generation + 1 // old is a tombstone, so this is a new app with the same name
 	}
 	merged, err := s.View.PutApp(ctx, app)
 	if err != nil {

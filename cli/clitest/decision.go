@@ -24,7 +24,7 @@ func Decision() bourse.Decision {
 				{Worker: "gru-4", Region: "gru", Reason: bourse.RefusedUnknown, Resource: "slots", Detail: "the worker knows no slots"},
 				{Worker: "gru-5", Region: "gru", Reason: bourse.RefusedNoAnswer, Detail: "no answer within 50ms"},
 			},
-			Claims: []bourse.ClaimTry{
+			Claims: []bourse.ClaimAttempt{
 				{Worker: "gru-1", Refusal: &bourse.Refusal{
 					Worker: "gru-1", Region: "gru", Reason: bourse.RefusedResource, Resource: "cpu", Wanted: 1500, Free: 1000, Detail: "cpu: wanted 1.5 cpus, free 1 cpus",
 				}, Took: 700 * time.Microsecond},

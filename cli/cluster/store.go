@@ -94,8 +94,8 @@ func printStore(s *cli.Shell, r *store.Report) error {
 	for _, l := range r.Lost {
 		fmt.Fprintln(s.Out, "lost: "+l)
 	}
-	if len(r.Kept) > 0 {
-		fmt.Fprintln(s.Out, "kept: "+strings.Join(r.Kept, ", "))
+	if len(r.Saved) > 0 {
+		fmt.Fprintln(s.Out, "kept: "+strings.Join(r.Saved, ", "))
 	}
 	if len(r.Damage) == 0 {
 		fmt.Fprintln(s.Out, "no damage found")

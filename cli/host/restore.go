@@ -379,7 +379,7 @@ func (r *restore) writeView(ctx context.Context, archive io.ReadSeeker) error {
 		err = bourse.Errorf(bourse.CodeConflict, "the backup has changed while it was read")
 	}
 	if err == nil && r.whole && path != "" {
-		err = view.Revive(ctx, temp, r.shell.Now())
+		err = view.AllowOldCopy(ctx, temp, r.shell.Now())
 	}
 	if err != nil || path == "" {
 		return err

@@ -93,8 +93,8 @@ func (f *reservationFlags) request(args []string) (machinesapi.CreateReservation
 	if f.count < 1 || f.count > bourse.MaxReservedOrders {
 		return req, bourse.Errorf(bourse.CodeInvalid, "--count %d: use 1 to %d", f.count, bourse.MaxReservedOrders)
 	}
-	if f.deadline < 0 || f.deadline > bourse.MaxWithin {
-		return req, bourse.Errorf(bourse.CodeInvalid, "--deadline %s: use up to %s", f.deadline, bourse.MaxWithin)
+	if f.deadline < 0 || f.deadline > bourse.MaxOrderTimeout {
+		return req, bourse.Errorf(bourse.CodeInvalid, "--deadline %s: use up to %s", f.deadline, bourse.MaxOrderTimeout)
 	}
 	config := &bourse.Config{}
 	if len(args) > 0 {

@@ -31,8 +31,8 @@ func TestTaskList(t *testing.T) {
 		if !strings.Contains(r.URL.Path, "148e21ea1d5301") {
 			t.Errorf("unexpected request for %s, whose machine is not started or not warm", r.URL)
 		}
-		clitest.Replies(http.StatusOK, machinesapi.Usage{Tasks: &bourse.TaskTally{
-			Ran: 1204, Failed: 3, FailedAt: clitest.Now.Add(-5 * time.Minute), Error: "the picture has no pixels\x1b[2J",
+		clitest.Replies(http.StatusOK, machinesapi.Usage{Tasks: &bourse.TaskCounts{
+			Total: 1204, Failed: 3, FailedAt: clitest.Now.Add(-5 * time.Minute), Error: "the picture has no pixels\x1b[2J",
 		}}).ServeHTTP(w, r)
 	}), "task", "list", "-a", "shop")
 }

@@ -37,7 +37,7 @@ func TestQuoteWithoutWillingWorker(t *testing.T) {
 
 func TestOrderShowWithCachedQuotes(t *testing.T) {
 	d := clitest.Decision()
-	d.Rounds[0].Standing, d.Rounds[0].Asked, d.Rounds[0].Refusals = 312*time.Millisecond, 0, nil
+	d.Rounds[0].OldestQuote, d.Rounds[0].Asked, d.Rounds[0].Refusals = 312*time.Millisecond, 0, nil
 	screen, out := clitest.Buffer("")
 	screen.Width = 80
 	if err := place.PrintDecision(screen, &d); err != nil {

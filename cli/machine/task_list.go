@@ -52,7 +52,7 @@ worker's daemon started, and its last error. Only started machines accept payloa
 			return cli.PrintList(s, rows, none, t, func(m *warmMachine) []string {
 				ran, failed, last := "-", "-", "-"
 				if y := m.Tasks; y != nil {
-					ran, failed = strconv.FormatInt(y.Ran, 10), strconv.FormatInt(y.Failed, 10)
+					ran, failed = strconv.FormatInt(y.Total, 10), strconv.FormatInt(y.Failed, 10)
 					if y.Failed > 0 {
 						last = cli.Clean(y.Error) + " (" + cli.Age(s.Now().Sub(y.FailedAt)) + " ago)"
 					}
@@ -72,7 +72,7 @@ worker's daemon started, and its last error. Only started machines accept payloa
 // warmMachine is a machine that is warm for a task, with its task counters.
 type warmMachine struct {
 	machinesapi.Machine
-	Tasks *bourse.TaskTally `json:"tasks,omitempty"` // nil if the counters are unknown
+	Tasks *bourse.TaskCounts `json:"tasks,omitempty"` // nil if the counters are unknown
 }
 
 // usageReaders is the maximum number of machines that are queried at the same time.

@@ -44,8 +44,8 @@ func printRound(w cli.Stream, i int, d *bourse.Decision) error {
 			title = "ranked (0 to 1, higher is better; * filled it)"
 		}
 		fmt.Fprintln(w, "\n"+title)
-		if r.Standing > 0 {
-			fmt.Fprintf(w, "no worker was asked; ranked by answers from up to %s earlier and later claims\n", cli.Took(r.Standing))
+		if r.OldestQuote > 0 {
+			fmt.Fprintf(w, "no worker was asked; ranked by answers from up to %s earlier and later claims\n", cli.Took(r.OldestQuote))
 		}
 		if err := rankingTable(r.Ranked, filler(d, r)).Write(w); err != nil {
 			return err
@@ -115,7 +115,7 @@ func filledWith(d *bourse.Decision) string {
 func asked(d *bourse.Decision) string {
 	candidates, asked, yes, no, silent := 0, 0, 0, 0, 0
 	for i, r := range d.Rounds {
-		if r.Standing > 0 && i < len(d.Rounds)-1 { // this round's workers are asked again in the next round, which counts them
+		if r.OldestQuote > 0 && i < len(d.Rounds)-1 { // this round's workers are asked again in the next round, which counts them
 			continue
 		}
 		candidates += r.Candidates

@@ -93,7 +93,7 @@ func reason(r bourse.Refusal) string {
 	}
 }
 
-func claimTable(claims []bourse.ClaimTry) *cli.Table {
+func claimTable(claims []bourse.ClaimAttempt) *cli.Table {
 	t := cli.NewTable("#", "WORKER", "TIME", "RESULT").Numbers(0, 2).Narrow(3)
 	for i, c := range claims {
 		result := "filled"

@@ -136,8 +136,8 @@ func (f *Flags) Request(args []string) (machinesapi.CreateMachine, error) {
 			return req, cli.FlagError("--reservation", err)
 		}
 	}
-	if f.deadline < 0 || f.deadline > bourse.MaxWithin {
-		return req, bourse.Errorf(bourse.CodeInvalid, "--deadline %s: use up to %s", f.deadline, bourse.MaxWithin)
+	if f.deadline < 0 || f.deadline > bourse.MaxOrderTimeout {
+		return req, bourse.Errorf(bourse.CodeInvalid, "--deadline %s: use up to %s", f.deadline, bourse.MaxOrderTimeout)
 	}
 	normal := *c // validate a copy, because the broker normalizes the request itself
 	return req, normal.Normalize()

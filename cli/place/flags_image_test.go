@@ -46,8 +46,8 @@ func TestImageFlags(t *testing.T) {
 	}
 	want := bourse.Config{
 		Image: "nginx", Init: bourse.Init{TTY: true}, Runtime: "io.containerd.runsc.v1", Rootfs: &bourse.Rootfs{SizeGB: 2, ReadOnly: true},
-		Files: []bourse.File{{GuestPath: "/run.sh", RawValue: []byte("#!/bin/sh\n"), Mode: 0o755}, {GuestPath: "/motd", RawValue: []byte("hi")}},
-		Kept:  bourse.Kept{Services: json.RawMessage(`[{"protocol":"tcp","internal_port":80,"ports":[{"port":80}]}]`)},
+		Files:        []bourse.File{{GuestPath: "/run.sh", RawValue: []byte("#!/bin/sh\n"), Mode: 0o755}, {GuestPath: "/motd", RawValue: []byte("hi")}},
+		StoredConfig: bourse.StoredConfig{Services: json.RawMessage(`[{"protocol":"tcp","internal_port":80,"ports":[{"port":80}]}]`)},
 	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)

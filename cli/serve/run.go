@@ -99,7 +99,7 @@ func (r *runProgram) run(ctx context.Context) end {
 			return end{err: err}
 		}
 		var again bool
-		if again, restarts = policy.Again(exit, restarts); !again {
+		if again, restarts = policy.ShouldRestart(exit, restarts); !again {
 			gaveUp := len(restarts) >= policy.MaxRetries && policy.Policy != bourse.RestartNo && (exit.Failed() || policy.Policy == bourse.RestartAlways)
 			r.say("%s%s", describeExit(exit), map[bool]string{true: ", too often; not restarting it"}[gaveUp])
 			return end{failed: exit.Failed() || gaveUp}

@@ -33,7 +33,7 @@ func (s *server) openNetworks(ctx context.Context) error {
 		if s.link, err = s.openLink(ctx); err != nil {
 			return err
 		}
-		s.self.Address = s.link.Place(nats.PortAPI)
+		s.self.Address = s.link.HostPort(nats.PortAPI)
 	}
 	if s.link != nil && s.self.Role == bourse.RoleWorker {
 		s.listener = s.link.Listen(nats.PortAPI)
@@ -152,7 +152,7 @@ func (s *server) fabric() fabric.Fabric {
 	if s.link == nil {
 		return s.wire
 	}
-	return &nats.Fabric{Caller: s.wire, Link: s.link, Private: s.creds != nil, Population: func(region bourse.Region) int {
+	return &nats.Fabric{Caller: s.wire, Link: s.link, ConnectionsOnly: s.creds != nil, WorkerCount: func(region bourse.Region) int {
 		n := 0
 		for _, m := range s.replica.directory.Candidates(region) {
 			if nats.IsAddress(m.Address) {

@@ -98,7 +98,7 @@ func TestNATSCertificatesAreReloaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer link.Close()
-	if !link.Up() {
+	if !link.Connected() {
 		t.Fatal("the link is not connected")
 	}
 	port := first.Addr().(interface{ AddrPort() netip.AddrPort }).AddrPort().Port()
@@ -120,7 +120,7 @@ func TestNATSCertificatesAreReloaded(t *testing.T) {
 		}
 	}
 	second := after.serve(t, int(port))
-	await(t, "the link is connected to the server of the other CA", func() bool { return link.Up() && second.NumClients() == 1 })
+	await(t, "the link is connected to the server of the other CA", func() bool { return link.Connected() && second.NumClients() == 1 })
 }
 
 // TestUnusualTagRequiresCertificate checks that a worker does not start if its tag

@@ -76,15 +76,15 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	workers, known := s.fabric(), s.replica
 	var trader market.Trader = fabric.GrantingTrader{Trader: fabric.Trader{Fabric: workers}, Directory: s.replica.directory}
 	if placements := s.replica.Placements(); placements != nil {
-		workers = fabric.Placed{Fabric: workers, Placements: placements}
-		trader = fabric.Placing{
+		workers = fabric.VerifyingFabric{Fabric: workers, Placements: placements}
+		trader = fabric.PlacingTrader{
 			GrantingTrader: fabric.GrantingTrader{Trader: fabric.Trader{Fabric: workers}, Directory: s.replica.directory},
 			Placements:     placements,
 		}
 	}
 	exchange := market.New(market.Config{
 		Directory: s.replica.directory, Trader: trader, Cancellations: known, Log: s.log,
-		Decided: counts.Decided,
+		OnDecision: counts.Decided,
 	})
 	config := broker.Config{
 		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Copies: s.provenApps(workers), Certified: scraperOf,
@@ -135,7 +135,7 @@ func (s *server) provenApps(workers fabric.Fabric) func(context.Context, bourse.
 		if err != nil || s.creds == nil {
 			return reported, err
 		}
-		return s.replica.BelieveApps(ctx, reported)
+		return s.replica.MergeAppProofs(ctx, reported)
 	}
 }
 

@@ -69,7 +69,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	var serving inventory.Serving
 	p.routes = route.NewFollower(route.FollowerConfig{
 		Read: func(ctx context.Context) (out route.Snapshot, err error) {
-			if out.Machines, err = view.Ask(ctx, s.replica.View, serving.Read); err == nil {
+			if out.Machines, err = view.Query(ctx, s.replica.View, serving.Read); err == nil {
 				out.Apps, err = s.replica.Apps(ctx)
 			}
 			return out, err

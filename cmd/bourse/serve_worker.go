@@ -162,7 +162,7 @@ func (h *host) serveAPI(ctx context.Context) error {
 		secure = h.creds.Server(append(bourse.ServerRoles(), bourse.RoleScraper)...)
 	}
 	if h.link != nil && secure == nil { // with certificates, quotes use connections instead, because messages do not authenticate their senders
-		withdraw, err := h.link.Offer(h.self.ID, h.self.Region, worker)
+		withdraw, err := h.link.Subscribe(h.self.ID, h.self.Region, worker)
 		if err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 	case <-ctx.Done():
 	}
 	away := map[bourse.WorkerTag]bool{}
-	known, err := view.Ask(ctx, h.replica.View, inventory.Workers())
+	known, err := view.Query(ctx, h.replica.View, inventory.Workers())
 	if err != nil {
 		h.log.Warn("read tags of absent workers from view failed", "err", err)
 	}

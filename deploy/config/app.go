@@ -174,7 +174,7 @@ func (m *maker) command() *deploy.Command {
 	}
 	config := m.bare()
 	config.Init.Cmd, config.Init.Exec = words, nil
-	config.Kept = bourse.Kept{Rest: config.Rest} // the command runs only once and has no services
+	config.StoredConfig = bourse.StoredConfig{Rest: config.Rest} // the command runs only once and has no services
 	config.Schedule, config.Standbys, config.DNS = "", nil, nil
 	if config.ImageKind() == bourse.RegistryImage {
 		config.DNS = &bourse.DNS{SkipRegistration: true}

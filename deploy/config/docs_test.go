@@ -209,11 +209,11 @@ func said(f *config.Field) string {
 	case config.AsAPI:
 		api := bourse.FieldOf(f.To)
 		switch api.Image {
-		case bourse.Refused:
+		case bourse.FieldRefused:
 			return "*refused:* " + api.Reason
-		case bourse.JustKept:
+		case bourse.FieldStored:
 			return "*stored, but no effect:* " + api.Reason
-		case bourse.ActedOn:
+		case bourse.FieldSupported:
 		}
 		return "takes effect"
 	case config.Done:

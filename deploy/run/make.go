@@ -13,7 +13,7 @@ import (
 // Time limits for orders. pullWithin applies if the image may have to be pulled.
 const (
 	orderWithin = 15 * time.Second
-	pullWithin  = bourse.MaxWithin + orderWithin
+	pullWithin  = bourse.MaxOrderTimeout + orderWithin
 )
 
 // machineOrder returns the order for the machine that a step creates.

@@ -102,9 +102,9 @@ func (cs *conns) connect(ctx context.Context, p *peer, to *bourse.Member) {
 	}
 }
 
-// leave makes later calls use new connections. The current connections end once they have no calls
+// drain makes later calls use new connections. The current connections end once they have no calls
 // in progress.
-func (cs *conns) leave() {
+func (cs *conns) drain() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, p := range cs.peers {

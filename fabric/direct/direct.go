@@ -65,7 +65,7 @@ func New(config TLS) *Fabric { return NewOver(TCP, config, admission.Proof{}) }
 // NewOver is like New, but uses the given dialer instead of [TCP], and sends proof to the
 // servers.
 func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
-	dial := marked(dialer)
+	dial := wrapDialErrors(dialer)
 	f := &Fabric{
 		dial: dial, config: config, streams: newStreams(dial, config), proof: proof,
 		conns: conns{dial: dial, config: config, proof: proof, peers: map[peerKey]*peer{}},
@@ -97,7 +97,7 @@ func newTransport(dial Dialer, config TLS) *http.Transport {
 // changed. Calls and requests in progress finish on their current connections, which then close.
 func (f *Fabric) Renew() {
 	f.transport.Swap(newTransport(f.dial, f.config)).CloseIdleConnections()
-	f.conns.leave()
+	f.conns.drain()
 }
 
 // newStreams returns the transport for requests whose bodies have no known length and for
@@ -123,8 +123,8 @@ func (f *Fabric) Close() {
 
 // Call implements [fabric.Fabric].
 func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
-	trip := &trip{to: to}
-	trip.trace.GotConn = func(httptrace.GotConnInfo) { trip.begun.Store(true) }
+	trip := &callTrace{to: to}
+	trip.trace.GotConn = func(httptrace.GotConnInfo) { trip.connected.Store(true) }
 	transport := f.transport.Load()
 	if req.ContentLength < 0 || req.Header["Upgrade"] != nil {
 		transport = f.streams
@@ -135,19 +135,19 @@ func (f *Fabric) Call(ctx context.Context, to bourse.Member, req *http.Request) 
 	}
 	if resp.StatusCode == http.StatusMisdirectedRequest {
 		resp.Body.Close()
-		return nil, fabric.Unsent(to, errAnother)
+		return nil, fabric.Unsent(to, errWrongServer)
 	}
 	return resp, nil
 }
 
-var errAnother = errors.New("another server has this address")
+var errWrongServer = errors.New("another server has this address")
 
 // addressed returns a copy of req that is addressed to the worker.
 func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Request) *http.Request {
 	r := req.WithContext(ctx)
 	r.URL = &url.URL{Scheme: "http", Host: to.Address, Path: req.URL.Path, RawPath: req.URL.RawPath, RawQuery: req.URL.RawQuery}
 	if f.config != nil {
-		r.URL.Scheme, r.URL.Host = "https", route(to)
+		r.URL.Scheme, r.URL.Host = "https", poolHost(to)
 	}
 	r.Host = to.Address
 	r.Header = maps.Clone(req.Header)
@@ -159,19 +159,19 @@ func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Requ
 	return r
 }
 
-// trip records the progress of a call.
-type trip struct {
-	to    bourse.Member
-	trace httptrace.ClientTrace
-	begun atomic.Bool // whether there was a connection, so that bytes of the request may have been sent
+// callTrace records the progress of a call.
+type callTrace struct {
+	to        bourse.Member
+	trace     httptrace.ClientTrace
+	connected atomic.Bool // whether there was a connection, so that bytes of the request may have been sent
 }
 
 // failed converts the transport's error to the call's error. If there was no connection, nothing
 // was sent. The same is true if dialing failed after an earlier connection, because the transport
 // opens a second connection only if nothing was written to the first. The transport makes an
 // exception for requests that only read, but sending these twice does no harm.
-func (t *trip) failed(ctx context.Context, err error) error {
-	if _, dialing := errors.AsType[*dialError](err); dialing || !t.begun.Load() {
+func (t *callTrace) failed(ctx context.Context, err error) error {
+	if _, dialing := errors.AsType[*dialError](err); dialing || !t.connected.Load() {
 		return fabric.Unsent(t.to, err)
 	}
 	return fabric.Lost(ctx, t.to, err)
@@ -182,19 +182,19 @@ type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, Control: giveUp}
+var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, Control: setAckTimeout}
 
-// unheard is how long sent data may remain unacknowledged by the other host. The kernel's own
+// ackTimeout is how long sent data may remain unacknowledged by the other host. The kernel's own
 // limit is about a quarter of an hour.
-const unheard = 5 * time.Second
+const ackTimeout = 5 * time.Second
 
 // TCP dials an address whose host is an IP address.
 func TCP(ctx context.Context, network, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, network, address)
 }
 
-// marked returns a dialer that wraps the errors of the given dialer in dialError.
-func marked(dialer Dialer) Dialer {
+// wrapDialErrors returns a dialer that wraps the errors of the given dialer in dialError.
+func wrapDialErrors(dialer Dialer) Dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dialer(ctx, network, address)
 		if err != nil {
@@ -204,10 +204,10 @@ func marked(dialer Dialer) Dialer {
 	}
 }
 
-// route returns the host name that stands for a worker in requests over TLS. The
+// poolHost returns the host name that stands for a worker in requests over TLS. The
 // transport pools connections by this name, so each connection belongs to one worker
 // at one address.
-func route(m bourse.Member) string {
+func poolHost(m bourse.Member) string {
 	return hex.EncodeToString([]byte(m.Address)) + "." + serverName(m)
 }
 
@@ -215,7 +215,7 @@ func serverName(m bourse.Member) string {
 	return admission.Identity{ID: m.ID, Role: m.Role}.ServerName()
 }
 
-// secureDialer returns a dialer for addresses that route returns. It uses the given ALPN
+// secureDialer returns a dialer for addresses that poolHost returns. It uses the given ALPN
 // protocol. The server at the address must prove that it is the worker.
 func secureDialer(dial Dialer, config TLS, protocol string) Dialer {
 	return func(ctx context.Context, network, route string) (net.Conn, error) {
@@ -231,7 +231,7 @@ func secureDialer(dial Dialer, config TLS, protocol string) Dialer {
 		if err != nil {
 			return nil, err
 		}
-		return secured(ctx, c, config, name, protocol)
+		return handshake(ctx, c, config, name, protocol)
 	}
 }
 
@@ -239,13 +239,13 @@ func secureDialer(dial Dialer, config TLS, protocol string) Dialer {
 // the certificate that the server presented.
 func (f *Fabric) Certificate(ctx context.Context, to bourse.Member) (*x509.Certificate, error) {
 	if f.config == nil {
-		return nil, fabric.Unsent(to, errClear)
+		return nil, fabric.Unsent(to, errNoTLS)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	c, err := f.dial(ctx, "tcp", to.Address)
 	if err == nil {
-		c, err = secured(ctx, c, f.config, serverName(to), "http/1.1")
+		c, err = handshake(ctx, c, f.config, serverName(to), "http/1.1")
 	}
 	if err != nil {
 		return nil, fabric.Unsent(to, err)
@@ -254,11 +254,11 @@ func (f *Fabric) Certificate(ctx context.Context, to bourse.Member) (*x509.Certi
 	return c.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
-var errClear = errors.New("servers cannot prove their identity without TLS")
+var errNoTLS = errors.New("servers cannot prove their identity without TLS")
 
-// secured performs the TLS handshake, in which the server must prove that it has the given
+// handshake performs the TLS handshake, in which the server must prove that it has the given
 // name. If the handshake fails, it closes the connection.
-func secured(ctx context.Context, c net.Conn, config TLS, name, protocol string) (net.Conn, error) {
+func handshake(ctx context.Context, c net.Conn, config TLS, name, protocol string) (net.Conn, error) {
 	own := config().Clone()
 	own.ServerName = name
 	own.NextProtos = []string{protocol}

@@ -1,7 +1,7 @@
 package direct
 
 // CallsOnce is the maximum number of calls that a server serves concurrently.
-const CallsOnce = callsOnce
+const CallsOnce = maxCalls
 
 // Conns returns the number of workers to which the fabric has a connection for calls, or is
 // opening one.

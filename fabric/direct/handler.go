@@ -22,7 +22,7 @@ func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
 			return
 		}
 		if asksForCalls(r) {
-			takeCalls(w, r, h)
+			serveCalls(w, r, h)
 			return
 		}
 		h.ServeHTTP(w, r)

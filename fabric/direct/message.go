@@ -34,7 +34,7 @@ func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) 
 		a, err := conn.Call(ctx, &call)
 		switch _, unsent := errors.AsType[mux.NotSent](err); {
 		case err == nil && a.Status == http.StatusMisdirectedRequest:
-			return fabric.Answer{}, fabric.Unsent(to, errAnother)
+			return fabric.Answer{}, fabric.Unsent(to, errWrongServer)
 		case err == nil:
 			return fabric.Answer{Status: a.Status, Body: a.Body}, nil
 		case first && errors.Is(err, mux.ErrEnded):

@@ -28,10 +28,10 @@ const (
 const (
 	// stall is how long the other end may take to read pending data.
 	stall = 5 * time.Second
-	// callerSilence is how long a caller may be silent before its connection is closed. Callers
+	// callerTimeout is how long a caller may be silent before its connection is closed. Callers
 	// ping more often.
-	callerSilence = 4 * (pingAfter + pingTimeout)
-	callsOnce     = 4096 // maximum number of concurrent calls; further calls are refused
+	callerTimeout = 4 * (pingAfter + pingTimeout)
+	maxCalls      = 4096 // maximum number of concurrent calls; further calls are refused
 )
 
 // open dials a worker and requests the upgrade to calls.
@@ -43,7 +43,7 @@ func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error)
 	below := mux.NewPipe(c)
 	var conn net.Conn = below
 	if cs.config != nil {
-		if conn, err = secured(ctx, below, cs.config, serverName(*to), "http/1.1"); err != nil {
+		if conn, err = handshake(ctx, below, cs.config, serverName(*to), "http/1.1"); err != nil {
 			return nil, err
 		}
 	}
@@ -56,7 +56,7 @@ func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error)
 	}), nil
 }
 
-var errEarly = errors.New("the server sent data before it received a request")
+var errUnexpectedData = errors.New("the server sent data before it received a request")
 
 // refused is the error that is returned if a server does not accept calls from this server. It
 // contains the server's response, which becomes the answer to every call.
@@ -86,14 +86,14 @@ func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admiss
 	switch {
 	case answer.StatusCode == http.StatusSwitchingProtocols && answer.Header.Get("Upgrade") == callsProtocol:
 		if r.Buffered() > 0 {
-			return errEarly
+			return errUnexpectedData
 		}
 		if !stop() {
 			return ctx.Err() // the deadline has been set, or is about to be
 		}
 		return nil
 	case answer.StatusCode == http.StatusMisdirectedRequest:
-		return errAnother
+		return errWrongServer
 	}
 	body, err := io.ReadAll(answer.Body)
 	if err != nil {
@@ -112,7 +112,7 @@ type callsKey struct{}
 
 func newCalls(log *slog.Logger) *calls {
 	return &calls{log: log, Server: mux.NewServer(mux.ServerConfig{
-		Limits: limits, AtOnce: callsOnce, Silence: callerSilence, Stall: stall, Refuse: func(why error) mux.Answer {
+		Limits: limits, AtOnce: maxCalls, Silence: callerTimeout, Stall: stall, Refuse: func(why error) mux.Answer {
 			var h fabric.BufferedReply
 			fabric.WriteFailure(&h, bourse.Errorf(bourse.CodeUnavailable, "%w", why))
 			return mux.Answer{Status: h.Status(), Body: h.Bytes()}
@@ -125,9 +125,9 @@ func asksForCalls(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == callsPath && r.Header.Get("Upgrade") == callsProtocol
 }
 
-// takeCalls upgrades a request's connection and serves the calls on it with handler. In
+// serveCalls upgrades a request's connection and serves the calls on it with handler. In
 // the handler's requests, the sender is the same as in the upgrade request.
-func takeCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
+func serveCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	c, ok := r.Context().Value(callsKey{}).(*calls)
 	if !ok || r.ProtoMajor != 1 {
 		http.NotFound(w, r)

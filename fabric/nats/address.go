@@ -17,7 +17,7 @@ var network = netip.MustParsePrefix("fd6e:6174:7300::/40")
 // IsAddress reports whether the host in host:port is an address on NATS, which cannot be
 // dialed over IP.
 func IsAddress(hostport string) bool {
-	_, _, ok := parsePlace(hostport)
+	_, _, ok := parseHostPort(hostport)
 	return ok
 }
 
@@ -39,13 +39,13 @@ func token(a Address) string {
 	return hex.EncodeToString(b[:])
 }
 
-// parsePlace parses a host:port of this network.
-func parsePlace(hostport string) (a Address, port uint16, ok bool) {
+// parseHostPort parses a host:port of this network.
+func parseHostPort(hostport string) (a Address, port uint16, ok bool) {
 	p, err := netip.ParseAddrPort(hostport)
 	return p.Addr(), p.Port(), err == nil && network.Contains(p.Addr())
 }
 
-func place(a Address, port uint16) string {
+func hostPort(a Address, port uint16) string {
 	return net.JoinHostPort(a.String(), strconv.Itoa(int(port)))
 }
 

@@ -13,18 +13,18 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// allOf is the prefix of a reply subject's last token if the order was sent to a whole region. The
+// regionPrefix is the prefix of a reply subject's last token if the order was sent to a whole region. The
 // region's name follows the prefix.
-const allOf = "all."
+const regionPrefix = "all."
 
 // askNumber is the number of the latest Ask of this process.
 var askNumber atomic.Uint64
 
-// asked is the state of one Ask. It belongs to one goroutine.
-type asked struct {
-	members []bourse.Member
-	answers chan answer // has capacity for all expected answers and as many unexpected ones
-	open    map[int]bool
+// pendingAsk is the state of one Ask. It belongs to one goroutine.
+type pendingAsk struct {
+	members    []bourse.Member
+	answers    chan answer // has capacity for all expected answers and as many unexpected ones
+	unanswered map[int]bool
 }
 
 // answer is a message, together with the last token of its subject.
@@ -42,9 +42,9 @@ func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Reg
 		l.Oversized.Add(1)
 		return false
 	}
-	a := &asked{members: to, answers: make(chan answer, 2*len(to)), open: make(map[int]bool, len(to))}
+	a := &pendingAsk{members: to, answers: make(chan answer, 2*len(to)), unanswered: make(map[int]bool, len(to))}
 	for i := range to {
-		a.open[i] = true
+		a.unanswered[i] = true
 	}
 	number := strconv.FormatUint(askNumber.Add(1), 36)
 	l.mu.Lock()
@@ -55,8 +55,8 @@ func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Reg
 		delete(l.asks, number)
 		l.mu.Unlock()
 	}()
-	l.put(a, whole, l.home+"quote."+number+".", order)
-	for len(a.open) > 0 {
+	l.sendOrder(a, whole, l.ownPrefix+"quote."+number+".", order)
+	for len(a.unanswered) > 0 {
 		select {
 		case m := <-a.answers:
 			a.take(m, quoted)
@@ -67,24 +67,24 @@ func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Reg
 	return true
 }
 
-// put sends the order to the workers. It stops waiting for workers that cannot be reached now,
+// sendOrder sends the order to the workers. It stops waiting for workers that cannot be reached now,
 // because they will not answer.
-func (l *Link) put(a *asked, whole map[bourse.Region]bool, inbox string, order []byte) {
+func (l *Link) sendOrder(a *pendingAsk, whole map[bourse.Region]bool, inbox string, order []byte) {
 	sent := map[bourse.Region]bool{}
 	for i := range a.members {
 		m := &a.members[i]
 		subject, of := "", strconv.Itoa(i)
 		if whole[m.Region] {
-			subject, of = l.orders(m.Region), allOf+string(m.Region)
+			subject, of = l.orders(m.Region), regionPrefix+string(m.Region)
 			if sent[m.Region] {
 				continue
 			}
 			sent[m.Region] = true
-		} else if address, _, ok := parsePlace(m.Address); ok {
-			subject = l.at(address) + "ask"
+		} else if address, _, ok := parseHostPort(m.Address); ok {
+			subject = l.prefixOf(address) + "ask"
 		}
 		if subject == "" || l.send(subject, inbox+of, order) != nil {
-			a.missing(of)
+			a.skip(of)
 		}
 	}
 }
@@ -114,16 +114,16 @@ func (l *Link) takeQuote(rest string, m *client.Msg) {
 
 // take handles an answer, which may be a quote, a failure, or NATS's
 // notification that nobody received the order.
-func (a *asked) take(m answer, quoted func(bourse.Quote)) {
-	if noResponder(m.Msg) {
-		a.missing(m.of)
+func (a *pendingAsk) take(m answer, quoted func(bourse.Quote)) {
+	if isNoResponders(m.Msg) {
+		a.skip(m.of)
 		return
 	}
 	i, ok := a.sender(m)
-	if !ok || !a.open[i] {
+	if !ok || !a.unanswered[i] {
 		return
 	}
-	delete(a.open, i)
+	delete(a.unanswered, i)
 	if m.Header.Get(headerFailure) != "" {
 		return
 	}
@@ -134,8 +134,8 @@ func (a *asked) take(m answer, quoted func(bourse.Quote)) {
 
 // sender returns the index in a.members of the worker that has sent the answer. If the order was
 // sent to a whole region, a header of the answer names the worker.
-func (a *asked) sender(m answer) (int, bool) {
-	if !strings.HasPrefix(m.of, allOf) {
+func (a *pendingAsk) sender(m answer) (int, bool) {
+	if !strings.HasPrefix(m.of, regionPrefix) {
 		i, err := strconv.Atoi(m.of)
 		return i, err == nil
 	}
@@ -144,18 +144,18 @@ func (a *asked) sender(m answer) (int, bool) {
 	return i, i >= 0
 }
 
-// missing stops waiting for workers that will not answer. The argument is the last token of the
+// skip stops waiting for workers that will not answer. The argument is the last token of the
 // reply subject, which identifies one worker or a whole region.
-func (a *asked) missing(of string) {
-	region, all := strings.CutPrefix(of, allOf)
+func (a *pendingAsk) skip(of string) {
+	region, all := strings.CutPrefix(of, regionPrefix)
 	if !all {
 		i, _ := strconv.Atoi(of)
-		delete(a.open, i)
+		delete(a.unanswered, i)
 		return
 	}
 	for i := range a.members {
 		if a.members[i].Region == bourse.Region(region) {
-			delete(a.open, i)
+			delete(a.unanswered, i)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func works(t *testing.T, c nats.Config) {
 			t.Fatalf("open: %v", err)
 		}
 		t.Cleanup(l.Close)
-		if !l.Up() {
+		if !l.Connected() {
 			t.Fatal("the link is not connected")
 		}
 		links[i] = l
@@ -50,7 +50,7 @@ func refuses(t *testing.T, c nats.Config) {
 	l, err := nats.Open(t.Context(), c)
 	if err == nil {
 		defer l.Close()
-		if l.Up() {
+		if l.Connected() {
 			t.Error("the link is connected")
 		}
 	}

@@ -30,25 +30,25 @@ type Config struct {
 	NKey        string       // file with a user's seed; optional
 	Token       string       // token for NATS servers whose URL contains no user; optional
 	Log         *slog.Logger // default: discards all records
-	// Patience is how long the other end of a connection may be silent before the connection is
+	// PeerTimeout is how long the other end of a connection may be silent before the connection is
 	// reset; default 6 s. The other end is pinged every third of this time.
-	Patience time.Duration
+	PeerTimeout time.Duration
 	// Window is the maximum number of unread bytes that a connection buffers; default 1 MiB. It
 	// limits both the memory that a slow reader takes up and the amount of data in transit.
 	Window int
 }
 
 const (
-	defaultPatience = 6 * time.Second
-	defaultWindow   = 1 << 20
-	maxSubject      = 128 // maximum length of Cluster in bytes
+	defaultPeerTimeout = 6 * time.Second
+	defaultWindow      = 1 << 20
+	maxSubject         = 128 // maximum length of Cluster in bytes
 )
 
 var subjectText = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
 func (c Config) withDefaults() Config {
 	c.Cluster = cmp.Or(c.Cluster, "bourse")
-	c.Patience = cmp.Or(c.Patience, defaultPatience)
+	c.PeerTimeout = cmp.Or(c.PeerTimeout, defaultPeerTimeout)
 	c.Window = cmp.Or(c.Window, defaultWindow)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -90,7 +90,7 @@ func ValidateURL(s string) error {
 const (
 	connectTimeout = 2 * time.Second
 	pingEvery      = 5 * time.Second // interval of pings to the NATS server
-	pingsLost      = 2               // number of unanswered pings after which the NATS server is considered dead
+	maxPingsLost   = 2               // number of unanswered pings after which the NATS server is considered dead
 	reconnectEvery = 100 * time.Millisecond
 	// pendingBytes is the size of the receive queue beyond which messages are dropped. The
 	// connections' windows limit the queue, so it becomes that large only if the process has
@@ -102,7 +102,7 @@ const (
 func (c *Config) options(l *Link) ([]client.Option, error) {
 	o := []client.Option{
 		client.Name(c.Name), client.Timeout(connectTimeout),
-		client.PingInterval(pingEvery), client.MaxPingsOutstanding(pingsLost),
+		client.PingInterval(pingEvery), client.MaxPingsOutstanding(maxPingsLost),
 		client.MaxReconnects(-1), client.ReconnectWait(reconnectEvery), client.ReconnectJitter(reconnectEvery, reconnectEvery),
 		client.RetryOnFailedConnect(true),
 		// Fail at once if a message cannot be sent now. If it was sent later, a call that the caller

@@ -49,13 +49,13 @@ type outgoing struct {
 
 // incoming contains received data that has not been read.
 type incoming struct {
-	in       [][]byte
-	waiting  int    // total number of bytes in all slices of in
-	owed     int    // number of bytes read since credit was last sent
-	window   int    // maximum value of waiting
-	expected uint32 // number of the next frame
-	ended    bool   // no more data will arrive
-	readBy   deadline
+	in        [][]byte
+	waiting   int    // total number of bytes in all slices of in
+	creditDue int    // number of bytes read since credit was last sent
+	window    int    // maximum value of waiting
+	expected  uint32 // number of the next frame
+	ended     bool   // no more data will arrive
+	readBy    deadline
 }
 
 var _ net.Conn = (*Conn)(nil)
@@ -73,11 +73,11 @@ func (l *Link) newConn(name, to string, peer Address, port, peerPort uint16) (*C
 		return nil, errors.New("the connection exists")
 	}
 	l.conns[name] = c
-	l.sawPeer(peer)
+	l.noteAlive(peer)
 	return c, nil
 }
 
-func (c *Conn) subject() string { return c.link.home + "c." + c.name }
+func (c *Conn) subject() string { return c.link.ownPrefix + "c." + c.name }
 
 // send sends a frame with the next number.
 func (c *Conn) send(f frame, to string) error {
@@ -168,10 +168,10 @@ func (c *Conn) Read(p []byte) (int, error) {
 		c.in = c.in[1:]
 	}
 	c.waiting -= n
-	c.owed += n
+	c.creditDue += n
 	credit := 0
-	if c.owed >= c.window/2 && !c.ended && c.err == nil {
-		credit, c.owed = c.owed, 0
+	if c.creditDue >= c.window/2 && !c.ended && c.err == nil {
+		credit, c.creditDue = c.creditDue, 0
 	}
 	c.mu.Unlock()
 	if credit > 0 {

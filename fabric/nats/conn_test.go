@@ -20,7 +20,7 @@ import (
 func pair(t testing.TB, from, to *nats.Link) (dialed, accepted net.Conn) {
 	t.Helper()
 	ln := to.Listen(7)
-	dialed, err := from.Dial(t.Context(), to.Place(7))
+	dialed, err := from.Dial(t.Context(), to.HostPort(7))
 	if err != nil {
 		t.Fatalf("dial: %v", err)
 	}
@@ -77,7 +77,7 @@ func TestDial(t *testing.T) {
 	url := embedded(t)
 	a, b := open(t, url), open(t, url)
 	began := time.Now()
-	for what, to := range map[string]string{"a port without a listener": b.Place(9), "an unused address": "[fd6e:6174:7300::1]:1", "another network": "127.0.0.1:1"} {
+	for what, to := range map[string]string{"a port without a listener": b.HostPort(9), "an unused address": "[fd6e:6174:7300::1]:1", "another network": "127.0.0.1:1"} {
 		if c, err := a.Dial(t.Context(), to); err == nil {
 			c.Close()
 			t.Errorf("%s: connected", what)
@@ -89,7 +89,7 @@ func TestDial(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	b.Listen(7)
-	if _, err := a.Dial(ctx, b.Place(7)); !errors.Is(err, context.Canceled) {
+	if _, err := a.Dial(ctx, b.HostPort(7)); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a canceled context: %v", err)
 	}
 }
@@ -98,9 +98,9 @@ func TestDial(t *testing.T) {
 // connection unless they imitate its frames.
 func TestStrangers(t *testing.T) {
 	s := serverWith(t, maxPayload(16<<20))
-	config := nats.Config{URLs: []string{s.ClientURL()}, Patience: patience} // signs of life may arrive after all large messages
+	config := nats.Config{URLs: []string{s.ClientURL()}, PeerTimeout: patience} // signs of life may arrive after all large messages
 	link := openWith(t, config)
-	if _, err := link.Offer("w1", "gru", quoting()); err != nil {
+	if _, err := link.Subscribe("w1", "gru", quoting()); err != nil {
 		t.Fatal(err)
 	}
 	link.Transport()

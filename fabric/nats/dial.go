@@ -13,13 +13,13 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// dialPatience is how long the other end may take to accept a connection.
-const dialPatience = 3 * time.Second
+// dialTimeout is how long the other end may take to accept a connection.
+const dialTimeout = 3 * time.Second
 
 // Dial connects to a port of an address on this network. If there is no server at the address,
 // Dial fails after one round trip to NATS.
 func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
-	to, port, ok := parsePlace(hostport)
+	to, port, ok := parseHostPort(hostport)
 	if !ok {
 		return nil, fmt.Errorf("dial %s: %w", hostport, errNoAddress)
 	}
@@ -27,16 +27,16 @@ func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 		return nil, fmt.Errorf("dial %s: %w", hostport, err)
 	}
 	id := rand.Text()
-	c, err := l.newConn("d"+id, l.at(to)+"c.a"+id, to, 0, port)
+	c, err := l.newConn("d"+id, l.prefixOf(to)+"c.a"+id, to, 0, port)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", hostport, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, c.wake)()
-	err = c.send(frame{kind: kindOpen, from: l.own, window: uint32(c.window)}, l.at(to)+"dial."+strconv.Itoa(int(port)))
+	err = c.send(frame{kind: kindOpen, from: l.own, window: uint32(c.window)}, l.prefixOf(to)+"dial."+strconv.Itoa(int(port)))
 	if err != nil {
-		c.end(errDown)
+		c.end(errNotConnected)
 		return nil, fmt.Errorf("dial %s: %w", hostport, err)
 	}
 	if err := c.opening(ctx); err != nil {
@@ -132,7 +132,7 @@ func (n *listener) Addr() net.Addr { return tcpAddr(n.link.own, n.port) }
 func (l *Link) takeDial(text string, m *client.Msg) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	f, bad := parseFrame(m.Data)
-	id, mine := strings.CutPrefix(m.Reply, l.at(f.from)+"c.d")
+	id, mine := strings.CutPrefix(m.Reply, l.prefixOf(f.from)+"c.d")
 	if err != nil || bad != nil || f.kind != kindOpen || !mine || id == "" || strings.ContainsAny(id, ".*> ") || f.window == 0 {
 		l.Malformed.Add(1)
 		return
@@ -153,7 +153,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 	c.opened, c.credit, c.expected = true, int(min(f.window, 1<<30)), 1
 	c.mu.Unlock()
 	if c.send(frame{kind: kindAccept, window: uint32(c.window)}, c.to) != nil {
-		c.end(errDown)
+		c.end(errNotConnected)
 		return
 	}
 	select {

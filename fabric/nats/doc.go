@@ -34,7 +34,7 @@
 //
 // NATS delivers at most once. Frames are numbered. If one is missing, the connection is reset.
 // It is also reset if either end loses its NATS server, if the other end is gone (there are no
-// responders, or no sign of life for Config.Patience), or if this process was too slow to
+// responders, or no sign of life for Config.PeerTimeout), or if this process was too slow to
 // receive messages. For callers, the outcome of calls on the connection is then unknown, which
 // the market handles. This package never resends a message.
 package nats

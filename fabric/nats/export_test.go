@@ -29,7 +29,7 @@ func (l *Link) Complain(err error) { l.asyncError(nil, nil, err) }
 func (l *Link) AnswerProbe() (subject string, err error) {
 	subject = l.base + "probe." + token(l.own)
 	_, err = l.nats.Subscribe(subject, func(m *client.Msg) { _ = m.Respond(nil) })
-	return subject, errors.Join(err, l.nats.FlushTimeout(startPatience))
+	return subject, errors.Join(err, l.nats.FlushTimeout(startTimeout))
 }
 
 // Probe waits until the subject is answered.
@@ -60,4 +60,4 @@ func (l *Link) Forgotten(ctx context.Context, subject string) error {
 }
 
 // Nothing returns one of the link's subjects that has no meaning.
-func (l *Link) Nothing() string { return l.home + "nothing" }
+func (l *Link) Nothing() string { return l.ownPrefix + "nothing" }

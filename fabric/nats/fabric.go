@@ -16,12 +16,12 @@ import (
 type Fabric struct {
 	Caller fabric.Fabric // required; must use Link.Dial for addresses on NATS
 	Link   *Link         // required
-	// Population returns the number of workers that this server knows in a region. If it is nil,
+	// WorkerCount returns the number of workers that this server knows in a region. If it is nil,
 	// the number is unknown, and each worker gets its own message.
-	Population func(bourse.Region) int
-	// Private makes Ask use only Caller's connections, which authenticate the server at the
+	WorkerCount func(bourse.Region) int
+	// ConnectionsOnly makes Ask use only Caller's connections, which authenticate the server at the
 	// other end.
-	Private bool
+	ConnectionsOnly bool
 }
 
 var _ fabric.Fabric = (*Fabric)(nil)
@@ -47,16 +47,16 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	if len(elsewhere) > 0 {
 		wg.Go(func() { f.Caller.Ask(ctx, elsewhere, order, one) })
 	}
-	if !f.Link.ask(ctx, here, f.whole(here), body, one) {
+	if !f.Link.ask(ctx, here, f.completeRegions(here), body, one) {
 		f.Caller.Ask(ctx, here, order, one)
 	}
 	wg.Wait()
 }
 
-// split separates members on NATS from the others. If Private is set, all
+// split separates members on NATS from the others. If ConnectionsOnly is set, all
 // members count as others.
 func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
-	if f.Private {
+	if f.ConnectionsOnly {
 		return nil, to
 	}
 	for _, m := range to {
@@ -69,10 +69,10 @@ func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	return here, elsewhere
 }
 
-// whole returns the regions whose workers, as far as this server knows, are all among the given
+// completeRegions returns the regions whose workers, as far as this server knows, are all among the given
 // members.
-func (f *Fabric) whole(to []bourse.Member) map[bourse.Region]bool {
-	if f.Population == nil {
+func (f *Fabric) completeRegions(to []bourse.Member) map[bourse.Region]bool {
+	if f.WorkerCount == nil {
 		return nil
 	}
 	count := map[bourse.Region]int{}
@@ -81,7 +81,7 @@ func (f *Fabric) whole(to []bourse.Member) map[bourse.Region]bool {
 	}
 	out := make(map[bourse.Region]bool, len(count))
 	for region, n := range count {
-		out[region] = n > 1 && region.Validate() == nil && n >= f.Population(region)
+		out[region] = n > 1 && region.Validate() == nil && n >= f.WorkerCount(region)
 	}
 	return out
 }

@@ -52,10 +52,10 @@ func FuzzFrame(f *testing.F) {
 
 func TestAddress(t *testing.T) {
 	a := newAddress()
-	if p := place(a, PortAPI); !IsAddress(p) {
+	if p := hostPort(a, PortAPI); !IsAddress(p) {
 		t.Errorf("%s is not recognized as a NATS address", p)
 	}
-	if b, port, ok := parsePlace(place(a, 65535)); !ok || b != a || port != 65535 {
+	if b, port, ok := parseHostPort(hostPort(a, 65535)); !ok || b != a || port != 65535 {
 		t.Errorf("got %s, %d, %v", b, port, ok)
 	}
 	for _, other := range []string{"", "127.0.0.1:80", "[::1]:80", "[fd6e:6174:7200::1]:1", "example.com:1", a.String(), "[" + a.String() + "]", "[" + a.String() + "]:70000"} {

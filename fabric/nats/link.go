@@ -22,15 +22,15 @@ import (
 type Link struct {
 	Counters
 
-	config Config
-	nats   *client.Conn
-	own    Address
-	base   string // prefix of all subjects, with the cluster's name and a trailing dot
-	home   string // prefix of the subjects that this server receives
-	ended  chan struct{}
-	work   sync.WaitGroup // the watch, and the goroutines that answer orders
+	config    Config
+	nats      *client.Conn
+	own       Address
+	base      string // prefix of all subjects, with the cluster's name and a trailing dot
+	ownPrefix string // prefix of the subjects that this server receives
+	ended     chan struct{}
+	work      sync.WaitGroup // the watch, and the goroutines that answer orders
 
-	findable sync.Once
+	answerFinds sync.Once
 
 	mu sync.Mutex
 	tables
@@ -40,10 +40,10 @@ type Link struct {
 type tables struct {
 	conns     map[string]*Conn // by the last token of their subjects
 	listeners map[uint16]*listener
-	asks      map[string]*asked
-	seen      map[Address]time.Time // when each connection's other end last gave a sign of life
+	asks      map[string]*pendingAsk
+	lastSeen  map[Address]time.Time // when each connection's other end last gave a sign of life
 	packets   func(from Address, data []byte)
-	serves    *offer
+	serves    *subscription
 	closed    bool
 }
 
@@ -68,9 +68,9 @@ func (c *Counters) Counts() Counts {
 	}
 }
 
-// startPatience is the time that Open waits for NATS. After that, the link continues to try in
+// startTimeout is the time that Open waits for NATS. After that, the link continues to try in
 // the background.
-const startPatience = 3 * time.Second
+const startTimeout = 3 * time.Second
 
 // Open connects to NATS. If no server answers in time, it nevertheless returns the link, which
 // continues to try. Errors: invalid for an invalid configuration; unauthorized if NATS rejects
@@ -82,9 +82,9 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 	}
 	l := &Link{
 		config: c, own: newAddress(), base: "bourse." + c.Cluster + ".", ended: make(chan struct{}),
-		tables: tables{conns: map[string]*Conn{}, listeners: map[uint16]*listener{}, asks: map[string]*asked{}, seen: map[Address]time.Time{}},
+		tables: tables{conns: map[string]*Conn{}, listeners: map[uint16]*listener{}, asks: map[string]*pendingAsk{}, lastSeen: map[Address]time.Time{}},
 	}
-	l.home = l.at(l.own)
+	l.ownPrefix = l.prefixOf(l.own)
 	options, err := c.options(l)
 	if err != nil {
 		return nil, err
@@ -94,16 +94,16 @@ func Open(ctx context.Context, c Config) (*Link, error) {
 	if l.nats, err = client.Connect(c.servers(), options...); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "NATS at %s: %w", c.safeServers(), err)
 	}
-	if _, err := l.subscribe(l.home+">", l.take); err != nil {
+	if _, err := l.subscribe(l.ownPrefix+">", l.take); err != nil {
 		l.nats.Close()
 		return nil, err
 	}
 	select {
 	case <-connected:
-		if err := l.nats.FlushTimeout(startPatience); err != nil { // once this has succeeded, other servers can reach the link
+		if err := l.nats.FlushTimeout(startTimeout); err != nil { // once this has succeeded, other servers can reach the link
 			c.Log.Warn("NATS is slow", "err", err)
 		}
-	case <-time.After(startPatience):
+	case <-time.After(startTimeout):
 		if err := l.nats.LastError(); errors.Is(err, client.ErrAuthorization) {
 			l.nats.Close()
 			return nil, bourse.Errorf(bourse.CodeUnauthorized, "NATS at %s rejected the credentials: %w", c.safeServers(), err)
@@ -129,11 +129,11 @@ func (c *Config) safeServers() string {
 	return strings.Join(out, ",")
 }
 
-// at returns the prefix of an address's subjects.
-func (l *Link) at(a Address) string { return l.base + "at." + token(a) + "." }
+// prefixOf returns the prefix of an address's subjects.
+func (l *Link) prefixOf(a Address) string { return l.base + "at." + token(a) + "." }
 
-// Place returns the host:port at which others reach a port of this link.
-func (l *Link) Place(port uint16) string { return place(l.own, port) }
+// HostPort returns the host:port at which others reach a port of this link.
+func (l *Link) HostPort(port uint16) string { return hostPort(l.own, port) }
 
 // Certificates returns the NATS server's certificate and the certificates of its issuers. It
 // returns nil if the link has no TLS connection.
@@ -145,10 +145,10 @@ func (l *Link) Certificates() []*x509.Certificate {
 	return state.PeerCertificates
 }
 
-// Up reports whether the link is connected to a NATS server.
-func (l *Link) Up() bool { return l.nats.IsConnected() }
+// Connected reports whether the link is connected to a NATS server.
+func (l *Link) Connected() bool { return l.nats.IsConnected() }
 
-const lastWords = time.Second // time limit for flushing pending messages
+const flushTimeout = time.Second // time limit for flushing pending messages
 
 // Close stops accepting orders and connections, resets open connections, flushes pending
 // messages, and disconnects.
@@ -169,7 +169,7 @@ func (l *Link) Close() {
 	l.resetAll("the other end is shutting down", true)
 	l.work.Wait()
 	if l.nats.IsConnected() {
-		_ = l.nats.FlushTimeout(lastWords) // fails if NATS cannot be reached
+		_ = l.nats.FlushTimeout(flushTimeout) // fails if NATS cannot be reached
 	}
 	l.nats.Close()
 }
@@ -187,14 +187,14 @@ func (l *Link) subscribe(subject string, take func(*client.Msg)) (*client.Subscr
 
 // take passes a message to its receiver.
 func (l *Link) take(m *client.Msg) {
-	what, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, l.home), ".")
+	what, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, l.ownPrefix), ".")
 	switch what {
 	case "c":
 		l.takeFrame(rest, m)
 	case "packet":
 		l.takePacket(m)
 	case "ask":
-		l.takeAsk(m)
+		l.answerOrder(m)
 	case "quote":
 		l.takeQuote(rest, m)
 	case "dial":
@@ -206,8 +206,8 @@ func (l *Link) take(m *client.Msg) {
 	}
 }
 
-// noResponder reports whether m is NATS's notification that a message had no recipient.
-func noResponder(m *client.Msg) bool {
+// isNoResponders reports whether m is NATS's notification that a message had no recipient.
+func isNoResponders(m *client.Msg) bool {
 	return len(m.Data) == 0 && m.Header.Get("Status") == "503"
 }
 
@@ -215,12 +215,12 @@ func (l *Link) takeFrame(name string, m *client.Msg) {
 	l.mu.Lock()
 	c := l.conns[name]
 	if c != nil {
-		l.sawPeer(c.peer)
+		l.noteAlive(c.peer)
 	}
 	l.mu.Unlock()
 	switch {
-	case c != nil && noResponder(m):
-		c.end(errGone)
+	case c != nil && isNoResponders(m):
+		c.end(errPeerGone)
 	case c != nil:
 		f, err := parseFrame(m.Data)
 		if err != nil {
@@ -229,7 +229,7 @@ func (l *Link) takeFrame(name string, m *client.Msg) {
 			return
 		}
 		c.receive(f)
-	case m.Reply != "" && !noResponder(m):
+	case m.Reply != "" && !isNoResponders(m):
 		if f, err := parseFrame(m.Data); err == nil && f.kind != kindReset && f.kind != kindCredit && f.kind != kindEnd {
 			_ = l.nats.Publish(m.Reply, (&frame{kind: kindReset, data: []byte("no such connection")}).append(nil))
 		}
@@ -238,27 +238,27 @@ func (l *Link) takeFrame(name string, m *client.Msg) {
 
 // send publishes one message.
 func (l *Link) send(to, reply string, data []byte) error {
-	return l.sent(l.nats.PublishRequest(to, reply, data))
+	return l.publishError(l.nats.PublishRequest(to, reply, data))
 }
 
-// sent translates an error that the client library returned for a message, and counts messages that
+// publishError translates an error that the client library returned for a message, and counts messages that
 // were too large.
-func (l *Link) sent(err error) error {
+func (l *Link) publishError(err error) error {
 	switch {
 	case errors.Is(err, client.ErrMaxPayload):
 		l.Oversized.Add(1)
 	case errors.Is(err, client.ErrReconnectBufExceeded): // the link is not connected to NATS; see options
-		return errDown
+		return errNotConnected
 	}
 	return err
 }
 
 var (
-	errGone  = errors.New("the other end is gone")
-	errDown  = errors.New("not connected to NATS")
-	errSlow  = errors.New("messages were lost: this process was too slow")
-	errLost  = errors.New("messages were lost in transit")
-	errQuiet = errors.New("the other end sends no sign of life")
+	errPeerGone     = errors.New("the other end is gone")
+	errNotConnected = errors.New("not connected to NATS")
+	errSlowConsumer = errors.New("messages were lost: this process was too slow")
+	errLost         = errors.New("messages were lost in transit")
+	errPeerSilent   = errors.New("the other end sends no sign of life")
 )
 
 func (l *Link) disconnected(_ *client.Conn, err error) {
@@ -269,7 +269,7 @@ func (l *Link) disconnected(_ *client.Conn, err error) {
 		return
 	}
 	l.config.Log.Warn("connection to NATS lost", "err", err)
-	l.resetAll(errDown.Error(), false)
+	l.resetAll(errNotConnected.Error(), false)
 }
 
 func (l *Link) reconnected(c *client.Conn) {
@@ -281,7 +281,7 @@ func (l *Link) reconnected(c *client.Conn) {
 func (l *Link) asyncError(_ *client.Conn, _ *client.Subscription, err error) {
 	if errors.Is(err, client.ErrSlowConsumer) {
 		l.SlowConsumers.Add(1)
-		l.resetAll(errSlow.Error(), true)
+		l.resetAll(errSlowConsumer.Error(), true)
 	}
 	l.config.Log.Warn("NATS reported an error", "err", err)
 }

@@ -79,7 +79,7 @@ func open(t testing.TB, url string) *nats.Link {
 
 func openWith(t testing.TB, c nats.Config) *nats.Link {
 	t.Helper()
-	c.Cluster, c.Patience = "test", cmp.Or(c.Patience, 3*time.Second)
+	c.Cluster, c.PeerTimeout = "test", cmp.Or(c.PeerTimeout, 3*time.Second)
 	l, err := nats.Open(t.Context(), c)
 	if err != nil {
 		t.Fatalf("open: %v", err)
@@ -109,9 +109,9 @@ func newNetwork(t testing.TB, url string, region bool, ca *admission.CA) *networ
 	}
 	caller := direct.NewOver(func(ctx context.Context, _, address string) (net.Conn, error) { return link.Dial(ctx, address) }, config, admission.Proof{})
 	t.Cleanup(caller.Close)
-	n.fabric = &nats.Fabric{Caller: caller, Link: link, Private: ca != nil}
+	n.fabric = &nats.Fabric{Caller: caller, Link: link, ConnectionsOnly: ca != nil}
 	if region {
-		n.fabric.Population = func(bourse.Region) int {
+		n.fabric.WorkerCount = func(bourse.Region) int {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			return n.workers
@@ -136,7 +136,7 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 	var wg sync.WaitGroup
 	ln := link.Listen(nats.PortAPI)
 	wg.Go(func() { _ = direct.Serve(ctx, ln, direct.Handler(id, h), config, slog.New(slog.DiscardHandler)) })
-	if _, err := link.Offer(id, "gru", h); err != nil {
+	if _, err := link.Subscribe(id, "gru", h); err != nil {
 		n.t.Fatalf("offer: %v", err)
 	}
 	n.reaches(link)
@@ -152,14 +152,14 @@ func (n *network) Serve(id bourse.WorkerID, h http.Handler) fabrictest.Worker {
 		stop()
 		kill()
 	})
-	return fabrictest.Worker{Kill: kill, Member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: link.Place(nats.PortAPI)}}
+	return fabrictest.Worker{Kill: kill, Member: bourse.Member{ID: id, Role: bourse.RoleWorker, Region: "gru", Address: link.HostPort(nats.PortAPI)}}
 }
 
 // reaches waits until the broker's NATS server knows the subjects of a worker, which may be
 // connected to another server.
 func (n *network) reaches(worker *nats.Link) {
 	n.t.Helper()
-	if !n.fabric.Link.Up() {
+	if !n.fabric.Link.Connected() {
 		return
 	}
 	subject, err := worker.AnswerProbe()

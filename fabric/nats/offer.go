@@ -19,31 +19,31 @@ const (
 )
 
 const (
-	quoteWithin = 5 * time.Second // time limit for a quote; the market does not wait longer
-	quotesOnce  = 256             // maximum number of orders that are answered concurrently; further orders are dropped
+	quoteTimeout = 5 * time.Second // time limit for a quote; the market does not wait longer
+	maxQuotes    = 256             // maximum number of orders that are answered concurrently; further orders are dropped
 )
 
-// offer is a worker's subscription to orders.
-type offer struct {
+// subscription is a worker's subscription to orders.
+type subscription struct {
 	id      bourse.WorkerID
 	handler http.Handler
 	slots   chan struct{}
 	log     *slog.Logger
 }
 
-// Offer subscribes to the orders that are sent to the worker's region or to the worker alone,
+// Subscribe subscribes to the orders that are sent to the worker's region or to the worker alone,
 // and answers them with the worker's handler until withdraw is called. It must be called at
 // most once.
-func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Handler) (withdraw func(), err error) {
+func (l *Link) Subscribe(id bourse.WorkerID, region bourse.Region, handler http.Handler) (withdraw func(), err error) {
 	l.mu.Lock()
-	l.serves = &offer{id: id, handler: handler, slots: make(chan struct{}, quotesOnce), log: l.config.Log}
+	l.serves = &subscription{id: id, handler: handler, slots: make(chan struct{}, maxQuotes), log: l.config.Log}
 	l.mu.Unlock()
-	sub, err := l.subscribe(l.orders(region), l.takeAsk)
+	sub, err := l.subscribe(l.orders(region), l.answerOrder)
 	if err != nil {
 		return nil, err
 	}
 	if l.nats.IsConnected() {
-		_ = l.nats.FlushTimeout(lastWords) // wait until NATS has processed the subscription
+		_ = l.nats.FlushTimeout(flushTimeout) // wait until NATS has processed the subscription
 	}
 	return func() {
 		_ = sub.Unsubscribe() // fails only if NATS is not connected, in which case nothing is received anyway
@@ -53,8 +53,8 @@ func (l *Link) Offer(id bourse.WorkerID, region bourse.Region, handler http.Hand
 	}, nil
 }
 
-// takeAsk answers an order in the background.
-func (l *Link) takeAsk(m *client.Msg) {
+// answerOrder answers an order in the background.
+func (l *Link) answerOrder(m *client.Msg) {
 	if m.Reply == "" {
 		l.Malformed.Add(1) // there is no subject to send the answer to
 		return
@@ -87,8 +87,8 @@ func (l *Link) takeAsk(m *client.Msg) {
 
 // answer passes an order to the worker's handler and returns the answer to
 // send.
-func (o *offer) answer(order []byte) *client.Msg {
-	ctx, cancel := context.WithTimeout(context.Background(), quoteWithin)
+func (o *subscription) answer(order []byte) *client.Msg {
+	ctx, cancel := context.WithTimeout(context.Background(), quoteTimeout)
 	defer cancel()
 	reply := client.NewMsg("")
 	reply.Header.Set(headerFrom, string(o.id))

@@ -24,7 +24,7 @@ func addressIn(b []byte) (Address, error) {
 // sendPacket sends a packet to an address. The packet may be lost.
 func (l *Link) sendPacket(to Address, data []byte) error {
 	own := l.own.As16()
-	return l.sent(l.nats.Publish(l.at(to)+"packet", append(own[:], data...)))
+	return l.publishError(l.nats.Publish(l.prefixOf(to)+"packet", append(own[:], data...)))
 }
 
 func (l *Link) takePacket(m *client.Msg) {

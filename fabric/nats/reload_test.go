@@ -58,7 +58,7 @@ func TestReplacedCredsAreUsed(t *testing.T) {
 	defer l.Close()
 	connected := func() string {
 		c, err := s.Connz(&server.ConnzOptions{Username: true})
-		if err != nil || len(c.Conns) != 1 || !l.Up() {
+		if err != nil || len(c.Conns) != 1 || !l.Connected() {
 			return ""
 		}
 		return c.Conns[0].AuthorizedUser

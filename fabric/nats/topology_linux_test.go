@@ -160,7 +160,7 @@ func connected(t *testing.T, servers ...*natsHost) {
 		to.Listen(7)
 		for end := time.Now().Add(patience); ; {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			c, err := from.Dial(ctx, to.Place(7))
+			c, err := from.Dial(ctx, to.HostPort(7))
 			cancel()
 			if err == nil {
 				c.Close()

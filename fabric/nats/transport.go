@@ -58,7 +58,7 @@ func (t *Transport) accept() {
 		case <-t.link.ended:
 			_ = c.Close()
 			return
-		case <-time.After(dialPatience): // the membership has stopped
+		case <-time.After(dialTimeout): // the membership has stopped
 			_ = c.Close()
 		}
 	}
@@ -71,7 +71,7 @@ func (t *Transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 
 // WriteTo implements memberlist.Transport.
 func (t *Transport) WriteTo(b []byte, addr string) (time.Time, error) {
-	to, _, ok := parsePlace(addr)
+	to, _, ok := parseHostPort(addr)
 	if !ok {
 		return time.Time{}, fmt.Errorf("packet to %s: %w", addr, errNoAddress)
 	}
@@ -94,16 +94,16 @@ func (t *Transport) StreamCh() <-chan net.Conn { return t.streams }
 // Shutdown implements memberlist.Transport.
 func (t *Transport) Shutdown() error { return t.port.Close() }
 
-// findWithin is how long a member may take to send its address.
-const findWithin = time.Second
+// findTimeout is how long a member may take to send its address.
+const findTimeout = time.Second
 
 // Find returns the gossip address of a member that NATS chooses, or no address if there is no other
 // member yet. From the first call on, this server also answers such requests from other servers.
 func (l *Link) Find(ctx context.Context) []string {
-	ctx, cancel := context.WithTimeout(ctx, findWithin)
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	m, err := l.nats.RequestWithContext(ctx, l.base+"join", nil)
-	l.findable.Do(func() {
+	l.answerFinds.Do(func() {
 		if _, err := l.nats.QueueSubscribe(l.base+"join", "members", l.takeJoin); err != nil {
 			l.config.Log.Warn("subscribe to join requests failed", "err", err)
 		}
@@ -115,12 +115,12 @@ func (l *Link) Find(ctx context.Context) []string {
 	if err != nil || a == l.own {
 		return nil
 	}
-	return []string{place(a, PortGossip)}
+	return []string{hostPort(a, PortGossip)}
 }
 
 // takeJoin sends our address to a server that is looking for the cluster.
 func (l *Link) takeJoin(m *client.Msg) {
 	if m.Reply != "" {
-		_ = l.nats.Publish(m.Reply, l.pong()) // if this fails, the other server repeats its request
+		_ = l.nats.Publish(m.Reply, l.ownAddress()) // if this fails, the other server repeats its request
 	}
 }

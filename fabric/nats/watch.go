@@ -7,13 +7,13 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// sawPeer records a sign of life from an address, which is watched from then on. The caller
+// noteAlive records a sign of life from an address, which is watched from then on. The caller
 // holds l.mu.
-func (l *Link) sawPeer(a Address) { l.seen[a] = time.Now() }
+func (l *Link) noteAlive(a Address) { l.lastSeen[a] = time.Now() }
 
 // watch pings the other ends of connections that have been silent, until the link is closed.
 func (l *Link) watch() {
-	every := l.config.Patience / 3
+	every := l.config.PeerTimeout / 3
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -21,31 +21,31 @@ func (l *Link) watch() {
 		case <-l.ended:
 			return
 		case now := <-tick.C:
-			ask, quiet := l.silent(now, every)
+			ask, quiet := l.silentPeers(now, every)
 			for _, a := range ask {
-				_ = l.nats.PublishRequest(l.at(a)+"ping", l.home+"ping."+token(a), l.pong()) // an error means that NATS is down, which resets all connections anyway
+				_ = l.nats.PublishRequest(l.prefixOf(a)+"ping", l.ownPrefix+"ping."+token(a), l.ownAddress()) // an error means that NATS is down, which resets all connections anyway
 			}
 			for _, a := range quiet {
-				l.resetPeer(a, errQuiet)
+				l.resetPeer(a, errPeerSilent)
 			}
 		}
 	}
 }
 
-// silent returns the addresses that have to be pinged, and those that have been
+// silentPeers returns the addresses that have to be pinged, and those that have been
 // silent for too long.
-func (l *Link) silent(now time.Time, every time.Duration) (ask, gone []Address) {
+func (l *Link) silentPeers(now time.Time, every time.Duration) (ask, gone []Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	used := make(map[Address]bool, len(l.seen))
+	used := make(map[Address]bool, len(l.lastSeen))
 	for _, c := range l.conns {
 		used[c.peer] = true
 	}
-	for a, at := range l.seen {
+	for a, at := range l.lastSeen {
 		switch silence := now.Sub(at); {
 		case !used[a]:
-			delete(l.seen, a)
-		case silence >= l.config.Patience:
+			delete(l.lastSeen, a)
+		case silence >= l.config.PeerTimeout:
 			gone = append(gone, a)
 		case silence >= every:
 			ask = append(ask, a)
@@ -69,8 +69,8 @@ func (l *Link) resetPeer(a Address, why error) {
 	}
 }
 
-// pong returns this server's address, which is the content of pings and their answers.
-func (l *Link) pong() []byte {
+// ownAddress returns this server's address, which is the content of pings and their answers.
+func (l *Link) ownAddress() []byte {
 	a := l.own.As16()
 	return a[:]
 }
@@ -78,9 +78,9 @@ func (l *Link) pong() []byte {
 // takePing answers a ping, and handles both the answer to our own ping and NATS's
 // notification that nobody received the ping.
 func (l *Link) takePing(of string, m *client.Msg) {
-	if noResponder(m) {
-		for _, a := range l.known(of) {
-			l.resetPeer(a, errGone)
+	if isNoResponders(m) {
+		for _, a := range l.peersOf(of) {
+			l.resetPeer(a, errPeerGone)
 		}
 		return
 	}
@@ -90,21 +90,21 @@ func (l *Link) takePing(of string, m *client.Msg) {
 		return
 	}
 	l.mu.Lock()
-	if _, watched := l.seen[from]; watched {
-		l.sawPeer(from)
+	if _, watched := l.lastSeen[from]; watched {
+		l.noteAlive(from)
 	}
 	l.mu.Unlock()
 	if m.Reply != "" {
-		_ = l.nats.Publish(m.Reply, l.pong()) // if this fails, the other end repeats its ping
+		_ = l.nats.Publish(m.Reply, l.ownAddress()) // if this fails, the other end repeats its ping
 	}
 }
 
-// known returns the watched addresses that have the given token.
-func (l *Link) known(of string) []Address {
+// peersOf returns the watched addresses that have the given token.
+func (l *Link) peersOf(of string) []Address {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []Address
-	for a := range l.seen {
+	for a := range l.lastSeen {
 		if token(a) == of {
 			out = append(out, a)
 		}

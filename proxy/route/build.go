@@ -109,7 +109,7 @@ func newCandidate(m *bourse.Machine, heard bool, r *parsedConfig) *candidate {
 	c := &candidate{parsedConfig: r, backend: Backend{
 		Machine: m.ID, Instance: m.Instance, Boot: m.Boot.Number, Worker: m.Worker, Region: m.Region, State: m.State,
 		Cordoned: m.Cordoned, Reachable: heard,
-		Standby: r.standby && m.Boot.StandsIn == "", // a promoted standby counts as a normal machine, even after it has stopped
+		Standby: r.standby && m.Boot.PromotedFor == "", // a promoted standby counts as a normal machine, even after it has stopped
 	}}
 	if m.Config.ImageKind() == bourse.PollerImage {
 		c.backend.Unusable = "it runs on its poller's host, where its ports cannot be reached"

@@ -51,7 +51,7 @@ func TestGolden(t *testing.T) {
 			m.State, m.Config.Standbys = bourse.StateStopped, []bourse.MachineID{"00000100000001"}
 		}),
 		with(machine("web", 1, 14, web), func(m *bourse.Machine) {
-			m.State, m.Config.Standbys, m.Boot.StandsIn = bourse.StateStopped, []bourse.MachineID{"00000100000001"}, "00000100000001"
+			m.State, m.Config.Standbys, m.Boot.PromotedFor = bourse.StateStopped, []bourse.MachineID{"00000100000001"}, "00000100000001"
 		}),
 		with(machine("default", 1, 10, web), func(m *bourse.Machine) { m.AppID = bourse.DefaultApp(bourse.App{}).ID }),
 		machine("gone", 1, 11, web),
@@ -115,7 +115,7 @@ func TestTableIsOfItsInput(t *testing.T) {
 		var apps []bourse.App
 		for _, name := range names[:rapid.IntRange(0, 3).Draw(t, "apps")] {
 			a := app(name)
-			a.Life = rapid.IntRange(0, 1).Draw(t, "life")
+			a.Generation = rapid.IntRange(0, 1).Draw(t, "life")
 			if rapid.IntRange(0, 4).Draw(t, "deleted") == 0 {
 				a.DeletedAt = &at
 			}

@@ -154,7 +154,7 @@ func TestRoutesFollowTheView(t *testing.T) {
 	var serving inventory.Serving
 	config := new(planSource).config(func(table *Table) { tables <- table })
 	config.Read = func(ctx context.Context) (out Snapshot, err error) {
-		out.Machines, err = view.Ask(ctx, v, serving.Read)
+		out.Machines, err = view.Query(ctx, v, serving.Read)
 		return out, err
 	}
 	r := NewFollower(config)

@@ -23,7 +23,7 @@ func machine(name string, tag bourse.WorkerTag, n int, services string) bourse.M
 	return bourse.Machine{
 		ID: bourse.MachineID(fmt.Sprintf("%s%08x", tag, n)), App: a.Name, AppID: a.ID, Worker: workerOf(tag), Region: "gru",
 		Instance: "01JGJ0000000000000000000V1", State: bourse.StateStarted, Boot: bourse.Boot{Number: 1}, CreatedAt: at,
-		Config: bourse.Config{Image: "host", Kept: bourse.Kept{Services: json.RawMessage(services)}},
+		Config: bourse.Config{Image: "host", StoredConfig: bourse.StoredConfig{Services: json.RawMessage(services)}},
 	}
 }
 

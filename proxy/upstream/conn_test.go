@@ -112,7 +112,7 @@ func overNATS(t *testing.T, w *worker, config *upstream.Config) (kill func()) {
 		t.Fatal("the NATS server does not start")
 	}
 	link := func() *nats.Link {
-		l, err := nats.Open(t.Context(), nats.Config{URLs: []string{s.ClientURL()}, Cluster: "test", Patience: patience})
+		l, err := nats.Open(t.Context(), nats.Config{URLs: []string{s.ClientURL()}, Cluster: "test", PeerTimeout: patience})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func overNATS(t *testing.T, w *worker, config *upstream.Config) (kill func()) {
 	kill = serve(t, its.Listen(nats.PortAPI), w.handler())
 	f := direct.NewOver(func(ctx context.Context, _, address string) (net.Conn, error) { return ours.Dial(ctx, address) }, nil, admission.Proof{})
 	t.Cleanup(f.Close)
-	config.Fabric, config.Directory = f, member(its.Place(nats.PortAPI))
+	config.Fabric, config.Directory = f, member(its.HostPort(nats.PortAPI))
 	return kill
 }
 

@@ -18,10 +18,10 @@ type Report struct {
 	Version int            // version of the schema
 	Keys    int64          // intact keys in the snapshot
 	Records int            // number of intact records in the log that the snapshot does not include
-	Have    map[string]int // number of intact keys by bucket, including those in the log
+	Intact  map[string]int // number of intact keys by bucket, including those in the log
 	Damage  []string       // one description for each damaged place
 	Lost    []string       // set by Recover: for each bucket with lost keys, their number
-	Kept    []string       // set by Recover: the new names of the damaged files
+	Saved   []string       // set by Recover: the new names of the damaged files
 }
 
 // inspection contains the intact contents of a store's files.
@@ -67,7 +67,7 @@ func (l *inspection) read(dir, path string, schema *Schema) error {
 	}
 	l.contents = readSnapshot(b, schema)
 	l.whole = counts(l.state)
-	if !l.nothing {
+	if !l.unreadable {
 		if err := l.readLog(dir, schema); err != nil {
 			return err
 		}
@@ -75,9 +75,9 @@ func (l *inspection) read(dir, path string, schema *Schema) error {
 	for _, d := range l.damage {
 		l.Damage = append(l.Damage, d.String())
 	}
-	l.Version, l.Keys, l.Have = l.version, l.keys, map[string]int{}
+	l.Version, l.Keys, l.Intact = l.version, l.keys, map[string]int{}
 	for bucket, n := range counts(l.state) {
-		l.Have[bucket] = int(n)
+		l.Intact[bucket] = int(n)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func recoverStore(dir string, schema *Schema, now time.Time, derive func(Tx) err
 	switch {
 	case len(l.Damage) == 0:
 		return l.Report, bourse.Errorf(bourse.CodeFailedPrecondition, "the store is not damaged; nothing was changed")
-	case l.nothing:
+	case l.unreadable:
 		return l.Report, bourse.Errorf(bourse.CodeFailedPrecondition, "%s cannot be read, because both of its headers are damaged: restore a copy of the store's files", FileName)
 	}
 	l.findLost(schema)
@@ -191,7 +191,7 @@ func (l *inspection) replace(dir string, now time.Time, step func() error) error
 		if err != nil {
 			return bourse.Errorf(bourse.CodeUnavailable, "keep the damaged files: %w", err)
 		}
-		l.Kept = append(l.Kept, name+suffix)
+		l.Saved = append(l.Saved, name+suffix)
 		if err := step(); err != nil {
 			return err
 		}

@@ -6,8 +6,8 @@ import (
 
 // Bounds of the delay before a failed checkpoint is repeated. The delay doubles each time.
 const (
-	retryFirst = 100 * time.Millisecond
-	retryMax   = 10 * time.Second
+	minRetryDelay = 100 * time.Millisecond
+	maxRetryDelay = 10 * time.Second
 )
 
 // checkpointIfFull starts a checkpoint if the current log file is full and no checkpoint is in
@@ -37,12 +37,12 @@ func (d *DB) beginCheckpoint() {
 // saveUntilDone tries to save a snapshot until it succeeds, the store is closed, or the store has
 // failed.
 func (d *DB) saveUntilDone(now *state, seq uint64) {
-	for wait := retryFirst; ; wait = min(2*wait, retryMax) {
+	for wait := minRetryDelay; ; wait = min(2*wait, maxRetryDelay) {
 		size, err := d.save(now, seq)
 		if err == nil {
 			d.size.Store(size)
 			d.checkpointing.Store(false)
-			d.short.Store(nil)
+			d.spaceErr.Store(nil)
 			return
 		}
 		d.noteFull(err)
@@ -68,8 +68,8 @@ func (d *DB) save(now *state, seq uint64) (size int64, err error) {
 	switch {
 	case err == nil:
 		return size, nil
-	case full(err):
-		return 0, d.unwritten(err)
+	case isDiskFull(err):
+		return 0, d.countFault(err)
 	}
 	return 0, d.fail(err)
 }

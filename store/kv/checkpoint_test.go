@@ -27,7 +27,7 @@ func TestCrashInCheckpoints(t *testing.T) {
 			stage := rapid.SampledFrom([]FaultStage{FaultBefore, FaultAfter, 0}).Draw(rt, "stage")
 			var steps atomic.Uint64
 			s, err := openConfig(Config{
-				Dir: dir, Turn: int64(rapid.IntRange(1, 2000).Draw(rt, "turn")),
+				Dir: dir, LogFileSize: int64(rapid.IntRange(1, 2000).Draw(rt, "turn")),
 				Fault: func(at FaultStage, n uint64) error {
 					if at == stage && n == dies {
 						return errKill
@@ -98,7 +98,7 @@ func TestCrashInCheckpoints(t *testing.T) {
 // TestReadersDuringCheckpoints checks that readers see whole transactions, including all that
 // were acknowledged before they began, even during checkpoints.
 func TestReadersDuringCheckpoints(t *testing.T) {
-	s, err := openConfig(Config{Dir: t.TempDir(), Turn: 500})
+	s, err := openConfig(Config{Dir: t.TempDir(), LogFileSize: 500})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestCheckpointIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fails = 3
 		tries := 0
-		s, err := openConfig(Config{Dir: t.TempDir(), Turn: 1, Step: func() error {
+		s, err := openConfig(Config{Dir: t.TempDir(), LogFileSize: 1, Step: func() error {
 			if tries++; tries <= fails {
 				return syscall.ENOSPC
 			}
@@ -171,7 +171,7 @@ func TestCheckpointIsRepeated(t *testing.T) {
 		if !s.checkpointing.Load() {
 			t.Fatal("the checkpoint has succeeded")
 		}
-		time.Sleep(retryFirst << fails)
+		time.Sleep(minRetryDelay << fails)
 		synctest.Wait()
 		if s.checkpointing.Load() {
 			t.Error("the checkpoint was not repeated")

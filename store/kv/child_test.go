@@ -156,7 +156,7 @@ func childFills(s *DB) error {
 	return fillAndGoOn(s, func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old) })
 }
 
-// fillAndGoOn fills the disk of s, checks the contents, calls makeRoom to free space, and checks
+// fillAndGoOn fills the disk of s, checks the contents, calls checkSpace to free space, and checks
 // that the store then accepts writes again.
 func fillAndGoOn(s *DB, makeRoom func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

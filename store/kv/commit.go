@@ -84,10 +84,10 @@ func (d *DB) submit(fn func(Tx) error, relaxed bool) *Commit {
 		d.last = c
 		switch {
 		case !relaxed:
-			d.press()
-		case !d.pressed && !d.lingers:
-			d.lingers = true
-			time.AfterFunc(linger, d.lingered)
+			d.requestCommit()
+		case !d.due && !d.timerSet:
+			d.timerSet = true
+			time.AfterFunc(linger, d.lingerEnded)
 		}
 	}
 	return c
@@ -102,21 +102,21 @@ func (d *DB) SubmitRelaxed(fn func(Tx) error) *Commit { return d.submit(fn, true
 // the meantime, the disk and the processor are available to transactions that callers wait for.
 const linger = time.Millisecond
 
-// press requests a commit of the queue, which must not be empty. If the queue has been pressed, a
+// requestCommit requests a commit of the queue, which must not be empty. If a commit is due, a
 // relaxed transaction that is added to it starts no timer, because a commit is about to start.
 // d.mu is held.
-func (d *DB) press() {
-	d.pressed = true
+func (d *DB) requestCommit() {
+	d.due = true
 	d.work.Signal()
 }
 
-// lingered presses the queue unless a commit has already emptied it.
-func (d *DB) lingered() {
+// lingerEnded requests a commit unless a commit has already emptied it.
+func (d *DB) lingerEnded() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lingers = false
+	d.timerSet = false
 	if len(d.queue) > 0 {
-		d.press()
+		d.requestCommit()
 	}
 }
 
@@ -140,39 +140,39 @@ func (d *DB) commitAll() {
 func (d *DB) take() ([]*Commit, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for len(d.queue) == 0 || !d.pressed && !d.closed {
+	for len(d.queue) == 0 || !d.due && !d.closed {
 		if d.closed {
 			return nil, nil
 		}
 		d.work.Wait()
 	}
-	d.gather()
+	d.awaitSubmitters()
 	n := min(len(d.queue), maxBatch)
-	d.shared = n
+	d.lastBatch = n
 	batch := d.queue[:n:n]
 	d.queue = d.queue[n:]
 	if len(d.queue) == 0 {
 		d.queue = nil // release the backing array
-		d.pressed = false
+		d.due = false
 	}
 	return batch, d.failure()
 }
 
-// gather gives the goroutines that waited for the last commit time to submit their next
+// awaitSubmitters gives the goroutines that waited for the last commit time to submit their next
 // transactions before another commit starts. Otherwise, the commit would contain only the first
-// goroutine's transaction, and the other goroutines would have to wait for two commits. gather
+// goroutine's transaction, and the other goroutines would have to wait for two commits. awaitSubmitters
 // only yields the processor, and it does nothing if there is only one writer. d.mu is held, but is
-// released while gather yields.
-func (d *DB) gather() {
-	if d.shared < 2 {
+// released while awaitSubmitters yields.
+func (d *DB) awaitSubmitters() {
+	if d.lastBatch < 2 {
 		return
 	}
-	for range d.shared {
+	for range d.lastBatch {
 		n := len(d.queue)
 		d.mu.Unlock()
 		runtime.Gosched()
 		d.mu.Lock()
-		if len(d.queue) == n || n >= d.shared {
+		if len(d.queue) == n || n >= d.lastBatch {
 			return
 		}
 	}
@@ -211,7 +211,7 @@ func (d *DB) commit(batch []*Commit) {
 // others. It collects the changes in d.writes.
 func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*Commit]error, _ error) {
 	w := &d.writes
-	if cap(w.record) > recordKept {
+	if cap(w.record) > maxPooledRecord {
 		w.record = nil
 	}
 	w.record = append(w.record[:0], make([]byte, walHeader)...)
@@ -234,9 +234,9 @@ func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*
 	return after, good, refused, d.failure()
 }
 
-// recordKept is the maximum size of a record buffer that is retained for the next commit, in
+// maxPooledRecord is the maximum size of a record buffer that is retained for the next commit, in
 // bytes.
-const recordKept = 1 << 20
+const maxPooledRecord = 1 << 20
 
 // execute runs one function and converts a panic into an error.
 func (d *DB) execute(fn func(Tx) error, t *stateTx) (err error) {
@@ -259,8 +259,8 @@ func (d *DB) write(after *state, good []*Commit) error {
 	// After a crash between here and the end of append, the log contains either nothing of the
 	// batch or the whole batch. None of its transactions has been acknowledged.
 	switch err := d.cfg.Fault(FaultBefore, d.commits); {
-	case full(err):
-		return d.unwritten(err)
+	case isDiskFull(err):
+		return d.countFault(err)
 	case err != nil:
 		return d.fail(err)
 	}
@@ -268,7 +268,7 @@ func (d *DB) write(after *state, good []*Commit) error {
 	case errors.Is(err, errNotSynced):
 		return d.fail(err)
 	case err != nil:
-		return d.unwritten(err)
+		return d.countFault(err)
 	}
 	if err := d.cfg.Fault(FaultAfter, d.commits); err != nil {
 		return d.fail(err)

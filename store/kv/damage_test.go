@@ -37,7 +37,7 @@ func flips(t *testing.T, from, file string, length int64, nth int, fn func(dir s
 // open because it is damaged; the error must then name the file.
 func tried(t *testing.T, dir string, what string, file string) int {
 	t.Helper()
-	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
+	s, err := openConfig(Config{Dir: dir, LogFileSize: 64 << 10})
 	if err != nil {
 		if bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "damaged") {
 			t.Errorf("%s: %v, want that it is damaged", what, err)
@@ -71,7 +71,7 @@ func TestEveryFlippedBitOfTheLog(t *testing.T) {
 	t.Parallel()
 	const machines = 12
 	dir := t.TempDir()
-	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
+	s, err := openConfig(Config{Dir: dir, LogFileSize: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestEveryFlippedBitOfTheLog(t *testing.T) {
 // the store refuse to open after a crash.
 func TestAPayloadIsNoRecord(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openConfig(Config{Dir: dir, Turn: 1 << 20})
+	s, err := openConfig(Config{Dir: dir, LogFileSize: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,10 +18,10 @@ import (
 
 // Config configures a DB.
 type Config struct {
-	Dir    string // required; created with mode 0700 if missing
-	Schema *Schema
-	Log    *slog.Logger // default: discards all records
-	Turn   int64        // size in bytes at which the store switches from one log file to the other; default 4 MiB
+	Dir         string // required; created with mode 0700 if missing
+	Schema      *Schema
+	Log         *slog.Logger // default: discards all records
+	LogFileSize int64        // size in bytes at which the store switches from one log file to the other; default 4 MiB
 	// Fault, for tests, is called before and after the n-th commit, counted from 1. If it returns
 	// an error, the store fails permanently, as if the process had been killed. If the error is
 	// returned before the commit, the disk contains none of the commit's changes. If it is
@@ -33,9 +33,9 @@ type Config struct {
 	// has failed, before any waiting caller receives the error. The function must end the daemon
 	// at once, because from then on every outcome is unknown. The next daemon reads the actual
 	// contents.
-	Failed func(error)
-	Step   func() error // for tests: called three times for each snapshot, see writeSnapshot; its error counts as a disk error
-	media  *media       // for tests: replaces the real disk
+	Failed  func(error)
+	Step    func() error // for tests: called three times for each snapshot, see writeSnapshot; its error counts as a disk error
+	diskOps *diskOps     // for tests: replaces the real disk
 }
 
 // FaultStage is a stage of a commit at which Config.Fault is called.
@@ -65,22 +65,22 @@ type DB struct {
 	// checkpoints.
 	failures, stuck quiet.Line
 	failed          atomic.Pointer[bourse.Error] // why the store has failed; nil if it has not
-	short           atomic.Pointer[bourse.Error] // error that Short returns while the disk has no space for a checkpoint; nil if it has space
+	spaceErr        atomic.Pointer[bourse.Error] // error that SpaceError returns while the disk has no space for a checkpoint; nil if it has space
 	faults          atomic.Uint64                // number of commits and checkpoints that could not be written to disk
 
-	queued
+	commitQueue
 }
 
-// queued contains the submitted transactions.
-type queued struct {
-	mu      sync.Mutex // never held during I/O
-	work    *sync.Cond // signaled when pressed or closed has been set; uses mu
-	queue   []*Commit
-	pressed bool    // whether queue has to be committed now
-	lingers bool    // whether a timer is running that will set pressed
-	last    *Commit // the last submitted transaction, or nil if there is none
-	closed  bool
-	shared  int // number of transactions in the last commit
+// commitQueue contains the submitted transactions.
+type commitQueue struct {
+	mu        sync.Mutex // never held during I/O
+	work      *sync.Cond // signaled when due or closed has been set; uses mu
+	queue     []*Commit
+	due       bool    // whether queue has to be committed now
+	timerSet  bool    // whether a timer is running that will set due
+	last      *Commit // the last submitted transaction, or nil if there is none
+	closed    bool
+	lastBatch int // number of transactions in the last commit
 }
 
 // Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine,
@@ -117,12 +117,12 @@ func (d *DB) recover() error {
 	if err != nil {
 		return err
 	}
-	if d.wal, err = openWAL(d.cfg.Dir, d.cfg.Turn); err != nil {
+	if d.wal, err = openWAL(d.cfg.Dir, d.cfg.LogFileSize); err != nil {
 		return err
 	}
 	d.wal.salt = kept.salt
-	if d.cfg.media != nil {
-		d.wal.media = *d.cfg.media
+	if d.cfg.diskOps != nil {
+		d.wal.media = *d.cfg.diskOps
 	}
 	if err := syncDir(d.cfg.Dir); err != nil {
 		return unavailable(err)
@@ -166,7 +166,7 @@ func (d *DB) readSnapshot() (contents, error) {
 	d.size.Store(int64(len(b)))
 	c := readSnapshot(b, d.cfg.Schema)
 	switch {
-	case !c.nothing && c.version != d.cfg.Schema.Version:
+	case !c.unreadable && c.version != d.cfg.Schema.Version:
 		return c, bourse.Errorf(bourse.CodeFailedPrecondition, "the store has version %d, this program supports %d: start the release that wrote it", c.version, d.cfg.Schema.Version)
 	case len(c.damage) > 0:
 		return c, damaged(c.damage)
@@ -241,7 +241,7 @@ func (d *DB) Sync(ctx context.Context) error {
 		return nil
 	}
 	if len(d.queue) > 0 { // if the queue is empty, the last transaction is already being committed
-		d.press()
+		d.requestCommit()
 	}
 	d.mu.Unlock()
 	select {

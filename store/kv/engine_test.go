@@ -55,7 +55,7 @@ func TestRanges(t *testing.T) {
 				if at != "" {
 					end = []byte(at)
 				}
-				for k := range tx.Back(bucket, end) {
+				for k := range tx.RangeBack(bucket, end) {
 					down = append(down, string(k))
 				}
 				for range tx.Range(bucket, nil) {
@@ -136,7 +136,7 @@ func (m contentsModel) compare(tx Tx, at string) error {
 			return fmt.Errorf("%s from %q ends at %d of %q", bucket, at, i, keys)
 		}
 		i = from
-		for k, v := range tx.Back(bucket, []byte(at+"\x00")) { // the range before this key includes at itself
+		for k, v := range tx.RangeBack(bucket, []byte(at+"\x00")) { // the range before this key includes at itself
 			if i == from && string(k) == at {
 				continue
 			}
@@ -187,7 +187,7 @@ func engineModel(t *rapid.T) {
 	defer os.RemoveAll(dir)
 	killed := &atomic.Bool{} // once this is set, the next snapshot makes the store fail
 	open := func() (*DB, error) {
-		return openConfig(Config{Dir: dir, Turn: 300, Step: func() error {
+		return openConfig(Config{Dir: dir, LogFileSize: 300, Step: func() error {
 			if killed.Load() {
 				return errKill
 			}

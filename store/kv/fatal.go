@@ -11,9 +11,9 @@ import (
 // errNotSynced means that it is unknown whether a record has been written to disk.
 var errNotSynced = errors.New("unknown whether the record was written")
 
-// full reports whether err means that the disk is full. In that case, the disk's contents are
+// isDiskFull reports whether err means that the disk is full. In that case, the disk's contents are
 // known.
-func full(err error) bool {
+func isDiskFull(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(is error) bool {
 		return errors.Is(err, is)
 	})

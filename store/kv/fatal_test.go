@@ -30,8 +30,8 @@ func (d *faultyDisk) set(op string, err error) {
 	d.op, d.err = op, err
 }
 
-func (d *faultyDisk) media() *media {
-	return &media{
+func (d *faultyDisk) media() *diskOps {
+	return &diskOps{
 		writeAt: func(f *os.File, b []byte, at int64) (int, error) {
 			switch {
 			case d.fails("write"):
@@ -73,7 +73,7 @@ func TestUnknownIsUnknown(t *testing.T) {
 			d, dir := &faultyDisk{}, t.TempDir()
 			var failed []error
 			var waits *Commit
-			s, err := openConfig(Config{Dir: dir, media: d.media(), Failed: func(err error) {
+			s, err := openConfig(Config{Dir: dir, diskOps: d.media(), Failed: func(err error) {
 				if waits.finished() {
 					t.Error("someone has an answer before the daemon is ended")
 				}
@@ -121,7 +121,7 @@ func TestUnknownIsUnknown(t *testing.T) {
 func TestCheckpointOnAFailedDisk(t *testing.T) {
 	dir := t.TempDir()
 	failed := make(chan error, 1)
-	s, err := openConfig(Config{Dir: dir, Turn: 1, Step: func() error { return syscall.EIO }, Failed: func(err error) { failed <- err }})
+	s, err := openConfig(Config{Dir: dir, LogFileSize: 1, Step: func() error { return syscall.EIO }, Failed: func(err error) { failed <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}

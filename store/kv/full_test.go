@@ -24,7 +24,7 @@ func TestAFullDiskLogsOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		d := &faultyDisk{}
-		s, err := openConfig(Config{Dir: t.TempDir(), Turn: 64 << 10, media: d.media(), Log: slog.New(slog.NewTextHandler(&out, nil))})
+		s, err := openConfig(Config{Dir: t.TempDir(), LogFileSize: 64 << 10, diskOps: d.media(), Log: slog.New(slog.NewTextHandler(&out, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestAFullDiskLogsOnceAMinute(t *testing.T) {
 func TestAFullDiskOpens(t *testing.T) {
 	dir := mountSmall(t) // a file system of 16 MiB
 	const kept = 5
-	s, err := openConfig(Config{Dir: dir, Turn: 2 << 20, Fault: func(at FaultStage, n uint64) error {
+	s, err := openConfig(Config{Dir: dir, LogFileSize: 2 << 20, Fault: func(at FaultStage, n uint64) error {
 		if at == FaultAfter && n == kept {
 			return errKill
 		}
@@ -85,7 +85,7 @@ func TestAFullDiskOpens(t *testing.T) {
 		_, err = f.Write(b)
 	}
 	_ = f.Close()
-	s, err = openConfig(Config{Dir: dir, Turn: 2 << 20})
+	s, err = openConfig(Config{Dir: dir, LogFileSize: 2 << 20})
 	if err != nil {
 		t.Fatalf("on a full disk: %v", err)
 	}
@@ -102,14 +102,14 @@ func TestAFullDiskOpens(t *testing.T) {
 	reopened(t, dir, kept+1)
 }
 
-// TestAFullDiskKeepsRoomForEnds checks that Short reports an error while half a log file is
+// TestAFullDiskKeepsRoomForEnds checks that SpaceError reports an error while half a log file is
 // still free, also if the store is opened on a full disk. Callers then start nothing new, so
 // that the remaining space can record the end of existing work. The error must name the
 // directory, and disappear once there is space.
 func TestAFullDiskKeepsRoomForEnds(t *testing.T) {
 	dir := mountSmall(t) // a file system of 16 MiB
 	const turn = 2 << 20
-	s, err := openConfig(Config{Dir: dir, Turn: turn})
+	s, err := openConfig(Config{Dir: dir, LogFileSize: turn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,22 +119,22 @@ func TestAFullDiskKeepsRoomForEnds(t *testing.T) {
 		n++
 		return s.Update(t.Context(), putLarge(n, 64<<10))
 	}
-	for s.Short() == nil {
+	for s.SpaceError() == nil {
 		if err := put(); err != nil {
 			t.Fatalf("write %d is refused although the store is not short: %v", n, err)
 		}
 	}
-	if text := s.Short().Error(); bourse.CodeOf(s.Short()) != bourse.CodeUnavailable || !strings.Contains(text, "the disk of "+dir+" is full: ") {
+	if text := s.SpaceError().Error(); bourse.CodeOf(s.SpaceError()) != bourse.CodeUnavailable || !strings.Contains(text, "the disk of "+dir+" is full: ") {
 		t.Errorf("short with %q, want the directory that is full", text)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, dir)
-	if s, err = openConfig(Config{Dir: dir, Turn: turn}); err != nil {
+	if s, err = openConfig(Config{Dir: dir, LogFileSize: turn}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the store is short again", func() bool { return s.Short() != nil })
+	eventually(t, "the store is short again", func() bool { return s.SpaceError() != nil })
 	for range turn/2/(64<<10) - 2 {
 		if err := put(); err != nil {
 			t.Fatalf("an end is not recorded: %v", err)
@@ -143,7 +143,7 @@ func TestAFullDiskKeepsRoomForEnds(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the store goes on by itself", func() bool { return s.Short() == nil })
+	eventually(t, "the store goes on by itself", func() bool { return s.SpaceError() == nil })
 	for range 2 * turn / (64 << 10) {
 		if err := put(); err != nil {
 			t.Fatalf("with room again: %v", err)
@@ -167,7 +167,7 @@ func TestASnapshotThatDoesNotFit(t *testing.T) {
 	}
 	overwrite(t, filepath.Join(dir, "ballast"), make([]byte, 6<<20))
 	s.Set(change{bucketApps, []byte("b"), []byte{}})
-	if _, err := writeSnapshot(dir, head{version: 1}, s, func() error { return nil }); !full(err) {
+	if _, err := writeSnapshot(dir, head{version: 1}, s, func() error { return nil }); !isDiskFull(err) {
 		t.Errorf("on a disk with less room: %v", err)
 	}
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {

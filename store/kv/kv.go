@@ -19,9 +19,9 @@ type Tx interface {
 	Delete(bucket string, key []byte) error
 	// Range returns the keys of a bucket and their values in ascending order, starting at from.
 	Range(bucket string, from []byte) iter.Seq2[[]byte, []byte]
-	// Back returns the keys of a bucket and their values in descending order, starting before end,
+	// RangeBack returns the keys of a bucket and their values in descending order, starting before end,
 	// or at the last key if end is nil.
-	Back(bucket string, end []byte) iter.Seq2[[]byte, []byte]
+	RangeBack(bucket string, end []byte) iter.Seq2[[]byte, []byte]
 }
 
 // Schema describes a store's buckets.

@@ -2,12 +2,12 @@ package kv
 
 import "os"
 
-// media provides the disk operations of the write-ahead log. Tests replace it to inject
+// diskOps provides the disk operations of the write-ahead log. Tests replace it to inject
 // failures.
-type media struct {
+type diskOps struct {
 	writeAt func(f *os.File, b []byte, at int64) (int, error)
 	sync    func(f *os.File) error
 }
 
 // realDisk returns the media that uses the operating system.
-func realDisk() media { return media{(*os.File).WriteAt, datasync} }
+func realDisk() diskOps { return diskOps{(*os.File).WriteAt, datasync} }

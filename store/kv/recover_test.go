@@ -32,7 +32,7 @@ func (c contents) get(bucket, key string) []byte {
 // damaged file.
 func TestRecover(t *testing.T) {
 	dir, path := written(t) // creates 200 machines
-	if r, err := Check(dir, schema()); err != nil || len(r.Damage) > 0 || r.Have[bucketMachines] != 200 {
+	if r, err := Check(dir, schema()); err != nil || len(r.Damage) > 0 || r.Intact[bucketMachines] != 200 {
 		t.Fatalf("whole: %+v, %v", r, err)
 	}
 	if _, err := Recover(dir, schema(), time.Unix(0, 0), derive); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
@@ -60,7 +60,7 @@ func TestRecover(t *testing.T) {
 	if err != nil || len(r.Lost) != 1 || r.Lost[0] != "machines: 1 of 200" {
 		t.Fatalf("recover: %+v, %v", r, err)
 	}
-	if kept, err := os.ReadFile(filepath.Join(dir, r.Kept[0])); err != nil || !bytes.Equal(kept, b) {
+	if kept, err := os.ReadFile(filepath.Join(dir, r.Saved[0])); err != nil || !bytes.Equal(kept, b) {
 		t.Errorf("the damaged file is not kept: %v", err)
 	}
 	for range 2 {
@@ -131,7 +131,7 @@ func TestRecoverWaitsForNoDaemon(t *testing.T) {
 func gapped(t *testing.T) (dir string, log []byte) {
 	t.Helper()
 	open := t.TempDir()
-	s, err := openConfig(Config{Dir: open, Turn: 64 << 10})
+	s, err := openConfig(Config{Dir: open, LogFileSize: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func gapped(t *testing.T) (dir string, log []byte) {
 // without5 checks the store that was recovered from the result of gapped, and writes to it.
 func without5(t *testing.T, dir string) {
 	t.Helper()
-	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
+	s, err := openConfig(Config{Dir: dir, LogFileSize: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func writeSnapshot(dir string, h head, s *state, step func() error) (size int64,
 	if err := step(); err != nil {
 		return 0, err
 	}
-	if err := makeRoom(dir, path+".new", s); err != nil {
+	if err := checkSpace(dir, path+".new", s); err != nil {
 		return 0, err
 	}
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -95,10 +95,10 @@ func writeSnapshot(dir string, h head, s *state, step func() error) (size int64,
 	return size, step()
 }
 
-// makeRoom removes the remains of an interrupted snapshot, and returns ENOSPC if there is no space
+// checkSpace removes the remains of an interrupted snapshot, and returns ENOSPC if there is no space
 // for another one. Without this check, an attempt to write a snapshot would use up the disk's last
 // free space, which other programs may need.
-func makeRoom(dir, path string, s *state) error {
+func checkSpace(dir, path string, s *state) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -163,11 +163,11 @@ const (
 // contents contains the intact records of a snapshot.
 type contents struct {
 	head
-	state   *state
-	keys    int64             // number of intact keys
-	counts  map[string]uint64 // original number of keys in each bucket; nil if unknown
-	damage  []Damage
-	nothing bool // whether both heads are damaged, so that nothing can be read
+	state      *state
+	keys       int64             // number of intact keys
+	counts     map[string]uint64 // original number of keys in each bucket; nil if unknown
+	damage     []Damage
+	unreadable bool // whether both heads are damaged, so that nothing can be read
 }
 
 func (c *contents) damaged(at int, what string) {
@@ -181,7 +181,7 @@ func readSnapshot(b []byte, schema *Schema) contents {
 	last, okLast := headOf(b[max(0, len(b)-headSize):])
 	switch {
 	case !ok && !okLast:
-		c.nothing = true
+		c.unreadable = true
 		c.damaged(0, "not a worker's store")
 		return c
 	case !ok:
@@ -222,7 +222,7 @@ func (c *contents) readRecords(b []byte, schema *Schema) {
 			if h.seq != seq+1 && !lost {
 				c.damaged(at, "the preceding record is missing")
 			}
-			if err := c.keep(b[body:body+int(h.length)], schema); err != nil {
+			if err := c.apply(b[body:body+int(h.length)], schema); err != nil {
 				c.damaged(at, bourse.MessageOf(err))
 			}
 		}
@@ -244,8 +244,8 @@ func damagedRecord(body []byte, schema *Schema) string {
 // maxRecords is the maximum number of records in a snapshot.
 const maxRecords = 1 << 40
 
-// keep adds an intact record to the contents.
-func (c *contents) keep(record []byte, schema *Schema) error {
+// apply adds an intact record to the contents.
+func (c *contents) apply(record []byte, schema *Schema) error {
 	if c.counts != nil {
 		return bourse.Errorf(bourse.CodeInternal, "a record follows the last one")
 	}

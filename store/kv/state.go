@@ -104,7 +104,7 @@ func (t *stateTx) Range(bucket string, from []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-func (t *stateTx) Back(bucket string, end []byte) iter.Seq2[[]byte, []byte] {
+func (t *stateTx) RangeBack(bucket string, end []byte) iter.Seq2[[]byte, []byte] {
 	pivot := change{bucket: bucket, key: end}
 	if end == nil {
 		pivot.bucket += "\x00" // start after all keys of the bucket

@@ -22,7 +22,7 @@ type wal struct {
 	now        int      // index of the current file
 	end        int64    // end of the last record in the current file
 	seq        uint64   // number of the last record
-	media      media
+	media      diskOps
 	salt       salt
 }
 
@@ -78,7 +78,7 @@ func (w *wal) append(record []byte) error {
 	}
 	w.salt.putHead(record, record[walHeader:], w.seq+1)
 	switch n, err := w.media.writeAt(f, record, w.end); {
-	case err != nil && n == 0 && full(err):
+	case err != nil && n == 0 && isDiskFull(err):
 		return err
 	case err != nil: // the record may have been written completely or in part
 		return fmt.Errorf("%w: %w", errNotSynced, err)

@@ -34,21 +34,21 @@ type walContents struct {
 	damage  []Damage    // acknowledged records that are damaged or missing
 }
 
-// walAhead is the maximum number of records in a log that the snapshot does not include.
-const walAhead = 1 << 32
+// maxWALRecords is the maximum number of records in a log that the snapshot does not include.
+const maxWALRecords = 1 << 32
 
-// walFound is the state of a scan.
-type walFound struct {
-	whole  map[uint64]walRecord
-	broken map[uint64]walPlace // records with an intact header and a damaged body
-	last   uint64              // number of the last record that is known to have been synced
+// walScan is the state of a scan.
+type walScan struct {
+	intact  map[uint64]walRecord
+	damaged map[uint64]walPlace // records with an intact header and a damaged body
+	last    uint64              // number of the last record that is known to have been synced
 }
 
 // scan reads all intact records of the log, wherever they are. An incomplete last record counts as
 // damage only if its mark or a later record proves that it was synced. Otherwise, it was being
 // written when the power failed. seq is the number of the last record that the snapshot includes.
 func (w *wal) scan(seq uint64) (walContents, error) {
-	found := walFound{whole: map[uint64]walRecord{}, broken: map[uint64]walPlace{}, last: seq}
+	found := walScan{intact: map[uint64]walRecord{}, damaged: map[uint64]walPlace{}, last: seq}
 	for i, f := range w.files {
 		if f == nil { // the file does not exist
 			continue
@@ -62,7 +62,7 @@ func (w *wal) scan(seq uint64) (walContents, error) {
 		found.read(w.salt, b, i, seq)
 	}
 	var out walContents
-	for _, r := range found.whole {
+	for _, r := range found.intact {
 		out.records = append(out.records, r)
 	}
 	slices.SortFunc(out.records, func(a, b walRecord) int { return cmp.Compare(a.seq, b.seq) })
@@ -71,11 +71,11 @@ func (w *wal) scan(seq uint64) (walContents, error) {
 }
 
 // read looks for headers at every byte of a file, except inside intact records.
-func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
+func (f *walScan) read(key salt, b []byte, file int, seq uint64) {
 	for at := 0; at+walHeader <= len(b); {
-		h, ok := key.head(b[at:], seq+walAhead)
+		h, ok := key.head(b[at:], seq+maxWALRecords)
 		if !ok {
-			at = max(at+1, at+zeros(b[at:])-walHeader+1)
+			at = max(at+1, at+leadingZeros(b[at:])-walHeader+1)
 			continue
 		}
 		place := walPlace{file: file, offset: int64(at), size: walHeader + h.length}
@@ -84,35 +84,35 @@ func (f *walFound) read(key salt, b []byte, file int, seq uint64) {
 		case h.length == 0:
 			f.last = max(f.last, h.seq)
 		case h.length > int64(len(b)-at) || crc32.Checksum(b[at:at+int(h.length)], castagnoli) != h.sum:
-			f.broken[h.seq] = place
+			f.damaged[h.seq] = place
 			f.last = max(f.last, h.seq-1) // a record is written only after the previous one was synced
 		default:
 			if f.last = max(f.last, h.seq); h.seq > seq {
-				f.whole[h.seq] = walRecord{seq: h.seq, body: b[at : at+int(h.length) : at+int(h.length)], at: place}
+				f.intact[h.seq] = walRecord{seq: h.seq, body: b[at : at+int(h.length) : at+int(h.length)], at: place}
 			}
 			at += int(h.length)
 		}
 	}
 }
 
-// nothing is a block of zeros, like a block of the log that was never written.
-var nothing [4 << 10]byte
+// zeroBlock is a block of zeros, like a block of the log that was never written.
+var zeroBlock [4 << 10]byte
 
-// zeros returns the number of zeros at the beginning of b, counting only whole blocks. Most of a
+// leadingZeros returns the number of zeros at the beginning of b, counting only whole blocks. Most of a
 // log consists of zeros, which contain no headers.
-func zeros(b []byte) int {
+func leadingZeros(b []byte) int {
 	n := 0
-	for len(b) >= n+len(nothing) && bytes.Equal(b[n:n+len(nothing)], nothing[:]) {
-		n += len(nothing)
+	for len(b) >= n+len(zeroBlock) && bytes.Equal(b[n:n+len(zeroBlock)], zeroBlock[:]) {
+		n += len(zeroBlock)
 	}
 	return n
 }
 
 // missing returns the records after seq that were synced but are not intact. It reports
 // consecutive missing records together.
-func (f *walFound) missing(seq uint64) []Damage {
+func (f *walScan) missing(seq uint64) []Damage {
 	var out []Damage
-	numbers := slices.Sorted(maps.Keys(f.whole))
+	numbers := slices.Sorted(maps.Keys(f.intact))
 	before := seq
 	for _, n := range append(numbers, f.last+1) {
 		if n > before+1 {
@@ -124,7 +124,7 @@ func (f *walFound) missing(seq uint64) []Damage {
 }
 
 // gap describes the missing records between the record before and the record next.
-func (f *walFound) gap(before, next uint64) Damage {
+func (f *walScan) gap(before, next uint64) Damage {
 	d := Damage{File: walNames[0], Offset: -1}
 	switch first := next - before - 1; first {
 	case 1:
@@ -132,11 +132,11 @@ func (f *walFound) gap(before, next uint64) Damage {
 	default:
 		d.What = fmt.Sprintf("acknowledged records %d to %d are damaged", before+1, next-1)
 	}
-	place, ok := f.broken[before+1]
-	if r, whole := f.whole[before]; !ok && whole {
+	place, ok := f.damaged[before+1]
+	if r, whole := f.intact[before]; !ok && whole {
 		place, ok = walPlace{file: r.at.file, offset: r.at.offset + r.at.size}, true
 	}
-	if r, whole := f.whole[next]; !ok && whole {
+	if r, whole := f.intact[next]; !ok && whole {
 		place, ok = walPlace{file: r.at.file}, true
 	}
 	if ok {

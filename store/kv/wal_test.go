@@ -26,7 +26,7 @@ func copyDir(t testing.TB, from string) string {
 // reopened opens a store and checks that it contains exactly the first want machines.
 func reopened(t *testing.T, dir string, want int) {
 	t.Helper()
-	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
+	s, err := openConfig(Config{Dir: dir, LogFileSize: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func reopened(t *testing.T, dir string, want int) {
 func TestTornRecord(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, err := openConfig(Config{Dir: dir, Turn: 64 << 10})
+	s, err := openConfig(Config{Dir: dir, LogFileSize: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestTornRecord(t *testing.T) {
 func TestMissingRecords(t *testing.T) {
 	blocked := make(chan struct{})
 	dir := t.TempDir()
-	s, err := openConfig(Config{Dir: dir, Turn: 1, Step: func() error { <-blocked; return nil }})
+	s, err := openConfig(Config{Dir: dir, LogFileSize: 1, Step: func() error { <-blocked; return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestLogGrows(t *testing.T) {
 	const turn, record = 2 << 20, 1 << 20
 	blocked, first := make(chan struct{}), true
 	dir := t.TempDir()
-	s, err := openConfig(Config{Dir: dir, Turn: turn, Step: func() error {
+	s, err := openConfig(Config{Dir: dir, LogFileSize: turn, Step: func() error {
 		if first {
 			first = false
 			<-blocked
@@ -181,10 +181,10 @@ func FuzzReadRecords(f *testing.F) {
 	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		found := walFound{whole: map[uint64]walRecord{}, broken: map[uint64]walPlace{}}
+		found := walScan{intact: map[uint64]walRecord{}, damaged: map[uint64]walPlace{}}
 		found.read(s.wal.salt, b, 0, 0)
 		_ = found.missing(0)
-		records := slices.Collect(maps.Values(found.whole))
+		records := slices.Collect(maps.Values(found.intact))
 		for i, r := range append(records, walRecord{body: b}) {
 			into := newState()
 			if err := readOps(r.body, s.cfg.Schema.Buckets, func(c change) { into.Set(c) }); err != nil && bourse.CodeOf(err) != bourse.CodeInternal {

@@ -142,7 +142,7 @@ func (s *secure) write(site bourse.WorkerID, epoch, seq uint64, rows ...wire.Row
 	birth, key := s.forger.Own()
 	b, err := wire.Encode(&wire.Transaction{
 		Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: epoch}, Seq: seq}, At: time.Now().UnixNano(), Rows: rows,
-	}, wire.Seal{Cluster: s.broker.Of, Birth: birth, Key: key})
+	}, wire.SigningKey{Cluster: s.broker.Of, Birth: birth, Key: key})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestAForgingMember(t *testing.T) {
 	canceled := inventory.CanceledRow(made.OrderID, "w1")
 	theft := inventory.AppRow(bourse.App{Name: "shop", ID: app.ID, Org: "thief", CreatedAt: time.Unix(1, 0)})
 	invented := inventory.CertifiedRow(&inventory.CertifiedMember{ID: "p9", Role: bourse.RoleProxy, IssuedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)})
-	shared := []wire.Row{canceled, theft, invented, wire.Gone(wire.TableSecrets, "shop/a")}
+	shared := []wire.Row{canceled, theft, invented, wire.DeletedRow(wire.TableSecrets, "shop/a")}
 	for i := range shared {
 		shared[i].Clock = clock
 		delete(shared[i].Columns, "deleted_at")

@@ -25,7 +25,7 @@ func answering(t *testing.T, text string) *bourse.Config {
 	}
 	return &bourse.Config{
 		Image: "host", Init: bourse.Init{Exec: []string{self}}, Env: map[string]string{machineVariable: text},
-		Kept: bourse.Kept{Services: []byte(`[{"internal_port":8080,"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}]}]`)},
+		StoredConfig: bourse.StoredConfig{Services: []byte(`[{"internal_port":8080,"protocol":"tcp","ports":[{"port":80,"handlers":["http"]}]}]`)},
 	}
 }
 

@@ -43,7 +43,7 @@ type seen struct {
 
 func (a *absentees) init() {
 	a.known = make(chan struct{})
-	w := make(whole)
+	w := make(alwaysComplete)
 	close(w)
 	a.source = w
 	a.seen = map[bourse.WorkerID]*seen{}
@@ -88,7 +88,7 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 		if s.gone.IsZero() {
 			s.gone = now
 		}
-		x := bourse.Absence{Member: h.added(s.member), Since: s.gone, LostAfter: a.limit}
+		x := bourse.Absence{Member: h.addTo(s.member), Since: s.gone, LostAfter: a.limit}
 		if _, ok := h.byID[id]; !ok && x.Lost(now) {
 			delete(a.seen, id)
 			continue
@@ -132,11 +132,11 @@ func (d *Directory) Known() <-chan struct{} { return d.absent.known }
 // Knows reports whether Known is closed.
 func (d *Directory) Knows() bool { return isClosed(d.absent.known) }
 
-// whole is a directory's default Source, which reports a complete view.
-type whole chan struct{}
+// alwaysComplete is a directory's default Source, which reports a complete view.
+type alwaysComplete chan struct{}
 
 // Known returns a closed channel.
-func (w whole) Known() <-chan struct{} { return w }
+func (w alwaysComplete) Known() <-chan struct{} { return w }
 
 // InSync returns true.
-func (whole) InSync() bool { return true }
+func (alwaysComplete) InSync() bool { return true }

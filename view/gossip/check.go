@@ -114,10 +114,10 @@ func checkValues(m []byte, n int) error {
 	return nil
 }
 
-// leastNode is a lower bound on the encoded length of a member in a push/pull. The field names
+// minNode is a lower bound on the encoded length of a member in a push/pull. The field names
 // alone are longer. The bound limits the memory that memberlist allocates for the number of
 // members that a message declares.
-const leastNode = 32
+const minNode = 32
 
 // checkState returns an error unless m consists of a header, as many members as the header
 // declares, and as many bytes of state.
@@ -126,7 +126,7 @@ func checkState(m []byte) error {
 	switch {
 	case !ok:
 		return errForm
-	case h.nodes > uint64(len(rest)/leastNode) || h.state > uint64(len(rest)):
+	case h.nodes > uint64(len(rest)/minNode) || h.state > uint64(len(rest)):
 		return errNodes
 	}
 	end := len(rest) - int(h.state)

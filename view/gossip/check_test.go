@@ -109,7 +109,7 @@ func FuzzCheck(f *testing.F) {
 		}
 		if stream && m[0] == typePushPull {
 			h, rest, ok := readHeader(m[1:])
-			if !ok || h.nodes*leastNode > uint64(len(rest)) || h.state > uint64(len(rest)) {
+			if !ok || h.nodes*minNode > uint64(len(rest)) || h.state > uint64(len(rest)) {
 				t.Fatalf("%x declares %+v", m, h)
 			}
 		}

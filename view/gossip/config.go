@@ -68,8 +68,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// found returns the addresses from Find.
-func (c *Config) found(ctx context.Context) []string {
+// findAddresses returns the addresses from Find.
+func (c *Config) findAddresses(ctx context.Context) []string {
 	if c.Find == nil {
 		return nil
 	}
@@ -114,12 +114,12 @@ func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate
 	g := memberlist.DefaultLANConfig()
 	g.Name = name
 	g.Transport = transport // the transport encrypts messages, so memberlist has no keys
-	g.UDPBufferSize = Room(c.label())
+	g.UDPBufferSize = MaxMessage(c.label())
 	g.BindAddr, g.BindPort = hostPort(c.Bind)
 	g.AdvertiseAddr, g.AdvertisePort = hostPort(c.Advertise)
 	g.ProbeInterval, g.ProbeTimeout = c.Timing.Probe, c.Timing.ProbeTimeout
 	g.SuspicionMult, g.SuspicionMaxTimeoutMult = c.Timing.Suspicion, maxSuspicion
-	g.AwarenessMaxMultiplier = maxSlower
+	g.AwarenessMaxMultiplier = maxHealthMultiplier
 	g.RetransmitMult = retransmit
 	g.GossipNodes = 5 // a larger value is not more expensive, because the number of transmissions is limited, not their rate
 	g.GossipInterval, g.PushPullInterval = c.Timing.Gossip, c.Timing.PushPull

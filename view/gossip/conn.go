@@ -16,11 +16,11 @@ type conn struct {
 	dialed bool
 	close  func()
 
-	sent   bool
-	opened bool
-	plain  bytes.Reader // unread rest of the received message
-	err    error        // why no message was received; nil if a message was received
-	held   int64        // bytes reserved in the transport's room field
+	sent     bool
+	opened   bool
+	plain    bytes.Reader // unread rest of the received message
+	err      error        // why no message was received; nil if a message was received
+	reserved int64        // bytes reserved in the transport's memory field
 }
 
 // frame is the size in bytes of a sealed message's header on a stream: the message's
@@ -69,8 +69,8 @@ func (c *conn) Read(p []byte) (int, error) {
 // Close closes the stream and releases its reserved space.
 func (c *conn) Close() error {
 	c.plain.Reset(nil)
-	c.t.room.Release(c.held)
-	c.held = 0
+	c.t.memory.Release(c.reserved)
+	c.reserved = 0
 	c.close()
 	return c.Conn.Close()
 }
@@ -108,19 +108,19 @@ func (c *conn) open() ([]byte, error) {
 	return message, checkStream(message)
 }
 
-var errRoom = errors.New("too many long messages at once")
+var errNoMemory = errors.New("too many long messages at once")
 
 // read reads size bytes. It allocates memory as the data arrives, so that a peer cannot make it
 // allocate much more than the peer sends.
 func (c *conn) read(size int) ([]byte, error) {
-	out := make([]byte, 0, min(size, short))
+	out := make([]byte, 0, min(size, shortMessage))
 	for len(out) < size {
 		if len(out) == cap(out) {
 			more := min(len(out), size-len(out))
-			if !c.t.room.TryAcquire(int64(more)) {
-				return nil, errRoom
+			if !c.t.memory.TryAcquire(int64(more)) {
+				return nil, errNoMemory
 			}
-			c.held += int64(more)
+			c.reserved += int64(more)
 			out = append(make([]byte, 0, len(out)+more), out...)
 		}
 		n, err := c.Conn.Read(out[len(out):cap(out)])

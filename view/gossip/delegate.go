@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxGone is the maximum number of remembered addresses of former members.
-const maxGone = 256
+// maxFormer is the maximum number of remembered addresses of former members.
+const maxFormer = 256
 
 // delegate implements memberlist's callbacks. memberlist calls them while holding its own lock, so
 // they must not block or call memberlist.
@@ -53,7 +53,7 @@ func (m *Members) meta(now time.Time) ([]byte, error) {
 func (d *delegate) NotifyAlive(peer *memberlist.Node) error {
 	err := d.m.admit(peer, time.Now())
 	if err != nil {
-		d.m.noteIgnored(joinHostPort(peer), err)
+		d.m.recordIgnored(joinHostPort(peer), err)
 	}
 	if err != nil && d.m.quiet.Due("refused "+peer.Name) {
 		d.m.config.Log.Warn("member ignored", slog.String("member", bourse.Quoted(peer.Name)), slog.String("address", joinHostPort(peer)), slog.Any("err", err))
@@ -62,10 +62,10 @@ func (d *delegate) NotifyAlive(peer *memberlist.Node) error {
 }
 
 // NotifyJoin adds a member to the list.
-func (d *delegate) NotifyJoin(peer *memberlist.Node) { d.m.put(peer) }
+func (d *delegate) NotifyJoin(peer *memberlist.Node) { d.m.putNode(peer) }
 
 // NotifyUpdate updates a member's metadata.
-func (d *delegate) NotifyUpdate(peer *memberlist.Node) { d.m.put(peer) }
+func (d *delegate) NotifyUpdate(peer *memberlist.Node) { d.m.putNode(peer) }
 
 // NotifyLeave removes a member that has left or is lost.
 func (d *delegate) NotifyLeave(peer *memberlist.Node) { d.m.drop(peer, time.Now()) }
@@ -94,8 +94,8 @@ func (*delegate) LocalState(bool) []byte { return nil }
 // MergeRemoteState ignores the remote state, which is always empty.
 func (*delegate) MergeRemoteState([]byte, bool) {}
 
-// put adds or updates a member as reported by the gossip.
-func (m *Members) put(peer *memberlist.Node) {
+// putNode adds or updates a member as reported by the gossip.
+func (m *Members) putNode(peer *memberlist.Node) {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {
 		return // NotifyAlive has already rejected this member
@@ -105,18 +105,18 @@ func (m *Members) put(peer *memberlist.Node) {
 	defer m.mu.Unlock()
 	v, _ := m.judge(&n)
 	n.proven = v == proven
-	m.enter(n)
+	m.addNode(n)
 }
 
-// enter adds a member to the list. A proven member is replaced only by proven metadata that is not
+// addNode adds a member to the list. A proven member is replaced only by proven metadata that is not
 // older. The caller holds the lock.
-func (m *Members) enter(n node) {
+func (m *Members) addNode(n node) {
 	known := m.nodes[n.name]
 	if known.proven && (!n.proven || n.since < known.since) {
 		return
 	}
 	m.nodes[n.name] = n
-	delete(m.gone, n.gossip)
+	delete(m.former, n.gossip)
 	delete(m.ignored, n.gossip)
 	m.stale.Store(true)
 	m.notify()
@@ -132,28 +132,28 @@ func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 		return
 	}
 	delete(m.nodes, peer.Name)
-	delete(m.doubtful, peer.Name)
-	if !m.livesOn(n, func(node) bool { return true }) {
+	delete(m.unverified, peer.Name)
+	if !m.hasOtherBoot(n, func(node) bool { return true }) {
 		delete(m.keys, identity{n.member.ID, n.member.Role})
 	}
 	if n.name == m.name {
 		return // this member is leaving
 	}
-	if len(m.gone) >= maxGone {
-		m.gone = map[string]time.Time{}
+	if len(m.former) >= maxFormer {
+		m.former = map[string]time.Time{}
 	}
-	m.gone[n.gossip] = now
+	m.former[n.gossip] = now
 	settled := func(other node) bool { return other.proven && !other.pending }
-	if settled(n) && !m.livesOn(n, settled) {
+	if settled(n) && !m.hasOtherBoot(n, settled) {
 		m.lost = append(m.lost, loss{n.member, now})
 	}
 	m.stale.Store(true)
 	m.notify()
 }
 
-// livesOn reports whether the list contains another boot of n's server that satisfies the
+// hasOtherBoot reports whether the list contains another boot of n's server that satisfies the
 // given condition.
-func (m *Members) livesOn(n node, is func(node) bool) bool {
+func (m *Members) hasOtherBoot(n node, is func(node) bool) bool {
 	for _, other := range m.nodes {
 		if other.member.ID == n.member.ID && is(other) {
 			return true
@@ -167,7 +167,7 @@ func (m *Members) livesOn(n node, is func(node) bool) bool {
 func (m *Members) notify() {
 	close(m.changed)
 	m.changed = make(chan struct{})
-	poke(m.noticed)
+	poke(m.watchWork)
 }
 
 // poke sends to a channel with capacity 1 unless it is full.

@@ -23,12 +23,12 @@ import (
 // A server that is in several groups, one per network of its cluster, has one directory for all of
 // them. If a worker is in several groups, the directory uses its entry from the first one.
 type Directory struct {
-	groups  []*Members
-	view    *view.View
-	unread  func(err error) // logs, at a limited rate, that the view cannot be read
-	hints   atomic.Pointer[hints]
-	current atomic.Pointer[directory]
-	absent  absentees
+	groups       []*Members
+	view         *view.View
+	logReadError func(err error) // logs, at a limited rate, that the view cannot be read
+	hints        atomic.Pointer[hints]
+	current      atomic.Pointer[directory]
+	absent       absentees
 }
 
 // hints contains the view's data about servers. It is immutable.
@@ -52,7 +52,7 @@ type directory struct {
 // Run is running.
 func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	d := &Directory{groups: append([]*Members{group}, more...), view: v}
-	d.unread = func(err error) {
+	d.logReadError = func(err error) {
 		if group.quiet.Due("hints") {
 			group.config.Log.Warn("read free capacity from the view failed", slog.Any("err", err))
 		}
@@ -62,9 +62,9 @@ func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	return d
 }
 
-// hintsEvery is the minimum time between two reads of the view. Without it, the view would be read
+// hintsInterval is the minimum time between two reads of the view. Without it, the view would be read
 // constantly, because free capacity changes all the time.
-const hintsEvery = 100 * time.Millisecond
+const hintsInterval = 100 * time.Millisecond
 
 // hintsTimeout is the time limit for one read of the view.
 const hintsTimeout = 5 * time.Second
@@ -81,7 +81,7 @@ func (d *Directory) Run(ctx context.Context) error {
 			d.absent.settle(time.Now())
 			known = nil
 		}
-		rest := time.NewTimer(hintsEvery)
+		rest := time.NewTimer(hintsInterval)
 		select {
 		case <-ctx.Done():
 			rest.Stop()
@@ -113,18 +113,18 @@ func isClosed(c <-chan struct{}) bool {
 func (d *Directory) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, hintsTimeout)
 	defer cancel()
-	list, err := view.Ask(ctx, d.view, inventory.Workers())
+	list, err := view.Query(ctx, d.view, inventory.Workers())
 	var removed []inventory.RemovedMember
 	if err == nil {
-		removed, err = view.Ask(ctx, d.view, inventory.Removed())
+		removed, err = view.Query(ctx, d.view, inventory.Removed())
 	}
 	var certificates []inventory.CertifiedMember
 	if err == nil {
-		certificates, err = view.Ask(ctx, d.view, inventory.Certified())
+		certificates, err = view.Query(ctx, d.view, inventory.Certified())
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			d.unread(err)
+			d.logReadError(err)
 		}
 		return
 	}
@@ -146,7 +146,7 @@ func (d *Directory) refresh(ctx context.Context) {
 	}
 	gone := make(map[bourse.WorkerID]inventory.RemovedMember, len(removed))
 	for _, w := range removed {
-		if !w.Back && w.Role == bourse.RoleWorker {
+		if !w.Returned && w.Role == bourse.RoleWorker {
 			gone[w.ID] = w
 			delete(byID, w.ID)
 		}
@@ -198,7 +198,7 @@ func (d *Directory) All() (here []bourse.Member, away []bourse.Absence) {
 func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	for _, group := range d.groups {
 		if m, ok := group.ByTag(tag); ok {
-			return d.hints.Load().added(m), true
+			return d.hints.Load().addTo(m), true
 		}
 	}
 	return bourse.Member{}, false
@@ -237,7 +237,7 @@ func join(groups []*snapshot, h *hints) *directory {
 		d.regions = append(d.regions, s.regions...)
 		for _, m := range s.members {
 			if m.Role == bourse.RoleWorker && !slices.ContainsFunc(groups[:i], func(before *snapshot) bool { _, ok := before.byID[m.ID]; return ok }) {
-				d.workers = append(d.workers, h.added(m))
+				d.workers = append(d.workers, h.addTo(m))
 			}
 		}
 	}
@@ -259,9 +259,9 @@ func join(groups []*snapshot, h *hints) *directory {
 	return d
 }
 
-// added returns m with the view's data added. The worker is leaving if either m or the view says
+// addTo returns m with the view's data added. The worker is leaving if either m or the view says
 // that it is.
-func (h *hints) added(m bourse.Member) bourse.Member {
+func (h *hints) addTo(m bourse.Member) bourse.Member {
 	hint, ok := h.byID[m.ID]
 	if !ok {
 		return m

@@ -16,18 +16,18 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// goneFor is how long the server continues to call a former member, which may have been lost
-// because of a network failure. Each round calls goneCalls former members.
+// formerRetention is how long the server continues to call a former member, which may have been lost
+// because of a network failure. Each round calls formerCalls former members.
 const (
-	goneFor   = time.Hour
-	goneCalls = 3
+	formerRetention = time.Hour
+	formerCalls     = 3
 )
 
 // join calls the members that are missing from the list, in rounds, until ctx ends. It closes
 // joined after the first round.
 func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	backoff := minBackoff
-	alone := solitude{since: time.Now()}
+	alone := aloneTracker{since: time.Now()}
 	for first := true; ctx.Err() == nil; first = false {
 		why := m.callAll(ctx)
 		if first {
@@ -36,7 +36,7 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 		wait := m.config.Timing.Rejoin
 		switch now := time.Now(); {
 		case !m.isAlone():
-			alone = solitude{since: now}
+			alone = aloneTracker{since: now}
 		case alone.due(now) && ctx.Err() == nil:
 			m.logAlone(why, alone.pause)
 		}
@@ -54,8 +54,8 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 // callAll calls the missing members. For each configured address that no member answers at, it
 // returns the address with the reason.
 func (m *Members) callAll(ctx context.Context) (why []string) {
-	given := m.toJoin(slices.Concat(m.config.Join, m.config.found(ctx)))
-	gone := m.goneMembers(time.Now())
+	given := m.toJoin(slices.Concat(m.config.Join, m.config.findAddresses(ctx)))
+	gone := m.formerMembers(time.Now())
 	for _, address := range given {
 		err := m.call(ctx, address)
 		if ctx.Err() != nil {
@@ -64,7 +64,7 @@ func (m *Members) callAll(ctx context.Context) (why []string) {
 		if err != nil {
 			why = append(why, address+": "+reasonOf(err))
 		}
-		m.noteCall(address, err, slices.Contains(gone, address))
+		m.logCall(address, err, slices.Contains(gone, address))
 	}
 	for _, address := range gone {
 		if !slices.Contains(given, address) {
@@ -74,19 +74,19 @@ func (m *Members) callAll(ctx context.Context) (why []string) {
 	return why
 }
 
-// noteCall logs a configured address that does not answer, once until it answers again. It does
+// logCall logs a configured address that does not answer, once until it answers again. It does
 // not log the addresses of former members. While the server is alone, it logs nothing, because
 // logAlone reports the addresses.
-func (m *Members) noteCall(address string, err error, went bool) {
+func (m *Members) logCall(address string, err error, went bool) {
 	switch {
 	case err == nil:
-		delete(m.silent, address)
-	case m.silent[address] || m.isAlone():
+		delete(m.unresponsive, address)
+	case m.unresponsive[address] || m.isAlone():
 	default:
 		if !went {
 			m.config.Log.Info("call to configured member failed", slog.String("address", address), slog.String("why", reasonOf(err)))
 		}
-		m.silent[address] = true
+		m.unresponsive[address] = true
 	}
 }
 
@@ -101,15 +101,15 @@ func (m *Members) toJoin(addresses []string) []string {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return here[a] })
 }
 
-// goneMembers returns the addresses of some former members, in random order.
-func (m *Members) goneMembers(now time.Time) []string {
+// formerMembers returns the addresses of some former members, in random order.
+func (m *Members) formerMembers(now time.Time) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []string
-	for address, at := range m.gone {
-		if now.Sub(at) > goneFor {
-			delete(m.gone, address)
-		} else if len(out) < goneCalls {
+	for address, at := range m.former {
+		if now.Sub(at) > formerRetention {
+			delete(m.former, address)
+		} else if len(out) < formerCalls {
 			out = append(out, address)
 		}
 	}

@@ -24,18 +24,18 @@ type Members struct {
 
 	keyring *Keys
 
-	ready   chan struct{}   // closed by Run, see Ready
-	noticed chan struct{}   // holds one value if watch has work to do
-	changes chan struct{}   // holds one value if this member's metadata has to be published
-	unsure  chan struct{}   // holds one value if there is a key to fetch
-	work    sync.WaitGroup  // goroutines that fetch keys
-	silent  map[string]bool // configured addresses that were logged as not answering; used only by join's goroutine
+	ready        chan struct{}   // closed by Run, see Ready
+	watchWork    chan struct{}   // holds one value if watch has work to do
+	changes      chan struct{}   // holds one value if this member's metadata has to be published
+	fetchKeys    chan struct{}   // holds one value if there is a key to fetch
+	work         sync.WaitGroup  // goroutines that fetch keys
+	unresponsive map[string]bool // configured addresses that were logged as not answering; used only by join's goroutine
 
-	roster
+	memberList
 }
 
-// roster is the list of members.
-type roster struct {
+// memberList is the list of members.
+type memberList struct {
 	stale   atomic.Bool // whether the cached snapshot is outdated
 	current atomic.Pointer[snapshot]
 
@@ -43,11 +43,11 @@ type roster struct {
 	self    node       // this member's own data
 	latest  []byte     // this member's metadata as last passed to memberlist
 	nodes   map[string]node
-	gone    map[string]time.Time // when each former member left, by gossip address
+	former  map[string]time.Time // when each former member left, by gossip address
 	ignored map[string]error     // why each ignored server was not accepted, by gossip address
 	lost    []loss               // losses not yet reported to OnLost
 	changed chan struct{}        // closed and replaced at each change
-	proving
+	keyring
 }
 
 type loss struct {
@@ -65,17 +65,17 @@ func Open(c Config) (*Members, error) {
 	}
 	boot := string(bourse.NewInstanceID()) // a ULID, so a later boot has a greater one
 	m := &Members{
-		config:  c,
-		name:    nodeName(c.Self.ID, boot),
-		quiet:   &quiet.Lines{},
-		ready:   make(chan struct{}),
-		noticed: make(chan struct{}, 1),
-		changes: make(chan struct{}, 1),
-		unsure:  make(chan struct{}, 1),
-		silent:  map[string]bool{},
+		config:       c,
+		name:         nodeName(c.Self.ID, boot),
+		quiet:        &quiet.Lines{},
+		ready:        make(chan struct{}),
+		watchWork:    make(chan struct{}, 1),
+		changes:      make(chan struct{}, 1),
+		fetchKeys:    make(chan struct{}, 1),
+		unresponsive: map[string]bool{},
 	}
-	m.keys, m.doubtful = map[identity]Key{}, map[string]*doubtful{}
-	m.nodes, m.gone, m.changed = map[string]node{}, map[string]time.Time{}, make(chan struct{})
+	m.keys, m.unverified = map[identity]Key{}, map[string]*unverified{}
+	m.nodes, m.former, m.changed = map[string]node{}, map[string]time.Time{}, make(chan struct{})
 	m.self = node{name: m.name, boot: boot, member: c.Self, pending: true}
 	m.self.member.Free = nil
 	m.current.Store(build(nil, m.name))

@@ -24,8 +24,8 @@ import (
 // The member's id is in its name.
 const wireVersion = 1
 
-// claims is the content of a member's metadata.
-type claims struct {
+// memberMeta is the content of a member's metadata.
+type memberMeta struct {
 	Cluster string           `cbor:"1,keyasint"`
 	Role    bourse.Role      `cbor:"2,keyasint"`
 	Region  bourse.Region    `cbor:"3,keyasint,omitempty"` // empty if the server is in no region
@@ -60,7 +60,7 @@ func nodeName(id bourse.WorkerID, boot string) string { return string(id) + "@" 
 
 // encodeMeta encodes a member's metadata, without a signature.
 func encodeMeta(cluster string, m bourse.Member, pending bool) []byte {
-	b, err := codec.Marshal(claims{cluster, m.Role, m.Region, m.Address, m.Tag, pending, m.Leaving})
+	b, err := codec.Marshal(memberMeta{cluster, m.Role, m.Region, m.Address, m.Tag, pending, m.Leaving})
 	if err != nil {
 		panic(err) // strings and numbers can always be encoded
 	}
@@ -109,7 +109,7 @@ func decodeNode(cluster, name string, meta []byte) (node, error) {
 	if len(meta) == 0 || meta[0] != wireVersion {
 		return node{}, bourse.Errorf(bourse.CodeInvalid, "it does not use protocol version %d", wireVersion)
 	}
-	var c claims
+	var c memberMeta
 	rest, err := codec.UnmarshalFirst(meta[1:], &c)
 	if err == nil && len(rest) > 0 {
 		if rest, err = codec.UnmarshalFirst(rest, &n.since); err == nil {

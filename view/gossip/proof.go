@@ -34,13 +34,13 @@ type Key interface {
 	HasTag(tag bourse.WorkerTag) bool
 }
 
-// ahead is how far a member's clock may be ahead of the local one. Without this limit, a boot that
+// maxClockSkew is how far a member's clock may be ahead of the local one. Without this limit, a boot that
 // claims to have started in the distant future would take precedence over all later boots.
-const ahead = time.Hour
+const maxClockSkew = time.Hour
 
-// maxDoubtful is the maximum number of members whose keys have to be fetched. Impostors that use
+// maxUnverified is the maximum number of members whose keys have to be fetched. Impostors that use
 // up this number can only delay real members.
-const maxDoubtful = 4096
+const maxUnverified = 4096
 
 // identity is the id and role that a certificate proves.
 type identity struct {
@@ -48,20 +48,20 @@ type identity struct {
 	role bourse.Role
 }
 
-// proving contains the known keys of other members. The roster's lock guards it.
-type proving struct {
-	keys     map[identity]Key
-	doubtful map[string]*doubtful // members whose keys have to be fetched, by gossip name
-	refused  uint64               // number of members refused because they had no valid proof
+// keyring contains the known keys of other members. the memberList's lock guards it.
+type keyring struct {
+	keys       map[identity]Key
+	unverified map[string]*unverified // members whose keys have to be fetched, by gossip name
+	refused    uint64                 // number of members refused because they had no valid proof
 }
 
-// doubtful is a member whose key has to be fetched.
-type doubtful struct {
-	node  node
-	tries int
-	next  time.Time // earliest time of the next attempt to fetch the key
-	busy  bool
-	wrong error // why the proof is invalid; nil if it has not yet been checked with the server's key
+// unverified is a member whose key has to be fetched.
+type unverified struct {
+	node    node
+	tries   int
+	next    time.Time // earliest time of the next attempt to fetch the key
+	busy    bool
+	invalid error // why the proof is invalid; nil if it has not yet been checked with the server's key
 }
 
 // verdict is the result of checking a member's proof.
@@ -100,7 +100,7 @@ func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := n.timely(now); err != nil {
+	if err := n.checkTime(now); err != nil {
 		return err
 	}
 	n.setPeer(peer)
@@ -119,7 +119,7 @@ func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 		return err
 	case unknown:
 	}
-	if err := m.doubt(&n, now); err != nil {
+	if err := m.scheduleCheck(&n, now); err != nil {
 		m.refused++
 		return err
 	}
@@ -129,10 +129,10 @@ func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 	return nil
 }
 
-// timely returns CodeInvalid if the node's boot or its metadata was created too far in the
+// checkTime returns CodeInvalid if the node's boot or its metadata was created too far in the
 // future.
-func (n *node) timely(now time.Time) error {
-	limit := uint64(now.Add(ahead).UnixMilli())
+func (n *node) checkTime(now time.Time) error {
+	limit := uint64(now.Add(maxClockSkew).UnixMilli())
 	boot, err := ulid.ParseStrict(n.boot)
 	if err != nil || boot.Time() > limit || n.since > limit {
 		return bourse.Errorf(bourse.CodeInvalid, "its start or metadata is in the future: the clock of one of the servers is wrong")
@@ -152,20 +152,20 @@ func (n *node) same(other *node) bool {
 	return n.gossip == other.gossip && bytes.Equal(n.peer.Meta, other.peer.Meta)
 }
 
-// doubt schedules the fetch of a member's key. The caller holds the lock.
-func (m *Members) doubt(n *node, now time.Time) error {
-	d := m.doubtful[n.name]
+// scheduleCheck schedules the fetch of a member's key. The caller holds the lock.
+func (m *Members) scheduleCheck(n *node, now time.Time) error {
+	d := m.unverified[n.name]
 	switch {
-	case d == nil && len(m.doubtful) >= maxDoubtful:
+	case d == nil && len(m.unverified) >= maxUnverified:
 		return bourse.Errorf(bourse.CodeRateLimited, "too many members have not proven their identity")
 	case d == nil:
-		m.doubtful[n.name] = &doubtful{node: *n}
-		poke(m.unsure)
-	case d.wrong != nil && d.node.same(n) && now.Before(d.next):
-		return d.wrong
+		m.unverified[n.name] = &unverified{node: *n}
+		poke(m.fetchKeys)
+	case d.invalid != nil && d.node.same(n) && now.Before(d.next):
+		return d.invalid
 	default:
-		d.node, d.wrong = *n, nil
-		poke(m.unsure)
+		d.node, d.invalid = *n, nil
+		poke(m.fetchKeys)
 	}
 	return nil
 }
@@ -178,16 +178,16 @@ const (
 )
 
 const (
-	proofsAtOnce  = 16
-	proofTimeout  = 3 * time.Second
-	proofPatience = time.Second            // how long a starting member waits for the other members' proofs
-	proofsEvery   = 250 * time.Millisecond // interval of checks for failed fetches that are due again
+	proofConcurrency = 16
+	proofTimeout     = 3 * time.Second
+	maxProofWait     = time.Second            // how long a starting member waits for the other members' proofs
+	proofInterval    = 250 * time.Millisecond // interval of checks for failed fetches that are due again
 )
 
 // prove fetches keys until ctx ends.
 func (m *Members) prove(ctx context.Context) {
-	slots := make(chan struct{}, proofsAtOnce)
-	tick := time.NewTicker(proofsEvery)
+	slots := make(chan struct{}, proofConcurrency)
+	tick := time.NewTicker(proofInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -195,7 +195,7 @@ func (m *Members) prove(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if d := m.nextDoubtful(time.Now()); d != nil {
+		if d := m.nextUnverified(time.Now()); d != nil {
 			m.work.Go(func() {
 				defer func() { <-slots }()
 				m.fetch(ctx, d)
@@ -206,23 +206,23 @@ func (m *Members) prove(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.unsure:
+		case <-m.fetchKeys:
 		case <-tick.C:
 		}
 	}
 }
 
-// nextDoubtful returns the member whose key to fetch next, preferring members with the
+// nextUnverified returns the member whose key to fetch next, preferring members with the
 // fewest attempts. It returns nil if no member is due.
-func (m *Members) nextDoubtful(now time.Time) *doubtful {
+func (m *Members) nextUnverified(now time.Time) *unverified {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var next *doubtful
-	for name, d := range m.doubtful {
+	var next *unverified
+	for name, d := range m.unverified {
 		switch {
 		case d.busy || now.Before(d.next):
-		case d.wrong != nil, d.tries > 0 && m.nodes[name].name == "": // the delay after an invalid signature has passed, or the member is gone
-			delete(m.doubtful, name)
+		case d.invalid != nil, d.tries > 0 && m.nodes[name].name == "": // the delay after an invalid signature has passed, or the member is gone
+			delete(m.unverified, name)
 		case next == nil || d.tries < next.tries:
 			next = d
 		}
@@ -235,7 +235,7 @@ func (m *Members) nextDoubtful(now time.Time) *doubtful {
 }
 
 // fetch fetches the key of a member's server and checks all members with the server's id.
-func (m *Members) fetch(ctx context.Context, d *doubtful) {
+func (m *Members) fetch(ctx context.Context, d *unverified) {
 	limited, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
 	m.mu.Lock()
@@ -248,8 +248,8 @@ func (m *Members) fetch(ctx context.Context, d *doubtful) {
 	d.next = time.Now().Add(min(minProofPause<<min(d.tries-1, 10), maxProofPause))
 	if err == nil {
 		m.keys[identity{to.ID, to.Role}] = key
-		m.settleDoubts(to.ID)
-		if err = d.wrong; err != nil {
+		m.recheckUnverified(to.ID)
+		if err = d.invalid; err != nil {
 			d.next = time.Now().Add(maxProofPause)
 		}
 	}
@@ -260,9 +260,9 @@ func (m *Members) fetch(ctx context.Context, d *doubtful) {
 	m.notify() // even if the fetch has failed, because a starting member may be waiting for it
 }
 
-// settleDoubts checks the members with this id again after their server's key was fetched. The
+// recheckUnverified checks the members with this id again after their server's key was fetched. The
 // caller holds the lock.
-func (m *Members) settleDoubts(id bourse.WorkerID) {
+func (m *Members) recheckUnverified(id bourse.WorkerID) {
 	for name, n := range m.nodes {
 		if n.member.ID != id || n.proven {
 			continue
@@ -273,19 +273,19 @@ func (m *Members) settleDoubts(id bourse.WorkerID) {
 			m.stale.Store(true)
 		}
 	}
-	for name, d := range m.doubtful {
+	for name, d := range m.unverified {
 		if d.node.member.ID != id {
 			continue
 		}
 		switch v, err := m.judge(&d.node); {
 		case v == proven:
-			delete(m.doubtful, name)
+			delete(m.unverified, name)
 			if m.nodes[name].name != "" { // if the member is gone, its server has stopped, and memberlist would never remove it again
 				d.node.proven = true
-				m.enter(d.node) // admit has refused memberlist's update of this member
+				m.addNode(d.node) // admit has refused memberlist's update of this member
 			}
 		case err != nil:
-			d.wrong = err
+			d.invalid = err
 			m.refused++
 		}
 	}
@@ -315,7 +315,7 @@ func (m *Members) Recheck(id bourse.WorkerID) {
 		}
 		n.proven = false
 		m.nodes[name] = n
-		if err := m.doubt(&n, now); err != nil && m.quiet.Due("unproven "+string(id)) {
+		if err := m.scheduleCheck(&n, now); err != nil && m.quiet.Due("unproven "+string(id)) {
 			m.config.Log.Warn("member has not proven its identity", slog.Any("member", id), slog.Any("err", err))
 		}
 	}
@@ -328,11 +328,11 @@ func (m *Members) awaitProofs(ctx context.Context) {
 	if m.config.Proofs == nil {
 		return
 	}
-	enough := time.NewTimer(proofPatience)
+	enough := time.NewTimer(maxProofWait)
 	defer enough.Stop()
 	for {
 		changed := m.Changed()
-		if !m.untried() {
+		if !m.hasUntriedKey() {
 			return
 		}
 		select {
@@ -345,10 +345,10 @@ func (m *Members) awaitProofs(ctx context.Context) {
 	}
 }
 
-func (m *Members) untried() bool {
+func (m *Members) hasUntriedKey() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, d := range m.doubtful {
+	for _, d := range m.unverified {
 		if d.tries == 0 || d.tries == 1 && d.busy {
 			return true
 		}

@@ -37,8 +37,8 @@ type proofless struct{ Proofs }
 
 // judging returns a member that knows the keys of these workers.
 func judging(ids ...bourse.WorkerID) *Members {
-	m := &Members{config: Config{ClusterID: "c", Proofs: proofless{}}, unsure: make(chan struct{}, 1)}
-	m.keys, m.doubtful, m.nodes = map[identity]Key{}, map[string]*doubtful{}, map[string]node{}
+	m := &Members{config: Config{ClusterID: "c", Proofs: proofless{}}, fetchKeys: make(chan struct{}, 1)}
+	m.keys, m.unverified, m.nodes = map[identity]Key{}, map[string]*unverified{}, map[string]node{}
 	for _, id := range ids {
 		m.keys[identity{id, bourse.RoleWorker}] = newSigner(string(id))
 	}
@@ -133,16 +133,16 @@ func TestNotFromTheFuture(t *testing.T) {
 func TestOlderStatementsAreLate(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := judging("w1")
-	m.changed, m.noticed = make(chan struct{}), make(chan struct{}, 1)
+	m.changed, m.watchWork = make(chan struct{}), make(chan struct{}, 1)
 	leaving := natural("w1")
 	leaving.Leaving = true
 	name := nodeName("w1", boot)
-	m.put(peerOf(name, said(t, natural("w1"), boot, "w1", now.Add(time.Second))))
-	m.put(peerOf(name, said(t, leaving, boot, "w1", now)))
+	m.putNode(peerOf(name, said(t, natural("w1"), boot, "w1", now.Add(time.Second))))
+	m.putNode(peerOf(name, said(t, leaving, boot, "w1", now)))
 	if n := m.nodes[name]; !n.proven || n.member.Leaving {
 		t.Errorf("got %+v, want the latest statement", n)
 	}
-	m.put(peerOf(name, said(t, leaving, boot, "w2", now.Add(time.Minute))))
+	m.putNode(peerOf(name, said(t, leaving, boot, "w2", now.Add(time.Minute))))
 	if n := m.nodes[name]; !n.proven || n.member.Leaving {
 		t.Errorf("got %+v, want the proven statement", n)
 	}
@@ -154,12 +154,12 @@ func TestDoubtfulAreBounded(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := judging("w1")
 	strange := said(t, natural("w9"), boot, "w9", now)
-	for i := range 2 * maxDoubtful {
+	for i := range 2 * maxUnverified {
 		life := string(bourse.EventIDAt(now, [10]byte{byte(i), byte(i >> 8)}))
 		_ = m.admit(peerOf(nodeName("w9", life), strange), now)
 	}
-	if n := len(m.doubtful); n != maxDoubtful {
-		t.Errorf("%d unknown members are remembered, want %d", n, maxDoubtful)
+	if n := len(m.unverified); n != maxUnverified {
+		t.Errorf("%d unknown members are remembered, want %d", n, maxUnverified)
 	}
 	if err := m.admit(peerOf(nodeName("w1", boot), said(t, natural("w1"), boot, "w1", now)), now); err != nil {
 		t.Errorf("a known member: %v", err)

@@ -13,8 +13,8 @@ import (
 // sent.
 const publishTimeout = 500 * time.Millisecond
 
-// publishRest is the time before a lost update is sent again.
-const publishRest = 100 * time.Millisecond
+// publishPause is the time before a lost update is sent again.
+const publishPause = 100 * time.Millisecond
 
 // SetLeaving sets whether this worker is leaving, in which case it accepts no more orders.
 func (m *Members) SetLeaving(leaving bool) {
@@ -54,7 +54,7 @@ func (m *Members) publish(ctx context.Context) {
 		poke(m.changes)
 		select {
 		case <-ctx.Done():
-		case <-time.After(publishRest):
+		case <-time.After(publishPause):
 		}
 	}
 }

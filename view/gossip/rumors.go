@@ -12,14 +12,14 @@ import (
 // necessary because, while many members join or leave, updates of the membership fill its packets
 // for up to a minute.
 const (
-	sendTo    = 10 // maximum number of random members to send to in each Timing.Gossip interval
-	sendTries = 10 // maximum number of attempts to find a random member other than this one
-	around    = 6  // bytes that memberlist adds to a message: a type and a checksum
+	rumorFanout   = 10 // maximum number of random members to send to in each Timing.Gossip interval
+	sendTries     = 10 // maximum number of attempts to find a random member other than this one
+	rumorOverhead = 6  // bytes that memberlist adds to a message: a type and a checksum
 )
 
 // sendRumors sends pending rumors until ctx ends.
 func (m *Members) sendRumors(ctx context.Context) {
-	limit := Room(m.config.label()) - around
+	limit := MaxMessage(m.config.label()) - rumorOverhead
 	tick := time.NewTicker(m.config.Timing.Gossip)
 	defer tick.Stop()
 	for {
@@ -27,18 +27,18 @@ func (m *Members) sendRumors(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			m.sendSome(limit)
+			m.sendPackets(limit)
 		}
 	}
 }
 
-// sendSome sends a packet to each of a few random members.
-func (m *Members) sendSome(limit int) {
+// sendPackets sends a packet to each of a few random members.
+func (m *Members) sendPackets(limit int) {
 	if m.list.NumMembers() < 2 {
 		return
 	}
 	var members []*memberlist.Node
-	for range sendTo {
+	for range rumorFanout {
 		messages := m.config.Rumors.Next(0, limit)
 		if len(messages) == 0 {
 			return
@@ -46,7 +46,7 @@ func (m *Members) sendSome(limit int) {
 		if members == nil {
 			members = m.peers()
 		}
-		to := m.someone(members)
+		to := m.randomMember(members)
 		if to == nil {
 			return
 		}
@@ -67,8 +67,8 @@ func (m *Members) peers() []*memberlist.Node {
 	return out
 }
 
-// someone returns a random member other than this one, or nil if it finds none.
-func (m *Members) someone(members []*memberlist.Node) *memberlist.Node {
+// randomMember returns a random member other than this one, or nil if it finds none.
+func (m *Members) randomMember(members []*memberlist.Node) *memberlist.Node {
 	if len(members) == 0 {
 		return nil
 	}

@@ -19,9 +19,9 @@ const leaveTimeout = time.Second
 // be lost.
 const pings = 3
 
-// doubt is how long a rival may be listed without answering pings. A dead rival disappears from
+// rivalTimeout is how long a rival may be listed without answering pings. A dead rival disappears from
 // the list sooner, so a rival that is still listed after this time must be running.
-const doubt = 10 * time.Second
+const rivalTimeout = 10 * time.Second
 
 // Run joins the group and keeps this member in it until ctx ends. It then notifies the other
 // members and returns within a few seconds. If it cannot reach any member, it continues to try. It
@@ -72,13 +72,13 @@ func (m *Members) settle(ctx context.Context) error {
 // watch reports losses, and checks for rivals whenever the list changes.
 func (m *Members) watch(ctx context.Context) error {
 	doubted := map[string]time.Time{} // when each rival was first found not to answer, by name
-	again := time.NewTicker(doubt)
+	again := time.NewTicker(rivalTimeout)
 	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-m.noticed:
+		case <-m.watchWork:
 		case <-again.C:
 			if len(doubted) == 0 {
 				continue
@@ -94,14 +94,14 @@ func (m *Members) watch(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(watchRest):
+		case <-time.After(watchPause):
 		}
 	}
 }
 
-// watchRest is the time between checks while the list changes. It limits the cost of the checks,
+// watchPause is the time between checks while the list changes. It limits the cost of the checks,
 // each of which scans the whole list.
-const watchRest = 20 * time.Millisecond
+const watchPause = 20 * time.Millisecond
 
 func (m *Members) takeLost() []loss {
 	m.mu.Lock()
@@ -124,7 +124,7 @@ func (m *Members) checkRivals(ctx context.Context, fresh bool, doubted map[strin
 	for _, n := range rivals {
 		seen, known := doubted[n.name]
 		switch {
-		case m.lives(ctx, n), known && m.config.Proofs == nil && time.Since(seen) >= doubt:
+		case m.isRunning(ctx, n), known && m.config.Proofs == nil && time.Since(seen) >= rivalTimeout:
 			return inUse(n, n.member.ID == m.config.Self.ID)
 		case !known && doubted != nil:
 			doubted[n.name] = time.Now()
@@ -168,10 +168,10 @@ func (m *Members) rivals(fresh bool) []node {
 	return mayKeepUsOut
 }
 
-// lives reports whether a member answers pings. If members prove their identity, it instead asks
+// isRunning reports whether a member answers pings. If members prove their identity, it instead asks
 // the server at the member's API address for its gossip names; that server must prove the
 // member's id and role.
-func (m *Members) lives(ctx context.Context, n node) bool {
+func (m *Members) isRunning(ctx context.Context, n node) bool {
 	if m.config.Proofs != nil {
 		ctx, cancel := context.WithTimeout(ctx, proofTimeout)
 		defer cancel()

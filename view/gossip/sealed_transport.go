@@ -13,15 +13,15 @@ import (
 // Limits on incoming data.
 const (
 	// maxPacket is the maximum length of an incoming packet. Members send packets of at most
-	// [Room] bytes.
+	// [MaxMessage] bytes.
 	maxPacket = 4 << 10
 	// maxMessage is the maximum length of a message on a stream, which is enough for a push/pull
 	// of 10,000 members.
 	maxMessage = 8 << 20
-	// maxTogether is the maximum total memory for long messages that are being received on
+	// maxLongMessages is the maximum total memory for long messages that are being received on
 	// streams. Messages of at most short bytes do not count.
-	maxTogether = 16 << 20
-	short       = 64 << 10
+	maxLongMessages = 16 << 20
+	shortMessage    = 64 << 10
 	// maxStreams is the maximum number of concurrent incoming streams.
 	maxStreams = 128
 )
@@ -29,8 +29,8 @@ const (
 // datagram is the length of a packet that every network transports without fragmenting it.
 const datagram = 1400
 
-// Room returns the maximum length of a message in a packet, for members that use this label.
-func Room(label string) int { return datagram - 2 - len(label) - overhead }
+// MaxMessage returns the maximum length of a message in a packet, for members that use this label.
+func MaxMessage(label string) int { return datagram - 2 - len(label) - overhead }
 
 // Transport is a memberlist transport that encrypts and validates the messages of another
 // transport. memberlist must be configured without keys, a label or compression.
@@ -43,7 +43,7 @@ type Transport struct {
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	slots   chan struct{}       // one element per open incoming stream
-	room    *semaphore.Weighted // limits the memory for long messages
+	memory  *semaphore.Weighted // limits the memory for long messages
 	done    chan struct{}
 	pumps   sync.WaitGroup
 }
@@ -54,7 +54,7 @@ func New(below memberlist.Transport, label string, keys *Keys, refused func(from
 	t := &Transport{
 		Transport: below, label: label, keys: keys, refused: refused,
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), slots: make(chan struct{}, maxStreams),
-		room: semaphore.NewWeighted(maxTogether), done: make(chan struct{}),
+		memory: semaphore.NewWeighted(maxLongMessages), done: make(chan struct{}),
 	}
 	t.pumps.Go(t.pumpPackets)
 	t.pumps.Go(t.pumpStreams)

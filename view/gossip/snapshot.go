@@ -24,7 +24,7 @@ func build(nodes map[string]node, self string) *snapshot {
 		if n.name != self && (!n.proven || n.pending || tagless(n.member)) {
 			continue // the member is not proven yet, or has not settled its id and tag
 		}
-		if other, ok := chosen[n.member.ID]; !ok || better(n, other, self) {
+		if other, ok := chosen[n.member.ID]; !ok || isCurrentBoot(n, other, self) {
 			chosen[n.member.ID] = n
 		}
 	}
@@ -46,7 +46,7 @@ func build(nodes map[string]node, self string) *snapshot {
 		if m.Role != bourse.RoleWorker {
 			continue
 		}
-		if other, ok := s.byTag[m.Tag]; m.Tag != 0 && (!ok || ownsRather(n, sorted[other])) {
+		if other, ok := s.byTag[m.Tag]; m.Tag != 0 && (!ok || ownsTagBefore(n, sorted[other])) {
 			s.byTag[m.Tag] = i
 		}
 		if _, ok := s.byRegion[m.Region]; !ok {
@@ -61,9 +61,9 @@ func build(nodes map[string]node, self string) *snapshot {
 	return s
 }
 
-// ownsRather reports whether n owns the tag that both n and other have. The owner is the worker
+// ownsTagBefore reports whether n owns the tag that both n and other have. The owner is the worker
 // whose id ranks the tag higher or, if both rank it equally, the worker with the earlier boot.
-func ownsRather(n, other node) bool {
+func ownsTagBefore(n, other node) bool {
 	a, b := n.member.ID.TagRank(n.member.Tag), other.member.ID.TagRank(other.member.Tag)
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(n.boot, other.boot)) < 0
 }
@@ -72,10 +72,10 @@ func ownsRather(n, other node) bool {
 // orders, because its machines' ids would not identify it.
 func tagless(m bourse.Member) bool { return m.Role == bourse.RoleWorker && m.Tag == 0 }
 
-// better reports whether n is the current boot of the server whose boots are n and other. The
+// isCurrentBoot reports whether n is the current boot of the server whose boots are n and other. The
 // current boot is this process's own boot or, for another server, the later boot, because a server
 // starts only if its earlier boot does not answer.
-func better(n, other node, self string) bool {
+func isCurrentBoot(n, other node, self string) bool {
 	if n.name == self || other.name == self {
 		return n.name == self
 	}

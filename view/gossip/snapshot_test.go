@@ -178,7 +178,7 @@ func TestEarlierBootIsNoRival(t *testing.T) {
 		of   node
 		want int
 	}{{earlier, 0}, {other, 1}} {
-		m := &Members{name: self.name, gossip: here, roster: roster{self: self, nodes: map[string]node{self.name: self, tt.of.name: tt.of}}}
+		m := &Members{name: self.name, gossip: here, memberList: memberList{self: self, nodes: map[string]node{self.name: self, tt.of.name: tt.of}}}
 		if got := m.rivals(false); len(got) != tt.want {
 			t.Errorf("%d rivals for one at %s, want %d", len(got), tt.of.gossip, tt.want)
 		}

@@ -47,8 +47,8 @@ const maxSuspicion = 2
 // joined at the same time, some member missed another one in every fifth run.
 const retransmit = 6
 
-// maxSlower is the maximum factor by which an unhealthy member slows down its probes.
-const maxSlower = 3
+// maxHealthMultiplier is the maximum factor by which an unhealthy member slows down its probes.
+const maxHealthMultiplier = 3
 
 // streamTimeout is the time limit of each dial and exchange over TCP. A member that is calling a
 // dead host may take this long to stop.

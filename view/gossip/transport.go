@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// binds is the number of attempts to find a port that is free for both TCP and UDP.
-const binds = 10
+// bindTries is the number of attempts to find a port that is free for both TCP and UDP.
+const bindTries = 10
 
 // transport returns the transport for memberlist, which closes it. Errors: already_exists, internal.
 func (m *Members) transport() (*Transport, error) {
@@ -35,7 +35,7 @@ func (m *Members) bind() (t *memberlist.NetTransport, err error) {
 	host, port := hostPort(m.config.Bind)
 	tries := 1
 	if port == 0 {
-		tries = binds
+		tries = bindTries
 	}
 	for range tries {
 		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{

@@ -142,7 +142,7 @@ func TestStreams(t *testing.T) {
 		if err := errors.Join(dialed.Close(), accepted.Close(), accepted.Close()); err != nil {
 			t.Error(err)
 		}
-		if !to.room.TryAcquire(maxTogether) {
+		if !to.memory.TryAcquire(maxLongMessages) {
 			t.Error("memory was not released")
 		}
 	})
@@ -175,8 +175,8 @@ func TestLongMessagesShareTheMemoryLimit(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if err := <-errs; !errors.Is(err, errRoom) {
-			t.Errorf("more than the memory limit: %v, want %v", err, errRoom)
+		if err := <-errs; !errors.Is(err, errNoMemory) {
+			t.Errorf("more than the memory limit: %v, want %v", err, errNoMemory)
 		}
 		_, accepted := accept()
 		_ = accepted.Close()

@@ -8,11 +8,11 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// AppRow returns the row of an app. The row of a deleted app is not [wire.Gone], because bourse.App.Merge needs its
+// AppRow returns the row of an app. The row of a deleted app is not [wire.DeletedRow], because bourse.App.Merge needs its
 // contents.
 func AppRow(a bourse.App) wire.Row {
 	columns := map[string]wire.Value{
-		"id": cleanText(a.ID), "life": int64(a.Life), "org": cleanText(a.Org), "network": cleanText(a.Network),
+		"id": cleanText(a.ID), "generation": int64(a.Generation), "org": cleanText(a.Org), "network": cleanText(a.Network),
 		"created_at": nanos(a.CreatedAt), "deleted_at": nil,
 	}
 	if a.DeletedAt != nil {
@@ -22,11 +22,11 @@ func AppRow(a bourse.App) wire.Row {
 }
 
 // appColumns lists the columns of app_rows that readApp reads.
-const appColumns = `key, id, life, org, network, created_at, deleted_at`
+const appColumns = `key, id, generation, org, network, created_at, deleted_at`
 
 func readApp(r *cells) bourse.App {
 	a := bourse.App{
-		Name: bourse.AppName(r.ColumnText(0)), ID: r.ColumnText(1), Life: r.ColumnInt(2), Org: r.ColumnText(3), Network: r.ColumnText(4),
+		Name: bourse.AppName(r.ColumnText(0)), ID: r.ColumnText(1), Generation: r.ColumnInt(2), Org: r.ColumnText(3), Network: r.ColumnText(4),
 		CreatedAt: r.time(5),
 	}
 	if !r.ColumnIsNull(6) {

@@ -13,7 +13,7 @@ import (
 
 func AnyApp(t *rapid.T) bourse.App {
 	a := bourse.App{
-		Name: "shop", ID: anyText(t), Life: rapid.IntRange(0, 2).Draw(t, "life"), Org: anyText(t), Network: anyText(t),
+		Name: "shop", ID: anyText(t), Generation: rapid.IntRange(0, 2).Draw(t, "generation"), Org: anyText(t), Network: anyText(t),
 		CreatedAt: rapid.SampledFrom([]time.Time{{}, time.Unix(1, 0).UTC(), time.Unix(1, 1).UTC(), anyTime(t)}).Draw(t, "created"),
 	}
 	if rapid.Bool().Draw(t, "deleted") {

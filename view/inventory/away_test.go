@@ -16,7 +16,7 @@ func TestAwayAndRemovedWorkers(t *testing.T) {
 	c := plenty(t)
 	at := time.Unix(1_700_000_000, 0).UTC()
 	hear(t, c, "w1", false, at)
-	got, err := AwayWorkers()(c)
+	got, err := UnreachableWorkers()(c)
 	if err != nil || len(got) != 1 || got[0].ID != "w1" || !got[0].HeardAt.Equal(at) || got[0].Machines != 1 || got[0].Volumes != 1 {
 		t.Errorf("away: %+v, %v", got, err)
 	}
@@ -24,7 +24,7 @@ func TestAwayAndRemovedWorkers(t *testing.T) {
 	removed, err := Removed()(c)
 	var back []string
 	for _, m := range removed {
-		back = append(back, fmt.Sprint(m.ID, " ", m.Back))
+		back = append(back, fmt.Sprint(m.ID, " ", m.Returned))
 	}
 	if want := []string{"w1 true", "w9 false"}; err != nil || !cmp.Equal(want, back) {
 		t.Errorf("removed: %v, %v, want %v", back, err, want)

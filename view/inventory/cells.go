@@ -25,7 +25,7 @@ func (r *cells) json(column int, v any) bool {
 	return json.Unmarshal(b, v) == nil
 }
 
-func (r *cells) time(column int) time.Time { return moment(r.ColumnInt64(column)) }
+func (r *cells) time(column int) time.Time { return timeOf(r.ColumnInt64(column)) }
 
 // empty reports whether a column contains an empty list or object. Such columns are common and need
 // not be decoded.

@@ -52,7 +52,7 @@ func TestCertified(t *testing.T) {
 }
 
 // TestCertifiedExpire checks that the row of a server is removed once its certificate has been
-// invalid for the retention of tombstones, and that AllExpired and Expired agree on this.
+// invalid for the retention of tombstones, and that FindExpired and Expired agree on this.
 func TestCertifiedExpire(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	before := wire.ClockAt(now.Add(-7 * 24 * time.Hour))
@@ -61,7 +61,7 @@ func TestCertifiedExpire(t *testing.T) {
 		all := schemaTables(t, c)
 		expires := now.Add(time.Duration(days) * 24 * time.Hour)
 		Plant(t, c, "b1", CertifiedRow(&CertifiedMember{ID: "p1", Role: bourse.RoleProxy, IssuedAt: expires.Add(-time.Hour), ExpiresAt: expires}))
-		list, err := all.AllExpired(c, before, 10)
+		list, err := all.FindExpired(c, before, 10)
 		if err != nil || (len(list) == 1) != gone {
 			t.Errorf("expired %d days from now: %d expired, %v", days, len(list), err)
 		}

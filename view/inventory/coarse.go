@@ -11,8 +11,8 @@ import (
 // amount down to 4 bits loses at most 12 percent of it, which is accurate enough for a hint.
 const freeBits = 4
 
-// coarse returns n rounded down to its freeBits most significant bits, or 0 if it is negative.
-func coarse(n int64) int64 {
+// roundDown returns n rounded down to its freeBits most significant bits, or 0 if it is negative.
+func roundDown(n int64) int64 {
 	n = max(0, n)
 	if shift := bits.Len64(uint64(n)) - freeBits; shift > 0 {
 		return n >> shift << shift
@@ -20,21 +20,21 @@ func coarse(n int64) int64 {
 	return n
 }
 
-// coarseLoad rounds a load down to freeBits significant bits, in steps of at least 1/16. It
+// roundLoad rounds a load down to freeBits significant bits, in steps of at least 1/16. It
 // returns 0 if the load is not valid.
-func coarseLoad(load float64) float64 {
+func roundLoad(load float64) float64 {
 	const step = 16
 	if math.IsNaN(load) || load > math.MaxInt32 {
 		return 0
 	}
-	return float64(coarse(int64(load*step))) / step
+	return float64(roundDown(int64(load*step))) / step
 }
 
-// coarseFree returns the rounded free amounts of a ledger.
-func coarseFree(ledger []bourse.Account) bourse.Amounts {
+// roundFree returns the rounded free amounts of a ledger.
+func roundFree(ledger []bourse.Account) bourse.Amounts {
 	free := make(bourse.Amounts, len(ledger))
 	for i, a := range ledger {
-		free[i] = bourse.Amount{Resource: a.Resource, Amount: coarse(a.Free())}
+		free[i] = bourse.Amount{Resource: a.Resource, Amount: roundDown(a.Free())}
 	}
 	return free.Sorted()
 }

@@ -14,16 +14,16 @@ import (
 func TestCoarseRoundsDown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(0, bourse.MaxAmount).Draw(t, "n")
-		c := coarse(n)
-		if c > n || n-c > n/8 || c == 0 && n != 0 || coarse(c) != c {
-			t.Fatalf("coarse(%d) = %d, coarse(%d) = %d", n, c, c, coarse(c))
+		c := roundDown(n)
+		if c > n || n-c > n/8 || c == 0 && n != 0 || roundDown(c) != c {
+			t.Fatalf("coarse(%d) = %d, coarse(%d) = %d", n, c, c, roundDown(c))
 		}
-		if more := coarse(n + 1); more < c {
+		if more := roundDown(n + 1); more < c {
 			t.Fatalf("coarse(%d) = %d, coarse(%d) = %d", n, c, n+1, more)
 		}
 	})
 	for _, n := range []int64{-1, math.MinInt64} {
-		if got := coarse(n); got != 0 {
+		if got := roundDown(n); got != 0 {
 			t.Errorf("coarse(%d) = %d", n, got)
 		}
 	}
@@ -33,11 +33,11 @@ func TestCoarseLoad(t *testing.T) {
 	for give, want := range map[float64]float64{
 		0: 0, 0.01: 0, 0.5: 0.5, 0.99: 0.9375, 1.01: 1, 13.7: 13, -1: 0, math.Inf(1): 0, math.Inf(-1): 0, 1e300: 0,
 	} {
-		if got := coarseLoad(give); got != want {
+		if got := roundLoad(give); got != want {
 			t.Errorf("coarseLoad(%v) = %v, want %v", give, got, want)
 		}
 	}
-	if got := coarseLoad(math.NaN()); got != 0 {
+	if got := roundLoad(math.NaN()); got != 0 {
 		t.Errorf("coarseLoad(NaN) = %v", got)
 	}
 }

@@ -5,11 +5,11 @@ import "strings"
 // condition requires a column to have a value. A condition with an empty value matches all rows.
 type condition struct{ column, value string }
 
-// filtered appends conditions to a statement. Callers pass the most selective condition first,
+// where appends conditions to a statement. Callers pass the most selective condition first,
 // which determines the index that SQLite uses. The other columns are prefixed with a plus sign,
 // which keeps SQLite from using their indexes instead. The region is an exception, because it is
 // part of the app's index.
-func filtered(from string, conditions ...condition) (string, []any) {
+func where(from string, conditions ...condition) (string, []any) {
 	var where []string
 	var args []any
 	for _, c := range conditions {

@@ -44,7 +44,7 @@ func Images(f ImageFilter) func(*sqlite.Conn) ([]ListedImage, error) {
 const imagesFrom = `SELECT r.key, r.site, r.name, r.bytes, r.used_at, ` + hostColumns + ` FROM image_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE `
 
 func imagesSQL(f ImageFilter) (string, []any) {
-	return filtered(imagesFrom, condition{"r.key", f.Digest}, condition{"r.site", string(f.Worker)})
+	return where(imagesFrom, condition{"r.key", f.Digest}, condition{"r.site", string(f.Worker)})
 }
 
 func readImages(c *sqlite.Conn, f ImageFilter) ([]ListedImage, error) {

@@ -72,8 +72,8 @@ func configText(c bourse.Config) string {
 	c = c.Public()
 	for _, leaveOut := range []func(){
 		func() {},
-		func() { c.Kept, c.Schedule, c.DNS = bourse.Kept{Services: c.Services}, "", nil },
-		func() { c.Kept, c.Standbys = bourse.Kept{}, nil },
+		func() { c.StoredConfig, c.Schedule, c.DNS = bourse.StoredConfig{Services: c.Services}, "", nil },
+		func() { c.StoredConfig, c.Standbys = bourse.StoredConfig{}, nil },
 		func() { c.Init = bourse.Init{} },
 		func() { c = bourse.Config{Image: c.Image, Guest: c.Guest} },
 	} {

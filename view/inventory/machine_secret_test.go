@@ -15,7 +15,7 @@ func TestTheViewHasNoEnvironment(t *testing.T) {
 	row := MachineRow(&bourse.Machine{
 		ID: "148e21aabbccdd", Config: bourse.Config{
 			Image: "nginx", Env: map[string]string{"PASSWORD": secret}, Files: []bourse.File{{GuestPath: "/s", RawValue: []byte(secret)}},
-			Metadata: map[string]string{"a": "b"}, Kept: bourse.Kept{
+			Metadata: map[string]string{"a": "b"}, StoredConfig: bourse.StoredConfig{
 				Processes: []byte(`[{"env":{"A":"` + secret + `"}}]`), Services: []byte(`[{"internal_port":80}]`),
 			},
 		},

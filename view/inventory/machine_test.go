@@ -139,7 +139,7 @@ func TestTimesKeepTheirOrder(t *testing.T) {
 		time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(-1, 0), time.Unix(0, 0), time.Unix(0, 1), time.Now(),
 		time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(99999, 1, 1, 0, 0, 0, 0, time.UTC),
 	} {
-		got := moment(nanos(at))
+		got := timeOf(nanos(at))
 		if got.Before(last) {
 			t.Errorf("%s became %s, before %s", at, got, last)
 		}

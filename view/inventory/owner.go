@@ -7,18 +7,18 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// claimant describes a claim to an ID: the site that wrote the row, and the tag that the ID
+// idClaim describes a claim to an ID: the site that wrote the row, and the tag that the ID
 // contains.
-type claimant struct {
+type idClaim struct {
 	id   string
 	site bourse.WorkerID
 	tag  bourse.WorkerTag
 }
 
-// settleOwners removes duplicates from a list. For each ID, it retains the element from the worker
+// removeDuplicates removes duplicates from a list. For each ID, it retains the element from the worker
 // whose tag the ID contains or, if there is no such worker, from the worker whose name sorts
 // first. Two workers claim the same ID only if one of them is faulty or hostile.
-func settleOwners[T any](c *sqlite.Conn, list []T, of func(*T) claimant) ([]T, error) {
+func removeDuplicates[T any](c *sqlite.Conn, list []T, of func(*T) idClaim) ([]T, error) {
 	at := make(map[string]int, len(list))
 	out := list[:0]
 	for i := range list {
@@ -30,11 +30,11 @@ func settleOwners[T any](c *sqlite.Conn, list []T, of func(*T) claimant) ([]T, e
 			continue
 		}
 		other := of(&out[first])
-		have, err := owns(c, other)
+		have, err := ownsTag(c, other)
 		if err != nil {
 			return nil, err
 		}
-		claims, err := owns(c, l)
+		claims, err := ownsTag(c, l)
 		if err != nil {
 			return nil, err
 		}
@@ -47,8 +47,8 @@ func settleOwners[T any](c *sqlite.Conn, list []T, of func(*T) claimant) ([]T, e
 
 const tagSQL = `SELECT tag FROM worker_rows WHERE site = ? AND key = site`
 
-// owns reports whether the tag in the claimed ID is the tag of the claimant's site.
-func owns(c *sqlite.Conn, of claimant) (bool, error) {
+// ownsTag reports whether the tag in the claimed ID is the tag of the claimant's site.
+func ownsTag(c *sqlite.Conn, of idClaim) (bool, error) {
 	var tag bourse.WorkerTag
 	err := schema.Query(c, tagSQL, func(s *sqlite.Stmt) error {
 		tag = bourse.WorkerTag(s.ColumnInt64(0))

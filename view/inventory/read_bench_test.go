@@ -83,7 +83,7 @@ func BenchmarkMachinesOfApp(b *testing.B) {
 	v := filled(b, benchMachines)
 	b.Run("list", func(b *testing.B) {
 		p99(b, func(i int) error {
-			list, err := view.Ask(b.Context(), v, inventory.Machines(inventory.Filter{App: bourse.AppName(fmt.Sprint("app-", i*7919%(benchMachines/10)))}))
+			list, err := view.Query(b.Context(), v, inventory.Machines(inventory.Filter{App: bourse.AppName(fmt.Sprint("app-", i*7919%(benchMachines/10)))}))
 			if err == nil && (len(list) != 10 || list[0].Config.Image == "") {
 				err = fmt.Errorf("%d machines", len(list))
 			}
@@ -92,7 +92,7 @@ func BenchmarkMachinesOfApp(b *testing.B) {
 	})
 	b.Run("one", func(b *testing.B) {
 		p99(b, func(i int) error {
-			m, err := view.Ask(b.Context(), v, inventory.Machine(bourse.MachineID(fmt.Sprintf("%014x", i*7919%benchMachines))))
+			m, err := view.Query(b.Context(), v, inventory.Machine(bourse.MachineID(fmt.Sprintf("%014x", i*7919%benchMachines))))
 			if err == nil && m == nil {
 				err = fmt.Errorf("the machine is missing")
 			}
@@ -100,7 +100,7 @@ func BenchmarkMachinesOfApp(b *testing.B) {
 		})
 	})
 	b.Run("count", func(b *testing.B) {
-		p99(b, func(int) error { _, err := view.Ask(b.Context(), v, inventory.CountMachines()); return err })
+		p99(b, func(int) error { _, err := view.Query(b.Context(), v, inventory.CountMachines()); return err })
 	})
 }
 

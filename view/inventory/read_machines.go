@@ -18,7 +18,7 @@ type Listed struct {
 	bourse.Machine
 	HostStatus machinesapi.HostStatus // the worker's status
 	HeardAt    time.Time              // time when the worker was last reachable; zero if it never was
-	Whole      bool                   // whether the config is complete: true if the worker itself returned the machine, false if it was read from the view
+	Complete   bool                   // whether the config is complete: true if the worker itself returned the machine, false if it was read from the view
 }
 
 // Filter selects machines. A machine must match all fields that are set.
@@ -66,7 +66,7 @@ const countMachinesSQL = `SELECT app, app_id, count(*) FROM machine_rows WHERE p
 
 // machinesSQL returns the statement and the arguments for a filter.
 func machinesSQL(f Filter) (string, []any) {
-	return filtered(machinesFrom,
+	return where(machinesFrom,
 		condition{"r.key", string(f.ID)}, condition{"r.app", string(f.App)}, condition{"r.site", string(f.Worker)},
 		condition{"r.region", string(f.Region)}, condition{"r.name", f.Name})
 }
@@ -94,5 +94,5 @@ func readMachines(c *sqlite.Conn, f Filter) ([]Listed, error) {
 	slices.SortFunc(list, func(a, b Listed) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Worker, b.Worker))
 	})
-	return settleOwners(c, list, func(l *Listed) claimant { return claimant{string(l.ID), l.Worker, l.ID.Tag()} })
+	return removeDuplicates(c, list, func(l *Listed) idClaim { return idClaim{string(l.ID), l.Worker, l.ID.Tag()} })
 }

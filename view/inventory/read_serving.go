@@ -57,7 +57,7 @@ func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 			out = append(out, *row.machine)
 		}
 	}
-	return settleOwners(c, out, func(m *bourse.Machine) claimant { return claimant{string(m.ID), m.Worker, m.ID.Tag()} })
+	return removeDuplicates(c, out, func(m *bourse.Machine) idClaim { return idClaim{string(m.ID), m.Worker, m.ID.Tag()} })
 }
 
 const servingMachineSQL = `SELECT ` + machineColumns + ` FROM machine_rows AS r WHERE r.site = ? AND r.key = ?`

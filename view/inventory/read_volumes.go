@@ -36,7 +36,7 @@ const volumesFrom = `SELECT ` + volumeColumns + `, ` + hostColumns + ` FROM volu
 
 // volumesSQL returns the statement and the arguments for a filter.
 func volumesSQL(f VolumeFilter) (string, []any) {
-	return filtered(volumesFrom, condition{"r.key", string(f.ID)}, condition{"r.app", string(f.App)}, condition{"r.site", string(f.Worker)})
+	return where(volumesFrom, condition{"r.key", string(f.ID)}, condition{"r.app", string(f.App)}, condition{"r.site", string(f.Worker)})
 }
 
 func readVolumes(c *sqlite.Conn, f VolumeFilter) ([]ListedVolume, error) {
@@ -59,5 +59,5 @@ func readVolumes(c *sqlite.Conn, f VolumeFilter) ([]ListedVolume, error) {
 	slices.SortFunc(list, func(a, b ListedVolume) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Worker, b.Worker))
 	})
-	return settleOwners(c, list, func(l *ListedVolume) claimant { return claimant{string(l.ID), l.Worker, l.ID.Tag()} })
+	return removeDuplicates(c, list, func(l *ListedVolume) idClaim { return idClaim{string(l.ID), l.Worker, l.ID.Tag()} })
 }

@@ -30,7 +30,7 @@ func rawText(raw json.RawMessage) string {
 }
 
 // ReleaseGone returns the row that deletes a release.
-func ReleaseGone(id release.ID) wire.Row { return wire.Gone(wire.TableReleases, string(id)) }
+func ReleaseGone(id release.ID) wire.Row { return wire.DeletedRow(wire.TableReleases, string(id)) }
 
 const (
 	releaseColumns = `SELECT key, app, app_id, version, status, strategy, description, image, definition, metadata, created_by, created_at, updated_at FROM release_rows`

@@ -20,12 +20,12 @@ func RemovedRow(m *bourse.Member, now time.Time) wire.Row {
 
 // RemovedMember is a server that was removed from the cluster.
 type RemovedMember struct {
-	ID     bourse.WorkerID
-	Role   bourse.Role
-	Region bourse.Region
-	Tag    bourse.WorkerTag
-	At     time.Time // time of its removal
-	Back   bool      // whether it has since returned and written to the view
+	ID       bourse.WorkerID
+	Role     bourse.Role
+	Region   bourse.Region
+	Tag      bourse.WorkerTag
+	At       time.Time // time of its removal
+	Returned bool      // whether it has since returned and written to the view
 }
 
 const removedSQL = `SELECT r.key, r.role, r.region, r.tag, r.until,
@@ -38,7 +38,7 @@ func Removed() func(*sqlite.Conn) ([]RemovedMember, error) {
 		err := schema.Query(c, removedSQL, func(s *sqlite.Stmt) error {
 			w := RemovedMember{
 				ID: bourse.WorkerID(s.ColumnText(0)), Role: bourse.Role(s.ColumnText(1)), Region: bourse.Region(s.ColumnText(2)),
-				Tag: bourse.WorkerTag(s.ColumnInt64(3) & 0xffffff), At: time.UnixMilli(s.ColumnInt64(4)), Back: s.ColumnInt(5) != 0,
+				Tag: bourse.WorkerTag(s.ColumnInt64(3) & 0xffffff), At: time.UnixMilli(s.ColumnInt64(4)), Returned: s.ColumnInt(5) != 0,
 			}
 			if w.ID.Validate() == nil {
 				out = append(out, w)

@@ -26,7 +26,7 @@ func SecretRows(c *seal.Change) []wire.Row {
 		}})
 	}
 	for _, name := range c.Gone {
-		rows = append(rows, wire.Gone(wire.TableSecrets, c.App.ID+"/"+name))
+		rows = append(rows, wire.DeletedRow(wire.TableSecrets, c.App.ID+"/"+name))
 	}
 	writer := strconv.FormatUint(uint64(seal.WriterIn(c.Mark.Version)), 10)
 	return append(rows, wire.Row{Table: wire.TableSecrets, Key: c.App.ID + "//" + writer, Columns: map[string]wire.Value{
@@ -38,10 +38,10 @@ func SecretRows(c *seal.Change) []wire.Row {
 func ClearedSecrets(app string, secrets []seal.Secret, marks seal.Marks) []wire.Row {
 	rows := make([]wire.Row, 0, len(secrets)+len(marks))
 	for i := range secrets {
-		rows = append(rows, wire.Gone(wire.TableSecrets, app+"/"+secrets[i].Name))
+		rows = append(rows, wire.DeletedRow(wire.TableSecrets, app+"/"+secrets[i].Name))
 	}
 	for w := range marks {
-		rows = append(rows, wire.Gone(wire.TableSecrets, app+"//"+strconv.FormatUint(uint64(w), 10)))
+		rows = append(rows, wire.DeletedRow(wire.TableSecrets, app+"//"+strconv.FormatUint(uint64(w), 10)))
 	}
 	return rows
 }

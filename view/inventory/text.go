@@ -48,8 +48,8 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// moment is the inverse of nanos; 0 is the zero time.
-func moment(n int64) time.Time {
+// timeOf is the inverse of nanos; 0 is the zero time.
+func timeOf(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
 	}

@@ -26,7 +26,7 @@ type Token struct {
 	ExpiresAt time.Time // zero if the token never expires
 	RevokedAt time.Time // zero if the token is not revoked
 
-	Unread bool // whether the token's apps or machines could not be decoded; the token then permits nothing
+	Undecodable bool // whether the token's apps or machines could not be decoded; the token then permits nothing
 }
 
 // appCell is the encoding of an app in a token's row.
@@ -35,7 +35,7 @@ type appCell struct {
 	ID   string         `json:"id,omitempty"`
 }
 
-// TokenRow returns the row of a token. The row of a revoked token is never [wire.Gone].
+// TokenRow returns the row of a token. The row of a revoked token is never [wire.DeletedRow].
 func TokenRow(t *Token) wire.Row {
 	apps := make([]appCell, len(t.Apps))
 	for i, app := range t.Apps {
@@ -94,7 +94,7 @@ func readToken(r *cells) Token {
 		MadeBy: r.ColumnText(7), MadeWith: r.ColumnText(8), CreatedAt: r.time(9), ExpiresAt: r.time(10), RevokedAt: r.time(11),
 	}
 	var apps []appCell
-	t.Unread = !r.json(4, &apps) || !r.json(5, &t.Machines)
+	t.Undecodable = !r.json(4, &apps) || !r.json(5, &t.Machines)
 	for _, app := range apps {
 		t.Apps = append(t.Apps, bourse.AppRef(app))
 	}

@@ -62,14 +62,14 @@ func TestATokenWithUnreadableRestrictions(t *testing.T) {
 		row := TokenRow(&Token{ID: "t1", Org: "me"})
 		maps.Copy(row.Columns, columns)
 		Plant(t, c, "b1", row)
-		if got, err := TokenByID("t1")(c); err != nil || !got.Unread {
+		if got, err := TokenByID("t1")(c); err != nil || !got.Undecodable {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 }
 
 // TestTokensExpire checks that a token's row is removed only if the token is invalid even on
-// members that have not received its revocation, and that AllExpired and Expired agree on this.
+// members that have not received its revocation, and that FindExpired and Expired agree on this.
 func TestTokensExpire(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	before := wire.ClockAt(now.Add(-7 * 24 * time.Hour))
@@ -93,7 +93,7 @@ func TestTokensExpire(t *testing.T) {
 		row := TokenRow(&tt.token)
 		row.Clock = 1
 		Plant(t, c, "b1", row)
-		list, err := all.AllExpired(c, before, 10)
+		list, err := all.FindExpired(c, before, 10)
 		if err != nil || (len(list) == 1) != tt.gone {
 			t.Errorf("%s: %d expired, %v", name, len(list), err)
 		}

@@ -53,7 +53,7 @@ func TestPublishedMachinesReadBack(t *testing.T) {
 		if _, err := v.Publish(t.Context(), inventory.MachineRow(&m)); err != nil {
 			rt.Fatal(err)
 		}
-		got, err := view.Ask(t.Context(), v, inventory.Machine(m.ID))
+		got, err := view.Query(t.Context(), v, inventory.Machine(m.ID))
 		if err != nil || got == nil {
 			rt.Fatalf("read: %v, %v", got, err)
 		}
@@ -86,7 +86,7 @@ func TestPublishedAppsMergeLikeAppMerge(t *testing.T) {
 			}
 			want = want.Merge(b) // retains the first app if Merge considers both equal
 		}
-		got, err := view.Ask(t.Context(), v, inventory.App(name))
+		got, err := view.Query(t.Context(), v, inventory.App(name))
 		if err != nil || got == nil {
 			rt.Fatalf("read: %v, %v", got, err)
 		}
@@ -107,34 +107,34 @@ func TestTypedReadersOfAView(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	counts, err := view.Ask(ctx, v, inventory.CountMachines())
+	counts, err := view.Query(ctx, v, inventory.CountMachines())
 	if diff := cmp.Diff(map[bourse.AppRef]int{{Name: "shop"}: 2, {Name: "blog"}: 1}, counts); diff != "" || err != nil {
 		t.Errorf("counts: %v\n%s", err, diff)
 	}
-	if workers, err := view.Ask(ctx, v, inventory.Workers()); err != nil || len(workers) != 1 || workers[0].ID != "w1" {
+	if workers, err := view.Query(ctx, v, inventory.Workers()); err != nil || len(workers) != 1 || workers[0].ID != "w1" {
 		t.Errorf("workers: %+v, %v", workers, err)
 	}
-	if apps, err := view.Ask(ctx, v, inventory.Apps()); err != nil || len(apps) != 1 || apps[0].Name != "shop" {
+	if apps, err := view.Query(ctx, v, inventory.Apps()); err != nil || len(apps) != 1 || apps[0].Name != "shop" {
 		t.Errorf("apps: %+v, %v", apps, err)
 	}
-	if list, err := view.Ask(ctx, v, inventory.Canceled("w2")); err != nil || len(list) != 1 || list[0] != order {
+	if list, err := view.Query(ctx, v, inventory.Canceled("w2")); err != nil || len(list) != 1 || list[0] != order {
 		t.Errorf("canceled: %v, %v", list, err)
 	}
 	for _, id := range []bourse.MachineID{"", "00000000000009"} {
-		if m, err := view.Ask(ctx, v, inventory.Machine(id)); m != nil || err != nil {
+		if m, err := view.Query(ctx, v, inventory.Machine(id)); m != nil || err != nil {
 			t.Errorf("machine %q: %v, %v", id, m, err)
 		}
 	}
-	if app, err := view.Ask(ctx, v, inventory.App("none")); app != nil || err != nil {
+	if app, err := view.Query(ctx, v, inventory.App("none")); app != nil || err != nil {
 		t.Errorf("app none: %v, %v", app, err)
 	}
-	if _, err := v.Publish(ctx, wire.Gone(wire.TableMachines, "00000000000001"), wire.Gone(wire.TableCanceled, string(order)+"/w2")); err != nil {
+	if _, err := v.Publish(ctx, wire.DeletedRow(wire.TableMachines, "00000000000001"), wire.DeletedRow(wire.TableCanceled, string(order)+"/w2")); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := view.Ask(ctx, v, inventory.Machines(inventory.Filter{App: "shop"})); err != nil || inventory.IDs(list) != "2@w1" {
+	if list, err := view.Query(ctx, v, inventory.Machines(inventory.Filter{App: "shop"})); err != nil || inventory.IDs(list) != "2@w1" {
 		t.Errorf("after one was deleted: %q, %v", inventory.IDs(list), err)
 	}
-	if list, err := view.Ask(ctx, v, inventory.Canceled("w2")); err != nil || len(list) != 0 {
+	if list, err := view.Query(ctx, v, inventory.Canceled("w2")); err != nil || len(list) != 0 {
 		t.Errorf("after its row was deleted: %v, %v", list, err)
 	}
 }
@@ -143,12 +143,12 @@ func TestReadersEndWithTheirContext(t *testing.T) {
 	v := opened(t, view.Config{Cluster: "c", Site: "w1"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := view.Ask(ctx, v, inventory.Machines(inventory.Filter{})); bourse.CodeOf(err) != bourse.CodeCanceled {
+	if _, err := view.Query(ctx, v, inventory.Machines(inventory.Filter{})); bourse.CodeOf(err) != bourse.CodeCanceled {
 		t.Errorf("code %q of %v, want canceled", bourse.CodeOf(err), err)
 	}
 	past, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
-	if _, err := view.Ask(past, v, inventory.Workers()); bourse.CodeOf(err) != bourse.CodeTimeout {
+	if _, err := view.Query(past, v, inventory.Workers()); bourse.CodeOf(err) != bourse.CodeTimeout {
 		t.Errorf("code %q of %v, want timeout", bourse.CodeOf(err), err)
 	}
 }

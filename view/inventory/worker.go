@@ -18,8 +18,8 @@ func WorkerRow(f *bourse.Facts, leaving bool) wire.Row {
 	}
 	return wire.Row{Table: wire.TableWorkers, Key: string(f.Worker), Columns: map[string]wire.Value{
 		"region": cleanText(f.Region), "tag": int64(f.Tag), "version": cleanText(f.Version),
-		"labels": labels, "capacity": listText(f.Accounts), "free": listText(coarseFree(f.Accounts)), "drivers": listText(f.Drivers),
-		"load": coarseLoad(f.Load), "leaving": boolean(leaving), "cordoned": boolean(f.Cordon != nil),
+		"labels": labels, "capacity": listText(f.Accounts), "free": listText(roundFree(f.Accounts)), "drivers": listText(f.Drivers),
+		"load": roundLoad(f.Load), "leaving": boolean(leaving), "cordoned": boolean(f.Cordon != nil),
 	}}
 }
 

@@ -21,7 +21,7 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return bourse.Errorf(bourse.CodeRateLimited, "%d statements are already running: try again", cap(e.slots))
 	}
-	limits := e.limits.lowered(q)
+	limits := e.limits.lower(q)
 	began := e.now()
 	out := &answer{lines: lines{w: w, status: http.StatusOK, stall: limits.Time}, limits: limits}
 	err = e.execute(r.Context(), q, limits, out)
@@ -29,20 +29,20 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	case out.failed: // the client has disconnected
 		return nil
 	case err == nil, errors.Is(err, errLimit):
-		return discard(out.end(out.count, e.now().Sub(began), err != nil))
+		return ignoreWriteError(out.end(out.count, e.now().Sub(began), err != nil))
 	case out.sent == 0:
 		return err
 	default:
-		return discard(out.fail(err))
+		return ignoreWriteError(out.fail(err))
 	}
 }
 
-// discard ignores the error of the last write to a client. That error means that the client has
+// ignoreWriteError ignores the error of the last write to a client. That error means that the client has
 // disconnected, not that the request has failed.
-func discard(error) error { return nil }
+func ignoreWriteError(error) error { return nil }
 
-// lowered returns the limits for a query: l, reduced to the lower limits that the query requests.
-func (l Limits) lowered(q question) Limits {
+// lower returns the limits for a query: l, reduced to the lower limits that the query requests.
+func (l Limits) lower(q request) Limits {
 	if q.maxRows > 0 {
 		l.Rows = min(l.Rows, q.maxRows)
 	}

@@ -16,18 +16,18 @@ const (
 	matchCost    = 16
 )
 
-// sealed lists columns that can never be read, because they contain secrets or other sites' raw
+// secretColumns lists columns that can never be read, because they contain secrets or other sites' raw
 // rows, which may include secrets.
-var sealed = map[string][]string{
+var secretColumns = map[string][]string{
 	"secret_rows": {"sealed"},
 	"quarantine":  {"row"},
 }
 
 // pragmas lists the permitted pragmas, which only describe tables. None accepts a file name.
-var pragmas = words("table_info table_xinfo table_list index_list index_info index_xinfo")
+var pragmas = wordSet("table_info table_xinfo table_list index_list index_info index_xinfo")
 
 // virtual lists SQLite's own virtual tables that may be read.
-var virtual = words("json_each json_tree pragma_table_info pragma_table_xinfo pragma_table_list pragma_index_list pragma_index_info pragma_index_xinfo")
+var virtual = wordSet("json_each json_tree pragma_table_info pragma_table_xinfo pragma_table_list pragma_index_list pragma_index_info pragma_index_xinfo")
 
 // rules authorizes one statement while SQLite prepares it. It also records which tables the statement reads.
 type rules struct {
@@ -83,7 +83,7 @@ func (r *rules) read(a sqlite.Action) sqlite.AuthResult {
 	if db := a.Database(); db != "main" && db != "" {
 		return r.deny("only database main can be read, not " + db)
 	}
-	if slices.Contains(sealed[table], column) {
+	if slices.Contains(secretColumns[table], column) {
 		return r.deny(table + "." + column + " cannot be read: select other columns by name")
 	}
 	switch {
@@ -97,7 +97,7 @@ func (r *rules) read(a sqlite.Action) sqlite.AuthResult {
 	return sqlite.AuthResultOK
 }
 
-func words(s string) map[string]bool {
+func wordSet(s string) map[string]bool {
 	set := map[string]bool{}
 	for w := range strings.FieldsSeq(s) {
 		set[w] = true

@@ -48,16 +48,16 @@ type Limits struct {
 
 // SubscriptionLimits limits subscriptions. Zero fields have defaults.
 type SubscriptionLimits struct {
-	Number  int           // number of concurrent subscriptions; default 32
-	Readers int           // number of readers of all subscriptions together; default 256
-	Rows    int           // rows in a result; default 10 000
-	Bytes   int           // bytes in a result; default 8 MiB
-	History int           // bytes of changes retained for resuming, for each subscription; default 4 MiB
-	Time    time.Duration // time limit for one run of the statement; default 1 s
-	Runs    int           // number of subscriptions' statements that run at the same time; default 2
-	Pause   time.Duration // minimum pause between two runs of a statement; default 50 ms
-	Linger  time.Duration // how long a subscription without readers continues; default 1 minute
-	Stall   time.Duration // time limit for a reader to accept a batch of lines; default 15 s
+	Max          int           // number of concurrent subscriptions; default 32
+	Readers      int           // number of readers of all subscriptions together; default 256
+	Rows         int           // rows in a result; default 10 000
+	Bytes        int           // bytes in a result; default 8 MiB
+	History      int           // bytes of changes retained for resuming, for each subscription; default 4 MiB
+	Time         time.Duration // time limit for one run of the statement; default 1 s
+	Runs         int           // number of subscriptions' statements that run at the same time; default 2
+	Pause        time.Duration // minimum pause between two runs of a statement; default 50 ms
+	IdleTime     time.Duration // how long a subscription without readers continues; default 1 minute
+	WriteTimeout time.Duration // time limit for a reader to accept a batch of lines; default 15 s
 }
 
 func (c Config) withDefaults() Config {
@@ -76,16 +76,16 @@ func (c Config) withDefaults() Config {
 	}
 	s := c.Subscriptions
 	c.Subscriptions = SubscriptionLimits{
-		Number:  cmp.Or(s.Number, 32),
-		Readers: cmp.Or(s.Readers, 256),
-		Rows:    cmp.Or(s.Rows, 10_000),
-		Bytes:   cmp.Or(s.Bytes, 8<<20),
-		History: cmp.Or(s.History, 4<<20),
-		Time:    cmp.Or(s.Time, time.Second),
-		Runs:    cmp.Or(s.Runs, 2),
-		Pause:   cmp.Or(s.Pause, 50*time.Millisecond),
-		Linger:  cmp.Or(s.Linger, time.Minute),
-		Stall:   cmp.Or(s.Stall, 15*time.Second),
+		Max:          cmp.Or(s.Max, 32),
+		Readers:      cmp.Or(s.Readers, 256),
+		Rows:         cmp.Or(s.Rows, 10_000),
+		Bytes:        cmp.Or(s.Bytes, 8<<20),
+		History:      cmp.Or(s.History, 4<<20),
+		Time:         cmp.Or(s.Time, time.Second),
+		Runs:         cmp.Or(s.Runs, 2),
+		Pause:        cmp.Or(s.Pause, 50*time.Millisecond),
+		IdleTime:     cmp.Or(s.IdleTime, time.Minute),
+		WriteTimeout: cmp.Or(s.WriteTimeout, 15*time.Second),
 	}
 	return c
 }

@@ -147,8 +147,8 @@ func TestHistoryRetainsTheLatestChanges(t *testing.T) {
 	if lines, _ := h.after(15, 5); len(lines) != 3 || string(lines[0]) != "16" {
 		t.Errorf("of at most 5 bytes after 15: got %q, want three lines from 16", lines)
 	}
-	if !h.nearEnd(16) || h.nearEnd(20) {
-		t.Errorf("nearEnd(16) = %v, nearEnd(20) = %v, want true and false", h.nearEnd(16), h.nearEnd(20))
+	if !h.nearlyDropped(16) || h.nearlyDropped(20) {
+		t.Errorf("nearEnd(16) = %v, nearEnd(20) = %v, want true and false", h.nearlyDropped(16), h.nearlyDropped(20))
 	}
 }
 

@@ -22,13 +22,13 @@ var errLimit = errors.New("the sink has reached its limits")
 
 // execute runs one statement. It blocks until the statement has ended or the time limit has expired. Errors: invalid,
 // timeout, canceled, unavailable.
-func (e *Engine) execute(ctx context.Context, q question, limits Limits, to sink) error {
+func (e *Engine) execute(ctx context.Context, q request, limits Limits, to sink) error {
 	_, err := e.ask(ctx, q, limits, func(run *execution) error { return run.rows(to) })
 	return err
 }
 
 // tables prepares a statement and returns the tables that it reads. It returns the same errors as execute.
-func (e *Engine) tables(ctx context.Context, q question, limits Limits) (map[string]bool, error) {
+func (e *Engine) tables(ctx context.Context, q request, limits Limits) (map[string]bool, error) {
 	return e.ask(ctx, q, limits, func(*execution) error { return nil })
 }
 
@@ -38,7 +38,7 @@ type execution struct {
 	stmt *sqlite.Stmt
 }
 
-func (e *Engine) ask(ctx context.Context, q question, limits Limits, do func(*execution) error) (map[string]bool, error) {
+func (e *Engine) ask(ctx context.Context, q request, limits Limits, do func(*execution) error) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Time, errTime)
 	defer cancel()
 	r, err := e.pool.get()
@@ -91,7 +91,7 @@ func (r *reader) withRules(ctx context.Context, rules *rules, do func() error) e
 }
 
 // prepare compiles a statement and binds its parameters. Errors: invalid.
-func prepare(conn *sqlite.Conn, q question) (*sqlite.Stmt, error) {
+func prepare(conn *sqlite.Conn, q request) (*sqlite.Stmt, error) {
 	stmt, trailing, err := conn.PrepareTransient(q.statement)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 //
 // Source: https://sqlite.org/lang_corefunc.html, lang_aggfunc.html, windowfunctions.html, lang_datefunc.html,
 // lang_mathfunc.html, json1.html.
-var functions = words(`
+var functions = wordSet(`
 	abs changes char coalesce concat concat_ws format glob hex if ifnull iif instr length like likelihood likely lower ltrim
 	max min nullif octet_length printf quote random randomblob replace round rtrim sign soundex sqlite_version substr
 	substring trim typeof unicode unistr unlikely upper zeroblob

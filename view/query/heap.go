@@ -123,8 +123,8 @@ func ownerOf(tls *libc.TLS) owner {
 	return who
 }
 
-// give credits n bytes to an account.
-func give(id uintptr, n int64) {
+// credit credits n bytes to an account.
+func credit(id uintptr, n int64) {
 	if id == 0 {
 		return
 	}
@@ -140,7 +140,7 @@ func heapMalloc(tls *libc.TLS, n int32) uintptr {
 	}
 	p := libc.Xmalloc(tls, libc.Tsize_t(n)+libc.Tsize_t(blockSize))
 	if p == 0 {
-		give(who.id, int64(n))
+		credit(who.id, int64(n))
 		return 0
 	}
 	*at[block](p) = block{int64(n), who.id}
@@ -150,7 +150,7 @@ func heapMalloc(tls *libc.TLS, n int32) uintptr {
 func heapFree(tls *libc.TLS, p uintptr) {
 	p -= blockSize
 	b := *at[block](p)
-	give(b.account, b.size)
+	credit(b.account, b.size)
 	libc.Xfree(tls, p)
 }
 
@@ -164,10 +164,10 @@ func heapRealloc(tls *libc.TLS, p uintptr, n int32) uintptr {
 	}
 	p = libc.Xrealloc(tls, p, libc.Tsize_t(n)+libc.Tsize_t(blockSize))
 	if p == 0 {
-		give(who.id, int64(n))
+		credit(who.id, int64(n))
 		return 0
 	}
-	give(old.account, old.size)
+	credit(old.account, old.size)
 	*at[block](p) = block{int64(n), who.id}
 	return p + blockSize
 }

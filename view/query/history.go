@@ -53,8 +53,8 @@ func (h *history) after(n int64, most int) ([][]byte, error) {
 	return slices.Clone(rest), nil
 }
 
-// nearEnd reports whether the change that follows number n will soon be dropped, that is, whether
+// nearlyDropped reports whether the change that follows number n will soon be dropped, that is, whether
 // the history is nearly full and the change is in its oldest quarter.
-func (h *history) nearEnd(n int64) bool {
+func (h *history) nearlyDropped(n int64) bool {
 	return h.bytes > h.limit*3/4 && n+1 < h.first+int64(len(h.lines)/4)
 }

@@ -141,7 +141,7 @@ func TestChangesAreCombined(t *testing.T) {
 }
 
 func TestSlowReaderIsDisconnectedAndResumes(t *testing.T) {
-	inBubble(t, query.SubscriptionLimits{History: 2000, Linger: time.Hour}, func(t *testing.T, f *file, e *query.Engine) {
+	inBubble(t, query.SubscriptionLimits{History: 2000, IdleTime: time.Hour}, func(t *testing.T, f *file, e *query.Engine) {
 		p, id, leave := follow(t, e, "SELECT name, org FROM apps")
 		<-p.writes
 		change := func(i int) {

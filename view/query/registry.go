@@ -12,7 +12,7 @@ import (
 // subscribe adds the caller as a reader of the subscription for this request. Callers with
 // the same request share a subscription. The first of them creates it. Errors: rate_limited,
 // canceled, unavailable.
-func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subscription, error) {
+func (e *Engine) subscribe(ctx context.Context, req Request, q request) (*subscription, error) {
 	asked, err := json.Marshal(Request{Statement: req.Statement, Params: req.Params, Key: req.Key})
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the body is not a query: %w", err)
@@ -34,12 +34,12 @@ func (e *Engine) subscribe(ctx context.Context, req Request, q question) (*subsc
 	return nil, err
 }
 
-func (e *Engine) find(asked string, q question) (s *subscription, fresh bool, err error) {
+func (e *Engine) find(asked string, q request) (s *subscription, fresh bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, ok := e.byAsked[asked]
-	if !ok && len(e.byID) >= e.subs.Number {
-		return nil, false, bourse.Errorf(bourse.CodeRateLimited, "%d subscriptions are already active: try again", e.subs.Number)
+	if !ok && len(e.byID) >= e.subs.Max {
+		return nil, false, bourse.Errorf(bourse.CodeRateLimited, "%d subscriptions are already active: try again", e.subs.Max)
 	}
 	if !ok {
 		s = newSubscription(e, rand.Text(), asked, q)

@@ -26,8 +26,8 @@ type Request struct {
 	MaxMS     int64           `json:"max_ms,omitempty"`
 }
 
-// question is a validated request.
-type question struct {
+// request is a validated request.
+type request struct {
 	statement string
 	params    params
 	key       []string
@@ -36,20 +36,20 @@ type question struct {
 }
 
 // readRequest reads and validates a body. Errors: invalid.
-func readRequest(w http.ResponseWriter, r *http.Request) (Request, question, error) {
+func readRequest(w http.ResponseWriter, r *http.Request) (Request, request, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return Request{}, question{}, throttle.BodyError(err)
+		return Request{}, request{}, throttle.BodyError(err)
 	}
 	return decodeRequest(raw)
 }
 
-func decodeRequest(raw []byte) (Request, question, error) {
+func decodeRequest(raw []byte) (Request, request, error) {
 	var req Request
 	if err := json.Unmarshal(raw, &req); err != nil {
-		return Request{}, question{}, bourse.Errorf(bourse.CodeInvalid, "the body is not a query: %w", err)
+		return Request{}, request{}, bourse.Errorf(bourse.CodeInvalid, "the body is not a query: %w", err)
 	}
-	q := question{statement: req.Statement, key: req.Key, maxRows: req.MaxRows}
+	q := request{statement: req.Statement, key: req.Key, maxRows: req.MaxRows}
 	switch {
 	case strings.TrimSpace(req.Statement) == "":
 		return req, q, bourse.Errorf(bourse.CodeInvalid, "statement is empty")

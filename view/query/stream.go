@@ -29,7 +29,7 @@ func (e *Engine) Subscribe(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer e.drop(s)
-	return s.begin(r.Context(), &lines{w: w, status: http.StatusCreated, stall: e.subs.Stall})
+	return s.begin(r.Context(), &lines{w: w, status: http.StatusCreated, stall: e.subs.WriteTimeout})
 }
 
 // Resume serves GET /v1/view/subscriptions/{id}. If the query parameter "from" is set, Resume
@@ -47,11 +47,11 @@ func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer e.drop(s)
-	out := &lines{w: w, status: http.StatusOK, stall: e.subs.Stall}
+	out := &lines{w: w, status: http.StatusOK, stall: e.subs.WriteTimeout}
 	if from == "" {
 		return s.begin(r.Context(), out)
 	}
-	now, _, err := s.first(r.Context())
+	now, _, err := s.firstResult(r.Context())
 	if err != nil {
 		return err
 	}
@@ -61,31 +61,31 @@ func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.name(out)
 	if err := errors.Join(out.columns(now.columns), out.flush()); err != nil {
-		return discard(err)
+		return ignoreWriteError(err)
 	}
-	return discard(s.stream(r.Context(), out, n))
+	return ignoreWriteError(s.stream(r.Context(), out, n))
 }
 
 // begin sends the current rows, and then the changes.
 func (s *subscription) begin(ctx context.Context, out *lines) error {
-	now, n, err := s.first(ctx)
+	now, n, err := s.firstResult(ctx)
 	if err != nil {
 		return err
 	}
 	s.name(out)
 	if err := out.columns(now.columns); err != nil {
-		return discard(err)
+		return ignoreWriteError(err)
 	}
 	for _, row := range now.rows {
 		if err := out.add(row.line()); err != nil {
-			return discard(err)
+			return ignoreWriteError(err)
 		}
 	}
 	line := strconv.AppendInt([]byte(`{"end":{"change":`), n, 10)
 	if err := errors.Join(out.add(append(line, "}}"...)), out.flush()); err != nil {
-		return discard(err)
+		return ignoreWriteError(err)
 	}
-	return discard(s.stream(ctx, out, n))
+	return ignoreWriteError(s.stream(ctx, out, n))
 }
 
 func (s *subscription) name(out *lines) {
@@ -93,9 +93,9 @@ func (s *subscription) name(out *lines) {
 	out.w.Header().Set("Location", PathSubscriptions+"/"+s.id)
 }
 
-// first waits for the first result. It returns the current result and the number of the latest
+// firstResult waits for the first result. It returns the current result and the number of the latest
 // change that the result includes. It returns the same errors as Engine.execute.
-func (s *subscription) first(ctx context.Context) (*result, int64, error) {
+func (s *subscription) firstResult(ctx context.Context) (*result, int64, error) {
 	for {
 		s.mu.Lock()
 		now, n, ended, news := s.now, s.history.last(), s.ended, s.news
@@ -149,7 +149,7 @@ func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
 func (s *subscription) changes(n int64, following bool) ([][]byte, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if following && s.history.nearEnd(n) {
+	if following && s.history.nearlyDropped(n) {
 		return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "the client reads too slowly: resume from change %d", n)
 	}
 	lines, err := s.history.after(n, batch)

@@ -18,7 +18,7 @@ type subscription struct {
 	engine *Engine
 	id     string
 	asked  string // key in Engine.byAsked
-	ask    question
+	ask    request
 
 	mu      sync.Mutex
 	now     *result // nil until the first run has succeeded
@@ -30,7 +30,7 @@ type subscription struct {
 	idle    time.Time // time since which the subscription has had no readers
 }
 
-func newSubscription(e *Engine, id, asked string, q question) *subscription {
+func newSubscription(e *Engine, id, asked string, q request) *subscription {
 	return &subscription{
 		engine: e, id: id, asked: asked, ask: q,
 		history: history{limit: e.subs.History, first: 1}, next: 1, news: make(chan struct{}), idle: time.Now(),
@@ -142,7 +142,7 @@ func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
 			continue // a reader has joined in the meantime
 		}
 		if left <= 0 {
-			left = s.engine.subs.Linger
+			left = s.engine.subs.IdleTime
 		}
 		look := time.NewTimer(left)
 		select {
@@ -169,7 +169,7 @@ func after(d time.Duration) <-chan struct{} {
 func (s *subscription) unreadTime() (left time.Duration, unread bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.engine.subs.Linger - time.Since(s.idle), s.readers == 0
+	return s.engine.subs.IdleTime - time.Since(s.idle), s.readers == 0
 }
 
 // endReason returns the reason why wait returned false.
@@ -177,7 +177,7 @@ func (s *subscription) endReason(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the server is stopping, which is not an error of the subscription
 	}
-	return bourse.Errorf(bourse.CodeNotFound, "nobody has read the subscription for %v", s.engine.subs.Linger)
+	return bourse.Errorf(bourse.CodeNotFound, "nobody has read the subscription for %v", s.engine.subs.IdleTime)
 }
 
 // refresh runs the statement and sends the changes to the readers. It returns the same errors as Engine.execute, and
@@ -247,9 +247,9 @@ func (g *collector) row(r *record) error {
 	return nil
 }
 
-// bookkeeping lists tables that change with every commit and cannot be watched individually. A
+// unwatchedTables lists tables that change with every commit and cannot be watched individually. A
 // statement that reads one of them is treated as if it read all tables.
-var bookkeeping = words("meta streams quarantine tombstones")
+var unwatchedTables = wordSet("meta streams quarantine tombstones")
 
 // watched returns the wire names of the tables to watch for a statement that reads the given
 // tables. If everything is true, all tables have to be watched and names is nil. It ignores SQL
@@ -258,7 +258,7 @@ func watched(tables map[string]bool) (names []string, everything bool) {
 	for t := range tables {
 		name, rows := strings.CutSuffix(t, "_rows")
 		switch {
-		case bookkeeping[t]:
+		case unwatchedTables[t]:
 			return nil, true
 		case rows, t == view.TableSites:
 			names = append(names, name)

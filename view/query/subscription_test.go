@@ -87,7 +87,7 @@ func TestSubscriptionSendsRowsThenChanges(t *testing.T) {
 
 func TestSubscriptionRefusals(t *testing.T) {
 	f := newFile(t)
-	s := serve(t, f, query.Config{Subscriptions: query.SubscriptionLimits{Rows: 5, Number: 2, Readers: 3, Time: 200 * time.Millisecond}})
+	s := serve(t, f, query.Config{Subscriptions: query.SubscriptionLimits{Rows: 5, Max: 2, Readers: 3, Time: 200 * time.Millisecond}})
 	f.machines(t, 6)
 	for _, c := range []struct {
 		body any
@@ -226,7 +226,7 @@ func (r *resumer) until(tb testing.TB, t fataler, word string) {
 func TestReaderThatResumesHoldsTheResult(t *testing.T) {
 	f := newFile(t)
 	s := serve(t, f, query.Config{Subscriptions: query.SubscriptionLimits{
-		Pause: time.Microsecond, History: 3000, Number: 1000, Readers: 10_000, Linger: 300 * time.Millisecond,
+		Pause: time.Microsecond, History: 3000, Max: 1000, Readers: 10_000, IdleTime: 300 * time.Millisecond,
 	}})
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -119,7 +119,7 @@ func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) 
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // the text is only used in the error message
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
-		c.peers.rest(to.ID, time.Now(), retryAfter(resp))
+		c.peers.pauseFor(to.ID, time.Now(), retryAfter(resp))
 		return nil, bourse.Errorf(bourse.CodeRateLimited, "%s is overloaded", to.ID)
 	case http.StatusNotFound:
 		return nil, bourse.Errorf(bourse.CodeNotFound, "%s does not have the requested data", to.ID)

@@ -23,10 +23,10 @@ import (
 //
 // Usually the views differ only by the transactions of the last second, and step 2 is not needed.
 const (
-	buckets     = 256
-	maxRecents  = 48   // maximum number of heads in each message of step 1
-	maxHeads    = 1024 // maximum number of heads in one response
-	bucketsOnce = 32   // maximum number of buckets in one request of step 2
+	buckets    = 256
+	maxRecents = 48   // maximum number of heads in each message of step 1
+	maxHeads   = 1024 // maximum number of heads in one response
+	maxBuckets = 32   // maximum number of buckets in one request of step 2
 )
 
 // headSum returns the contribution of a head to the checksums.
@@ -36,12 +36,12 @@ func headSum(h view.Head) uint64 {
 	b = binary.BigEndian.AppendUint64(b, h.Hash)
 	x := fnv.New64a()
 	_, _ = x.Write(append(b, h.Site...)) // Write never fails
-	return mix(x.Sum64())
+	return mixBits(x.Sum64())
 }
 
-// mix makes every bit of x depend on all other bits (the finalizer of SplitMix64). Without it,
+// mixBits makes every bit of x depend on all other bits (the finalizer of SplitMix64). Without it,
 // FNV's upper bits are too weak for checksums that are combined by XOR.
-func mix(x uint64) uint64 {
+func mixBits(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
 	x ^= x >> 27
@@ -53,7 +53,7 @@ func mix(x uint64) uint64 {
 func bucketOf(s wire.Stream) byte {
 	x := fnv.New64a()
 	_, _ = x.Write(append(binary.BigEndian.AppendUint64(nil, s.Epoch), s.Site...)) // Write never fails
-	return byte(mix(x.Sum64()))
+	return byte(mixBits(x.Sum64()))
 }
 
 // bucketSums contains the checksums of all buckets, truncated to 32 bits.
@@ -107,9 +107,9 @@ func decodeBuckets(body []byte) *bucketSums {
 	return &out
 }
 
-// unexplained returns the buckets whose checksums still differ after the heads that the peer has
+// differingBuckets returns the buckets whose checksums still differ after the heads that the peer has
 // listed are taken into account.
-func (d *digest) unexplained(theirs *bucketSums, listed map[wire.Stream]view.Head) []byte {
+func (d *digest) differingBuckets(theirs *bucketSums, listed map[wire.Stream]view.Head) []byte {
 	ours := d.buckets
 	for s, h := range listed {
 		b := bucketOf(s)

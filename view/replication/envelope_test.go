@@ -138,7 +138,7 @@ func FuzzDigest(f *testing.F) {
 		}
 		c := comparison{ours: digestOf(d), heads: map[wire.Stream]view.Head{}}
 		if sums := c.read(back); sums != nil {
-			c.ours.unexplained(sums, c.heads)
+			c.ours.differingBuckets(sums, c.heads)
 		}
 		budget, positions := readPull(frames)
 		if budget < minChunk || budget > maxChunk || len(positions) > maxPullStreams {
@@ -151,7 +151,7 @@ func FuzzDigest(f *testing.F) {
 func many(n int) view.Digest {
 	var d view.Digest
 	for i := range n {
-		d.Heads = append(d.Heads, view.Head{Position: position(fmt.Sprintf("worker-%d", i), 1_800_000_000_000, uint64(i+1)), Hash: mix(uint64(i)), At: int64(i)})
+		d.Heads = append(d.Heads, view.Head{Position: position(fmt.Sprintf("worker-%d", i), 1_800_000_000_000, uint64(i+1)), Hash: mixBits(uint64(i)), At: int64(i)})
 	}
 	return d
 }
@@ -225,8 +225,8 @@ func compareBoth(t *testing.T, ours, theirs view.Digest) (map[wire.Stream]view.H
 		return out
 	}
 	if sums := c.read(ask(firstRequest(newEnvelope(check), ours, c.ours.sums))); sums != nil {
-		for left := c.ours.unexplained(sums, c.heads); len(left) > 0; {
-			part := left[:min(len(left), bucketsOnce)]
+		for left := c.ours.differingBuckets(sums, c.heads); len(left) > 0; {
+			part := left[:min(len(left), maxBuckets)]
 			left = left[len(part):]
 			c.read(ask(appendFrame(newEnvelope(check), kindBucketList, part)))
 			c.noteMissing(part)

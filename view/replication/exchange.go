@@ -36,7 +36,7 @@ func (r *Replicator) compareAll(ctx context.Context) {
 // returns when changed is closed.
 func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone bool, changed <-chan struct{}) bool {
 	if d == 0 || !alone || r.knowsCluster() {
-		return rest(ctx, d)
+		return sleep(ctx, d)
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -50,21 +50,21 @@ func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone boo
 	}
 }
 
-// learnEvery is the time between comparisons while there are other members but this server does
+// learnInterval is the time between comparisons while there are other members but this server does
 // not know its cluster yet.
-const learnEvery = 50 * time.Millisecond
+const learnInterval = 50 * time.Millisecond
 
 // nextWait returns the time until the next comparison. The argument last is the previous result,
 // and found reports whether this server was missing something in the latest comparison.
 func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.Duration {
-	p := r.config.Pace
+	p := r.config.Timing
 	if !r.knowsCluster() && others > 0 {
-		return learnEvery
+		return learnInterval
 	}
 	if found || !r.isSynced() {
-		return p.Fast
+		return p.MinInterval
 	}
-	return min(max(3*last/2, p.Fast), p.Slow+time.Duration(others)*10*time.Millisecond)
+	return min(max(3*last/2, p.MinInterval), p.MaxInterval+time.Duration(others)*10*time.Millisecond)
 }
 
 // compareWithSome compares this server's view with one member's. If that fails, it tries
@@ -93,12 +93,12 @@ const compareTries = 3
 
 // comparison is the state of a comparison with another member.
 type comparison struct {
-	with   bourse.Member
-	ours   digest
-	theirs sums
-	heads  map[wire.Stream]view.Head // the peer's heads that may differ from ours; a Seq of 0 means that the peer does not have the stream
-	all    bool                      // whether heads contains all differing heads
-	fresh  bool                      // whether the peer does not know its cluster yet
+	with       bourse.Member
+	ours       digest
+	theirs     sums
+	heads      map[wire.Stream]view.Head // the peer's heads that may differ from ours; a Seq of 0 means that the peer does not have the stream
+	complete   bool                      // whether heads contains all differing heads
+	uninformed bool                      // whether the peer does not know its cluster yet
 }
 
 // compareWith compares this server's view with one member's. It pulls the transactions that
@@ -124,18 +124,18 @@ func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found
 		}
 	}
 	r.repairStreams(ctx, broken)
-	if c.all && !r.isSynced() && c.theirs.shared != r.view.Digest().Shared {
+	if c.complete && !r.isSynced() && c.theirs.shared != r.view.Digest().Shared {
 		// Pulls do not transfer shared rows whose streams no longer exist.
 		if err := r.restoreShared(ctx, with); err != nil {
 			return true, err
 		}
 	}
 	r.repairShared(ctx, c)
-	if c.all {
+	if c.complete {
 		r.setSynced()
 	}
 	if r.complete(c) {
-		r.learned(with.ID, c.fresh)
+		r.noteCompared(with.ID, c.uninformed)
 	}
 	return len(lacking) > 0, nil
 }
@@ -160,7 +160,7 @@ func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*co
 	}
 	sums := c.read(frames)
 	if sums == nil {
-		c.all = true // the views are equal
+		c.complete = true // the views are equal
 		return c, nil
 	}
 	return c, r.exchangeBuckets(ctx, c, sums)
@@ -173,7 +173,7 @@ func (c *comparison) read(frames []frame) *bucketSums {
 	for _, f := range frames {
 		switch f.kind {
 		case kindNew:
-			c.fresh = true
+			c.uninformed = true
 		case kindSums:
 			c.theirs, _ = readSums(f.body)
 		case kindBuckets:
@@ -192,11 +192,11 @@ func (c *comparison) read(frames []frame) *bucketSums {
 // buckets whose differences step 1 has not explained. After that, it requests only some of them,
 // because the following comparisons find the rest.
 func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs *bucketSums) error {
-	left := c.ours.unexplained(theirs, c.heads)
-	c.all = true
+	left := c.ours.differingBuckets(theirs, c.heads)
+	c.complete = true
 	rand.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
 	for len(left) > 0 {
-		asked := left[:min(len(left), bucketsOnce)]
+		asked := left[:min(len(left), maxBuckets)]
 		left = left[len(asked):]
 		request := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 		request = appendFrame(request, kindBucketList, asked)
@@ -211,7 +211,7 @@ func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs 
 			c.noteMissing(asked)
 		}
 		if cut || r.isSynced() && len(left) > 0 {
-			c.all = false
+			c.complete = false
 			return nil
 		}
 		if len(c.heads) == known {
@@ -256,9 +256,9 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 			// If other members are ahead in our own stream, pulling one of the transactions proves
 			// it, because we must have signed it. Without such proof, we believe only a trusted
 			// member.
-			if r.speaksFor(c.with, "") {
-				r.ahead(h.Position)
-			} else if !r.repair.resting(streamName(s), now) {
+			if r.trusts(c.with, "") {
+				r.requestRenewal(h.Position)
+			} else if !r.repair.backingOff(streamName(s), now) {
 				lacking = append(lacking, s)
 			}
 			continue
@@ -266,11 +266,11 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 		ours := c.ours.heads[s]
 		switch {
 		case h.Seq > ours.Seq:
-			if r.settled(h, now) && h.Seq > r.view.Head(s) && !r.repair.resting(streamName(s), now) {
+			if r.isOldEnough(h, now) && h.Seq > r.view.Head(s) && !r.repair.backingOff(streamName(s), now) {
 				lacking = append(lacking, s)
 			}
 		case h.Seq < ours.Seq:
-			if r.settled(ours, now) {
+			if r.isOldEnough(ours, now) {
 				behind = append(behind, ours.Position)
 			}
 		case h.Hash != ours.Hash && s != own:
@@ -280,12 +280,12 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 	return lacking, behind, broken
 }
 
-// settled reports whether a head is so old that it should have reached all members. A head with an
+// isOldEnough reports whether a head is so old that it should have reached all members. A head with an
 // implausible time counts as old. Until this server is in sync and knows its cluster, all heads
 // count as old.
-func (r *Replicator) settled(h view.Head, now time.Time) bool {
+func (r *Replicator) isOldEnough(h view.Head, now time.Time) bool {
 	age := now.Sub(time.Unix(0, h.At))
-	return !r.isSynced() || !r.knowsCluster() || age > r.config.Pace.Settle || age < -r.config.Pace.Settle
+	return !r.isSynced() || !r.knowsCluster() || age > r.config.Timing.MinAge || age < -r.config.Timing.MinAge
 }
 
 // maxAnnounced is the maximum number of positions in one message.

@@ -40,14 +40,14 @@ func frameOf(kind byte, body []byte) []byte {
 var strangerKey = sync.OnceValues(func() (*wire.Key, error) { return wire.NewKey(bourse.RoleBroker) })
 
 // strangerSeal returns the seal of made-up sites.
-func strangerSeal(t testing.TB) wire.Seal {
+func strangerSeal(t testing.TB) wire.SigningKey {
 	t.Helper()
 	k, err := strangerKey()
 	if err != nil {
 		t.Fatal(err)
 	}
 	birth, key := k.Own()
-	return wire.Seal{Cluster: "bourse", Birth: birth, Key: key}
+	return wire.SigningKey{Cluster: "bourse", Birth: birth, Key: key}
 }
 
 // transaction returns an encoded transaction of a made-up site.

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// uninformedQuorum is the number of members with which this server must compare its view if none
+// comparisonQuorum is the number of members with which this server must compare its view if none
 // of them knows the cluster, for example because all servers were started at the same time.
-const uninformedQuorum = 5
+const comparisonQuorum = 5
 
 // knowledge records whether this server knows its cluster, that is, whether it has received, since
 // it started, all data that the other members have. Until then, it must not report that something
@@ -18,7 +18,7 @@ const uninformedQuorum = 5
 //
 // A server knows its cluster once it has compared its view with a member that knows the cluster,
 // and has received all data that the member had. If no member knows the cluster, it is enough to
-// compare with uninformedQuorum members, or with all others if there are fewer. A server that has
+// compare with comparisonQuorum members, or with all others if there are fewer. A server that has
 // met no other member does not know its cluster, because it cannot tell whether it is alone or the
 // first server to return.
 type knowledge struct {
@@ -46,9 +46,9 @@ func (r *Replicator) knowsCluster() bool {
 	}
 }
 
-// learned records that this server has received all data that a member had. If fresh is true, the
+// noteCompared records that this server has received all data that a member had. If fresh is true, the
 // member itself does not know the cluster.
-func (r *Replicator) learned(from bourse.WorkerID, fresh bool) {
+func (r *Replicator) noteCompared(from bourse.WorkerID, fresh bool) {
 	others := r.others()
 	k := &r.knowledge
 	k.mu.Lock()
@@ -58,7 +58,7 @@ func (r *Replicator) learned(from bourse.WorkerID, fresh bool) {
 	}
 	k.compared[from] = true
 	left := slices.ContainsFunc(others, func(m bourse.Member) bool { return !k.compared[m.ID] })
-	if fresh && left && len(k.compared) < uninformedQuorum {
+	if fresh && left && len(k.compared) < comparisonQuorum {
 		return
 	}
 	k.compared = nil
@@ -85,13 +85,13 @@ func (k *knowledge) uncompared(members []bourse.Member) int {
 
 // complete reports whether this server has all data that the peer had.
 func (r *Replicator) complete(c *comparison) bool {
-	if !c.all {
+	if !c.complete {
 		return false
 	}
 	now := time.Now()
 	for s, h := range c.heads {
 		// Streams that recently could not be repaired do not count.
-		if s.Site != r.config.Self.ID && h.Seq > r.view.Head(s) && !r.repair.resting(streamName(s), now) {
+		if s.Site != r.config.Self.ID && h.Seq > r.view.Head(s) && !r.repair.backingOff(streamName(s), now) {
 			return false
 		}
 	}

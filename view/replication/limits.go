@@ -30,18 +30,18 @@ func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 			defer func() { <-slots }()
 			serve(w, req)
 		default:
-			s.shed(w)
+			s.refuseBusy(w)
 		}
 	}
 }
 
-// restSeconds is the value of the Retry-After header in a response with status 429.
-const restSeconds = 1
+// retryAfterSeconds is the value of the Retry-After header in a response with status 429.
+const retryAfterSeconds = 1
 
-// shed rejects a request with status 429.
-func (s *server) shed(w http.ResponseWriter) {
+// refuseBusy rejects a request with status 429.
+func (s *server) refuseBusy(w http.ResponseWriter) {
 	s.r.count.shed.Add(1)
-	w.Header().Set("Retry-After", strconv.Itoa(restSeconds))
+	w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
 	http.Error(w, "overloaded: try again later", http.StatusTooManyRequests)
 }
 

@@ -41,7 +41,7 @@ func (r *Replicator) Health(ctx context.Context) []machinesapi.MemberHealth {
 	own := r.State()
 	out[len(others)] = own.of(&r.config.Self)
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, healthAtOnce)
+	slots := make(chan struct{}, healthConcurrency)
 	for i, m := range others {
 		wg.Go(func() {
 			slots <- struct{}{}
@@ -55,8 +55,8 @@ func (r *Replicator) Health(ctx context.Context) []machinesapi.MemberHealth {
 }
 
 const (
-	healthTimeout = 2 * time.Second
-	healthAtOnce  = 32
+	healthTimeout     = 2 * time.Second
+	healthConcurrency = 32
 )
 
 func (r *Replicator) healthOf(ctx context.Context, m *bourse.Member) machinesapi.MemberHealth {

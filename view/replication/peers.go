@@ -28,9 +28,9 @@ type pause struct {
 
 func newPeers() *peers { return &peers{paused: map[bourse.WorkerID]pause{}} }
 
-// rest records that a server must not be called for the given length of time, because it has
+// pauseFor records that a server must not be called for the given length of time, because it has
 // requested a pause.
-func (p *peers) rest(id bourse.WorkerID, now time.Time, length time.Duration) {
+func (p *peers) pauseFor(id bourse.WorkerID, now time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paused[id] = pause{now.Add(min(length, maxPause)), p.paused[id].length}
@@ -51,8 +51,8 @@ func (p *peers) answered(id bourse.WorkerID) {
 	delete(p.paused, id)
 }
 
-// free reports whether a server may be called now.
-func (p *peers) free(id bourse.WorkerID, now time.Time) bool {
+// callable reports whether a server may be called now.
+func (p *peers) callable(id bourse.WorkerID, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.paused[id].until.After(now)
@@ -62,7 +62,7 @@ func (p *peers) free(id bourse.WorkerID, now time.Time) bool {
 func (p *peers) shuffled(members []bourse.Member, now time.Time) (callable, resting []bourse.Member) {
 	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	for _, m := range members {
-		if p.free(m.ID, now) {
+		if p.callable(m.ID, now) {
 			callable = append(callable, m)
 		} else {
 			resting = append(resting, m)

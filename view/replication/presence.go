@@ -11,18 +11,18 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// presenceEvery is the interval at which the members are checked if no change is signaled.
-const presenceEvery = time.Second
+// presenceInterval is the interval at which the members are checked if no change is signaled.
+const presenceInterval = time.Second
 
-// presenceRest is the minimum time between checks while the members change.
-const presenceRest = 50 * time.Millisecond
+// presencePause is the minimum time between checks while the members change.
+const presencePause = 50 * time.Millisecond
 
-// absentAfter is the time after startup during which workers in the view that are not members do
+// absentDelay is the time after startup during which workers in the view that are not members do
 // not count as absent yet, because the membership may not have found all members.
-const absentAfter = 5 * time.Second
+const absentDelay = 5 * time.Second
 
-// aliveEvery is the interval at which the view is told again that a member is present.
-const aliveEvery = 5 * time.Second
+// aliveInterval is the interval at which the view is told again that a member is present.
+const aliveInterval = 5 * time.Second
 
 // presence reports to the view which members are present.
 type presence struct {
@@ -34,13 +34,13 @@ type presence struct {
 // watch reports the members' presence until ctx ends.
 func (x *presence) watch(ctx context.Context) {
 	began := time.Now()
-	tick := time.NewTicker(presenceEvery)
+	tick := time.NewTicker(presenceInterval)
 	defer tick.Stop()
 	for old := false; ; {
 		changed := x.config.Changed()
 		now := time.Now()
 		x.note(now)
-		if !old && now.Sub(began) >= absentAfter {
+		if !old && now.Sub(began) >= absentDelay {
 			old = true
 			x.noteAbsent(ctx)
 		}
@@ -48,7 +48,7 @@ func (x *presence) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			if !rest(ctx, presenceRest) { // when a large group starts, many members join at once
+			if !sleep(ctx, presencePause) { // when a large group starts, many members join at once
 				return
 			}
 		case <-tick.C:
@@ -56,8 +56,8 @@ func (x *presence) watch(ctx context.Context) {
 	}
 }
 
-// rest waits for d. It returns false if ctx ends first.
-func rest(ctx context.Context, d time.Duration) bool {
+// sleep waits for d. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	if d == 0 { // a timer would not be equivalent, see CONTRIBUTING
 		return ctx.Err() == nil
 	}
@@ -71,7 +71,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// note reports to the view which members have joined and left since the last call and, every aliveEvery, which are
+// note reports to the view which members have joined and left since the last call and, every aliveInterval, which are
 // still present.
 func (x *presence) note(now time.Time) {
 	here := map[bourse.WorkerID]bool{x.config.Self.ID: true}
@@ -79,7 +79,7 @@ func (x *presence) note(now time.Time) {
 		here[m.ID] = true
 	}
 	for id := range here {
-		if at, ok := x.noted[id]; !ok || now.Sub(at) >= aliveEvery {
+		if at, ok := x.noted[id]; !ok || now.Sub(at) >= aliveInterval {
 			x.config.View.SetPresence(id, true, now)
 			x.noted[id] = now
 		}
@@ -96,9 +96,9 @@ func (x *presence) note(now time.Time) {
 // noteAbsent reports to the view which workers in it are absent, including those that were lost
 // before this server started.
 func (x *presence) noteAbsent(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, x.config.Pace.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, x.config.Timing.Timeout)
 	defer cancel()
-	workers, err := view.Ask(ctx, x.config.View, inventory.Workers())
+	workers, err := view.Query(ctx, x.config.View, inventory.Workers())
 	if err != nil && ctx.Err() == nil {
 		x.config.Log.Warn("list workers to find absent ones failed", slog.Any("err", err))
 	}

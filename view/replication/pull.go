@@ -26,9 +26,9 @@ const (
 )
 
 const (
-	maxPullStreams = 256 // maximum number of streams in one request
-	maxPullRounds  = 512 // maximum number of consecutive requests to one member
-	pullersAtOnce  = 4
+	maxPullStreams  = 256 // maximum number of streams in one request
+	maxPullRounds   = 512 // maximum number of consecutive requests to one member
+	pullConcurrency = 4
 )
 
 // pullWanted pulls streams whose transactions were announced but have not arrived as rumors.
@@ -58,7 +58,7 @@ func (r *Replicator) pullWanted(ctx context.Context) {
 
 // pullFromSources pulls each stream from a member that is likely to have it. It pulls from
 // several members concurrently.
-func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]want) {
+func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]wantedStream) {
 	members := map[bourse.WorkerID]bourse.Member{}
 	for _, m := range r.others() {
 		members[m.ID] = m
@@ -70,7 +70,7 @@ func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]wa
 		}
 	}
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, pullersAtOnce)
+	slots := make(chan struct{}, pullConcurrency)
 	for id, streams := range bySource {
 		wg.Go(func() {
 			slots <- struct{}{}
@@ -85,12 +85,12 @@ func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]wa
 
 // source chooses the member from which to pull a stream. It prefers members that have announced
 // the stream and the site itself. If none of them can be called, it chooses any member.
-func (r *Replicator) source(s wire.Stream, w want, members map[bourse.WorkerID]bourse.Member) (bourse.WorkerID, bool) {
+func (r *Replicator) source(s wire.Stream, w wantedStream, members map[bourse.WorkerID]bourse.Member) (bourse.WorkerID, bool) {
 	now := time.Now()
 	likely := append(slices.Clone(w.from), s.Site)
 	rand.Shuffle(len(likely), func(i, j int) { likely[i], likely[j] = likely[j], likely[i] })
 	for _, id := range likely {
-		if _, ok := members[id]; ok && r.peers.free(id, now) {
+		if _, ok := members[id]; ok && r.peers.callable(id, now) {
 			return id, true
 		}
 	}
@@ -126,16 +126,16 @@ func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wir
 			}
 		}
 		for _, s := range part {
-			r.passOn(s)
+			r.announceHead(s)
 		}
 	}
 	return nil
 }
 
-// passOn announces our head of a stream after a pull, because other members may have missed the
+// announceHead announces our head of a stream after a pull, because other members may have missed the
 // same transactions. Before this server is in sync, it announces nothing, because most members
 // already have the transactions that the server pulls.
-func (r *Replicator) passOn(s wire.Stream) {
+func (r *Replicator) announceHead(s wire.Stream) {
 	if seq := r.view.Head(s); seq > 0 && r.isSynced() {
 		r.queue.announceHead(wire.Position{Stream: s, Seq: seq})
 	}
@@ -191,9 +191,9 @@ func (r *Replicator) takePulled(from bourse.Member, encoded [][]byte) (progress 
 				r.peers.failed(from.ID, time.Now())
 				err = bourse.Errorf(bourse.CodeInvalid, "%s sent a transaction that %s did not sign: %w", from.ID, a.Position.Site, a.Err)
 			}
-		case a.Outcome == view.Ahead:
-			r.ahead(a.Position)
-		case a.Outcome == view.Taken:
+		case a.Outcome == view.FromFuture:
+			r.requestRenewal(a.Position)
+		case a.Outcome == view.Queued:
 			r.count.pulled.Add(1)
 			progress = true
 		}

@@ -108,7 +108,7 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied
 	}
 	p := verdict.Position
 	switch verdict.Outcome {
-	case view.Taken:
+	case view.Queued:
 		r.count.taken.Add(1)
 		r.queue.add(p, encoded)
 	case view.Known:
@@ -116,13 +116,13 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied
 	case view.Gap: // forward it: the view retains it for some time, and other members may not have the gap
 		r.count.gaps.Add(1)
 		r.queue.add(p, encoded)
-		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
-	case view.Unproven: // do not forward it: anyone may have created it
+		r.wants.add(p, from, time.Now().Add(r.config.Timing.PullDelay))
+	case view.Unverified: // do not forward it: anyone may have created it
 		r.count.gaps.Add(1)
-		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
+		r.wants.add(p, from, time.Now().Add(r.config.Timing.PullDelay))
 		return applied{p, true}, nil
-	case view.Ahead:
-		r.ahead(p)
+	case view.FromFuture:
+		r.requestRenewal(p)
 	}
 	return applied{Position: p}, nil
 }
@@ -139,6 +139,6 @@ func (r *Replicator) takeAnnouncement(from bourse.WorkerID, body []byte) {
 	}
 	own := p.Site == r.config.Self.ID && p.Epoch >= r.view.Self().Epoch
 	if !own && p.Seq > r.view.Head(p.Stream) {
-		r.wants.add(p, from, time.Now().Add(r.config.Pace.Grace))
+		r.wants.add(p, from, time.Now().Add(r.config.Timing.PullDelay))
 	}
 }

@@ -19,9 +19,9 @@ const (
 	maxRepair = 10 * time.Minute
 )
 
-// sharedStrikes is the number of consecutive comparisons with a member after which different
+// maxSharedDiffs is the number of consecutive comparisons with a member after which different
 // shared rows are repaired even if the heads differ, too. In a busy cluster, heads always differ.
-const sharedStrikes = 5
+const maxSharedDiffs = 5
 
 // maxRepairs is the maximum number of repairs to remember.
 const maxRepairs = 1024
@@ -38,47 +38,47 @@ type Unrepaired struct {
 // repairs records past repairs, so that unsuccessful ones are retried at increasing
 // intervals.
 type repairs struct {
-	mu      sync.Mutex
-	tried   map[string]Unrepaired
-	strikes map[bourse.WorkerID]int // number of consecutive comparisons with each member that found different shared rows
+	mu          sync.Mutex
+	attempts    map[string]Unrepaired
+	sharedDiffs map[bourse.WorkerID]int // number of consecutive comparisons with each member that found different shared rows
 }
 
 func (x *repairs) init() {
-	x.tried = map[string]Unrepaired{}
-	x.strikes = map[bourse.WorkerID]int{}
+	x.attempts = map[string]Unrepaired{}
+	x.sharedDiffs = map[bourse.WorkerID]int{}
 }
 
 // due reports whether a repair may be attempted now and, if so, counts the attempt.
 func (x *repairs) due(what string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	u, known := x.tried[what]
+	u, known := x.attempts[what]
 	if known && now.Before(u.Next) {
 		return false
 	}
 	if !known {
-		if len(x.tried) >= maxRepairs {
+		if len(x.attempts) >= maxRepairs {
 			return false
 		}
 		u = Unrepaired{What: what, Since: now}
 	}
 	u.Next = now.Add(min(minRepair<<min(u.Tries, 20), maxRepair))
 	u.Tries++
-	x.tried[what] = u
+	x.attempts[what] = u
 	return true
 }
 
-// resting reports whether a repair was attempted recently without success.
-func (x *repairs) resting(what string, now time.Time) bool {
+// backingOff reports whether a repair was attempted recently without success.
+func (x *repairs) backingOff(what string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return now.Before(x.tried[what].Next)
+	return now.Before(x.attempts[what].Next)
 }
 
 func (x *repairs) ended(what string, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	u, known := x.tried[what]
+	u, known := x.attempts[what]
 	if !known {
 		return
 	}
@@ -86,23 +86,23 @@ func (x *repairs) ended(what string, err error) {
 	if err != nil {
 		u.Error = bourse.MessageOf(err)
 	}
-	x.tried[what] = u
+	x.attempts[what] = u
 }
 
 // repaired records that the named difference no longer exists.
 func (x *repairs) repaired(what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.tried, what)
+	delete(x.attempts, what)
 }
 
 // repairedStreams records that all streams agree with another member's.
 func (x *repairs) repairedStreams() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for what := range x.tried {
+	for what := range x.attempts {
 		if what != sharedRows {
-			delete(x.tried, what)
+			delete(x.attempts, what)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (x *repairs) list() []Unrepaired {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var out []Unrepaired
-	for _, u := range x.tried {
+	for _, u := range x.attempts {
 		if u.Tries > 1 || u.Error != "" {
 			out = append(out, u)
 		}
@@ -224,7 +224,7 @@ func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]u
 }
 
 // repairShared merges the peer's shared rows into ours if they differ although the heads are
-// equal, or have differed for sharedStrikes consecutive comparisons.
+// equal, or have differed for maxSharedDiffs consecutive comparisons.
 func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	heads := c.theirs.heads == c.ours.sums.heads
 	if heads {
@@ -246,13 +246,13 @@ func (x *repairs) sharedDiffer(with bourse.WorkerID, differ, equalHeads bool) bo
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !differ {
-		delete(x.strikes, with)
-		delete(x.tried, sharedRows)
+		delete(x.sharedDiffs, with)
+		delete(x.attempts, sharedRows)
 		return false
 	}
-	if len(x.strikes) >= maxRepairs {
-		clear(x.strikes)
+	if len(x.sharedDiffs) >= maxRepairs {
+		clear(x.sharedDiffs)
 	}
-	x.strikes[with]++
-	return equalHeads || x.strikes[with] >= sharedStrikes
+	x.sharedDiffs[with]++
+	return equalHeads || x.sharedDiffs[with] >= maxSharedDiffs
 }

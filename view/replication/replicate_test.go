@@ -270,7 +270,7 @@ func TestOldFileComesBack(t *testing.T) {
 		}
 		_ = os.Remove(path + "-wal") // empty, because the view was closed
 		n = run()
-		lost := n.View.Lost()
+		lost := n.View.RowsLost()
 		if n.View.Self().Seq >= before.Seq {
 			t.Fatalf("the old file knows of %v", n.View.Self())
 		}
@@ -288,7 +288,7 @@ func TestOldFileComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		untilEqual(t, []*gossiptest.Node{other, n}, time.Minute)
-		if list, err := view.Ask(t.Context(), other.View, inventory.Machines(inventory.Filter{})); err != nil || len(list) != 1 || list[0].State != bourse.StateStopped {
+		if list, err := view.Query(t.Context(), other.View, inventory.Machines(inventory.Filter{})); err != nil || len(list) != 1 || list[0].State != bourse.StateStopped {
 			t.Errorf("the other one knows of %v (%v)", list, err)
 		}
 	})
@@ -366,9 +366,9 @@ func read(t *testing.T, path string) []byte {
 }
 
 // sealOf returns the seal with which a node signs.
-func sealOf(n *gossiptest.Node) wire.Seal {
+func sealOf(n *gossiptest.Node) wire.SigningKey {
 	birth, key := n.Keys.Own()
-	return wire.Seal{Cluster: "bourse", Birth: birth, Key: key}
+	return wire.SigningKey{Cluster: "bourse", Birth: birth, Key: key}
 }
 
 // TestRepairs makes one member apply a different transaction than the others at the same
@@ -384,7 +384,7 @@ func TestRepairs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v, err := wronged.View.Apply(forged); err != nil || v.Outcome != view.Taken {
+		if v, err := wronged.View.Apply(forged); err != nil || v.Outcome != view.Queued {
 			t.Fatalf("the forged one: %v, %v", v, err)
 		}
 		if err := wronged.View.Flush(t.Context()); err != nil {
@@ -392,7 +392,7 @@ func TestRepairs(t *testing.T) {
 		}
 		publish(t, owner, machineRow(owner, 1, bourse.StateStopped))
 		untilEqual(t, group, time.Minute)
-		if list, err := view.Ask(t.Context(), wronged.View, inventory.Machines(inventory.Filter{Worker: owner.ID})); err != nil || len(list) != 1 || list[0].State != bourse.StateStopped {
+		if list, err := view.Query(t.Context(), wronged.View, inventory.Machines(inventory.Filter{Worker: owner.ID})); err != nil || len(list) != 1 || list[0].State != bourse.StateStopped {
 			t.Errorf("it knows of %v (%v)", list, err)
 		}
 	})
@@ -411,7 +411,7 @@ func TestPresence(t *testing.T) {
 			began := time.Now()
 			for _, n := range group[:4] {
 				for {
-					m, err := view.Ask(t.Context(), n.View, inventory.Machine(machineID(victim, 1)))
+					m, err := view.Query(t.Context(), n.View, inventory.Machine(machineID(victim, 1)))
 					if err == nil && m != nil && m.HostStatus == want {
 						break
 					}

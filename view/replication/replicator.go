@@ -21,8 +21,8 @@ type Replicator struct {
 	view   *view.View
 	check  uint64 // hash of the cluster's id, as in envelopes
 	queue  *rumorQueue
-	seen   recent
-	wants  wants
+	seen   seenHashes
+	wants  pullQueue
 	peers  *peers
 	repair repairs
 	quiet  *quiet.Lines
@@ -46,11 +46,11 @@ func New(c Config) *Replicator {
 	c = c.withDefaults()
 	r := &Replicator{
 		config: c, view: c.View, check: clusterCheck(c.Cluster),
-		quiet: &quiet.Lines{}, queue: newRumorQueue(c.Pace, c.Limits), peers: newPeers(), count: &counters{},
+		quiet: &quiet.Lines{}, queue: newRumorQueue(c.Timing, c.Limits), peers: newPeers(), count: &counters{},
 		synced: make(chan struct{}), renewals: make(chan wire.Stream, 1), limits: newLimits(c.Limits),
 	}
 	r.refusals = &refusals{r.count, r.quiet, c.Log}
-	r.client = &client{c.Caller, r.check, c.Pace.Timeout, r.peers, r.count, r.refusals}
+	r.client = &client{c.Caller, r.check, c.Timing.Timeout, r.peers, r.count, r.refusals}
 	r.wants.init()
 	r.repair.init()
 	r.knowledge.init()
@@ -65,7 +65,7 @@ func New(c Config) *Replicator {
 func (r *Replicator) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	here := presence{config: &r.config, peers: r.peers, noted: map[bourse.WorkerID]time.Time{}}
-	for _, part := range []func(context.Context){r.compareAll, r.pullWanted, here.watch, r.renewAll, r.watchPressure} {
+	for _, part := range []func(context.Context){r.compareAll, r.pullWanted, here.watch, r.renewAll, r.watchLoad} {
 		wg.Go(func() { part(ctx) })
 	}
 	wg.Wait()
@@ -101,9 +101,9 @@ func (r *Replicator) isAhead(p wire.Position) bool {
 	return p.Site == r.config.Self.ID && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > self.Seq)
 }
 
-// ahead requests a new epoch if p, which other members claim to have reached in our own stream, is
+// requestRenewal requests a new epoch if p, which other members claim to have reached in our own stream, is
 // ahead of our head.
-func (r *Replicator) ahead(p wire.Position) {
+func (r *Replicator) requestRenewal(p wire.Position) {
 	if !r.isAhead(p) {
 		return
 	}
@@ -127,7 +127,7 @@ func (r *Replicator) renewAll(ctx context.Context) {
 }
 
 func (r *Replicator) renew(ctx context.Context, seen wire.Stream) {
-	ctx, cancel := context.WithTimeout(ctx, r.config.Pace.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.config.Timing.Timeout)
 	defer cancel()
 	err := r.view.Renew(ctx, seen)
 	switch {
@@ -139,9 +139,9 @@ func (r *Replicator) renew(ctx context.Context, seen wire.Stream) {
 	}
 }
 
-// watchPressure records, until ctx ends, whether the view keeps up with the transactions that it
+// watchLoad records, until ctx ends, whether the view keeps up with the transactions that it
 // receives.
-func (r *Replicator) watchPressure(ctx context.Context) {
+func (r *Replicator) watchLoad(ctx context.Context) {
 	for tick := time.NewTicker(pressureEvery); ; {
 		select {
 		case <-ctx.Done():

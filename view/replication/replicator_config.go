@@ -31,34 +31,34 @@ type Config struct {
 	Members   func() []bourse.Member // returns the current members, which may include Self; required
 	Changed   func() <-chan struct{} // returns a channel that is closed at the next change of Members; default: poll every second
 	Log       *slog.Logger           // default: discards all records
-	Pace      Pace
+	Timing    Timing
 	Limits    Limits
 }
 
-// Pace configures how often and how fast members send to one another. A zero field means the default.
-type Pace struct {
-	Whole    int // number of times that each member sends a whole transaction; default 4; negative means never
-	Announce int // number of times that it then announces only the transaction's position; default 8; negative means never
-	// Grace is how long to wait for a missing or announced transaction to arrive as a rumor before
+// Timing configures how often and how fast members send to one another. A zero field means the default.
+type Timing struct {
+	FullSends     int // number of times that each member sends a whole transaction; default 4; negative means never
+	Announcements int // number of times that it then announces only the transaction's position; default 8; negative means never
+	// PullDelay is how long to wait for a missing or announced transaction to arrive as a rumor before
 	// pulling it; default 100 ms.
-	Grace time.Duration
-	// Fast and Slow bound the time between comparisons with other members. Fast applies after
-	// differences were found, and Slow in quiet times. Slow grows by 10 ms with each member of
+	PullDelay time.Duration
+	// MinInterval and MaxInterval bound the time between comparisons with other members. MinInterval applies after
+	// differences were found, and MaxInterval in quiet times. MaxInterval grows by 10 ms with each member of
 	// the group. The defaults are 300 ms and 2 s.
-	Fast, Slow time.Duration
-	// Settle is the age from which a missing transaction counts as a difference; default 1 s.
+	MinInterval, MaxInterval time.Duration
+	// MinAge is the age from which a missing transaction counts as a difference; default 1 s.
 	// Newer transactions may still arrive as rumors.
-	Settle time.Duration
+	MinAge time.Duration
 	// Timeout bounds each exchange; default 10 s. A snapshot may take ten times as long.
 	Timeout time.Duration
 }
 
-func (p Pace) withDefaults() Pace {
-	p.Whole, p.Announce = max(0, cmp.Or(p.Whole, 4)), max(0, cmp.Or(p.Announce, 8))
-	p.Grace = cmp.Or(p.Grace, 100*time.Millisecond)
-	p.Fast = cmp.Or(p.Fast, 300*time.Millisecond)
-	p.Slow = cmp.Or(p.Slow, 2*time.Second)
-	p.Settle = cmp.Or(p.Settle, time.Second)
+func (p Timing) withDefaults() Timing {
+	p.FullSends, p.Announcements = max(0, cmp.Or(p.FullSends, 4)), max(0, cmp.Or(p.Announcements, 8))
+	p.PullDelay = cmp.Or(p.PullDelay, 100*time.Millisecond)
+	p.MinInterval = cmp.Or(p.MinInterval, 300*time.Millisecond)
+	p.MaxInterval = cmp.Or(p.MaxInterval, 2*time.Second)
+	p.MinAge = cmp.Or(p.MinAge, time.Second)
 	p.Timeout = cmp.Or(p.Timeout, 10*time.Second)
 	return p
 }
@@ -92,6 +92,6 @@ func (c Config) withDefaults() Config {
 	if c.Changed == nil {
 		c.Changed = func() <-chan struct{} { return nil }
 	}
-	c.Pace, c.Limits = c.Pace.withDefaults(), c.Limits.withDefaults()
+	c.Timing, c.Limits = c.Timing.withDefaults(), c.Limits.withDefaults()
 	return c
 }

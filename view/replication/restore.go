@@ -12,13 +12,13 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// snapshotTime is the time limit of a snapshot, as a multiple of Pace.Timeout.
+// snapshotTime is the time limit of a snapshot, as a multiple of Timing.Timeout.
 const snapshotTime = 10
 
-// speaksFor reports whether a member is trusted to provide a snapshot of a site's stream, whose
+// trusts reports whether a member is trusted to provide a snapshot of a site's stream, whose
 // owned rows are not signed individually. It trusts the site itself and brokers, which may
 // write any shared row anyway.
-func (r *Replicator) speaksFor(m bourse.Member, site bourse.WorkerID) bool {
+func (r *Replicator) trusts(m bourse.Member, site bourse.WorkerID) bool {
 	return !r.config.Certified || m.ID == site || m.Role == bourse.RoleBroker
 }
 
@@ -31,7 +31,7 @@ func (r *Replicator) speaksFor(m bourse.Member, site bourse.WorkerID) bool {
 // ignored, and shared rows are signed individually. In that case, the site itself may be missing
 // rows, because it may have been restored from a backup.
 func (r *Replicator) trustedSource(has bourse.Member, s wire.Stream) (bourse.Member, error) {
-	if r.speaksFor(has, s.Site) || r.view.Superseded(s) {
+	if r.trusts(has, s.Site) || r.view.Superseded(s) {
 		return has, nil
 	}
 	if owner, ok := r.member(s.Site); ok {
@@ -52,7 +52,7 @@ func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var first error
-	slots := make(chan struct{}, snapshotsAtOnce)
+	slots := make(chan struct{}, snapshotConcurrency)
 	for _, s := range streams {
 		slots <- struct{}{}
 		mu.Lock()
@@ -77,9 +77,9 @@ func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams
 	return first
 }
 
-// snapshotsAtOnce is the maximum number of snapshots that are requested at once. It is less than
+// snapshotConcurrency is the maximum number of snapshots that are requested at once. It is less than
 // the number that a server serves at once, so that one new member does not block another.
-const snapshotsAtOnce = 2
+const snapshotConcurrency = 2
 
 // restore applies a snapshot of a stream that the given member claims to have.
 func (r *Replicator) restore(ctx context.Context, has bourse.Member, s wire.Stream) error {
@@ -87,7 +87,7 @@ func (r *Replicator) restore(ctx context.Context, has bourse.Member, s wire.Stre
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, snapshotTime*r.config.Pace.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, snapshotTime*r.config.Timing.Timeout)
 	defer cancel()
 	query := url.Values{"site": {string(s.Site)}, "epoch": {strconv.FormatUint(s.Epoch, 10)}}
 	resp, err := r.client.call(ctx, from, r.client.request(http.MethodGet, pathSnapshot, query))
@@ -104,7 +104,7 @@ func (r *Replicator) restore(ctx context.Context, has bourse.Member, s wire.Stre
 
 // restoreShared merges another member's shared rows into ours.
 func (r *Replicator) restoreShared(ctx context.Context, from bourse.Member) error {
-	ctx, cancel := context.WithTimeout(ctx, snapshotTime*r.config.Pace.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, snapshotTime*r.config.Timing.Timeout)
 	defer cancel()
 	resp, err := r.client.call(ctx, from, r.client.request(http.MethodGet, pathSnapshot, url.Values{"shared": {"1"}}))
 	if err != nil {

@@ -14,8 +14,8 @@ type rumor struct {
 
 // announcement tells other members that this one has a stream up to the transaction seq.
 type announcement struct {
-	seq  uint64
-	left int // remaining number of times to send it
+	seq       uint64
+	remaining int // remaining number of times to send it
 }
 
 // rumorQueue contains the transactions and positions that this member forwards. Each transaction
@@ -28,29 +28,29 @@ type announcement struct {
 // only announced by their positions. Under load this is cheaper anyway, because members pull many
 // transactions at once.
 type rumorQueue struct {
-	whole, announce int // how often to send each transaction in full, and then how often to send its position
-	maxBytes        int // limit on the transactions that wait to be sent in full, in bytes
-	maxStreams      int // maximum number of announcements
+	fullSends, announcements int // how often to send each transaction in full, and then how often to send its position
+	maxBytes                 int // limit on the transactions that wait to be sent in full, in bytes
+	maxStreams               int // maximum number of announcements
 
-	mu      sync.Mutex
-	waiting [][]rumor // rumors by how often they have been sent, each list oldest first
-	bytes   int
-	heads   map[wire.Stream]announcement
-	order   []wire.Stream // keys of heads in sending order; may include keys that are no longer in heads
-	demoted uint64        // number of transactions that were sent in full less often than configured
-	dropped uint64        // number of announcements dropped in favor of later ones
+	mu        sync.Mutex
+	waiting   [][]rumor // rumors by how often they have been sent, each list oldest first
+	bytes     int
+	heads     map[wire.Stream]announcement
+	order     []wire.Stream // keys of heads in sending order; may include keys that are no longer in heads
+	shortened uint64        // number of transactions that were sent in full less often than configured
+	dropped   uint64        // number of announcements dropped in favor of later ones
 }
 
-func newRumorQueue(p Pace, l Limits) *rumorQueue {
+func newRumorQueue(p Timing, l Limits) *rumorQueue {
 	return &rumorQueue{
-		whole: p.Whole, announce: p.Announce, maxBytes: l.QueueBytes, maxStreams: l.QueueStreams,
-		waiting: make([][]rumor, p.Whole), heads: map[wire.Stream]announcement{},
+		fullSends: p.FullSends, announcements: p.Announcements, maxBytes: l.QueueBytes, maxStreams: l.QueueStreams,
+		waiting: make([][]rumor, p.FullSends), heads: map[wire.Stream]announcement{},
 	}
 }
 
-// maxWhole is the size of the largest transaction that is sent whole, in bytes. On any
+// maxFullSends is the size of the largest transaction that is sent whole, in bytes. On any
 // network, such a transaction must fit into a packet together with the other data.
-const maxWhole = 1200
+const maxFullSends = 1200
 
 // maxHeadsRoom is the maximum number of bytes that are reserved for announcements in a packet.
 const maxHeadsRoom = 250
@@ -59,8 +59,8 @@ const maxHeadsRoom = 250
 func (q *rumorQueue) add(p wire.Position, encoded []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(encoded) > maxWhole || q.whole == 0 {
-		q.announceLocked(p, q.announce+q.whole)
+	if len(encoded) > maxFullSends || q.fullSends == 0 {
+		q.announceLocked(p, q.announcements+q.fullSends)
 		return
 	}
 	q.waiting[0] = append(q.waiting[0], rumor{p, encoded})
@@ -72,14 +72,14 @@ func (q *rumorQueue) add(p wire.Position, encoded []byte) {
 		}
 		r := q.waiting[i][0]
 		q.waiting[i] = q.waiting[i][1:]
-		q.retire(r, q.announce+q.whole-i)
-		q.demoted++
+		q.stopSending(r, q.announcements+q.fullSends-i)
+		q.shortened++
 	}
 }
 
-// retire stops sending r in full, and queues its position to be announced the given number of
+// stopSending stops sending r in full, and queues its position to be announced the given number of
 // times.
-func (q *rumorQueue) retire(r rumor, times int) {
+func (q *rumorQueue) stopSending(r rumor, times int) {
 	q.bytes -= len(r.encoded)
 	q.announceLocked(r.position, times)
 }
@@ -88,7 +88,7 @@ func (q *rumorQueue) retire(r rumor, times int) {
 func (q *rumorQueue) announceHead(p wire.Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.announceLocked(p, q.announce)
+	q.announceLocked(p, q.announcements)
 }
 
 func (q *rumorQueue) announceLocked(p wire.Position, times int) {
@@ -119,8 +119,8 @@ func (q *rumorQueue) fill(envelope []byte, limit int) []byte {
 	if len(q.heads) > 0 {
 		room -= min(maxHeadsRoom, limit/4) // reserve space, so that announcements are sent even under load
 	}
-	if envelope = q.fillWhole(envelope, room); len(envelope) == empty {
-		envelope = q.fillWhole(envelope, limit) // a large transaction may need the reserved space
+	if envelope = q.fillFull(envelope, room); len(envelope) == empty {
+		envelope = q.fillFull(envelope, limit) // a large transaction may need the reserved space
 	}
 	envelope = q.fillHeads(envelope, limit)
 	if len(envelope) == empty {
@@ -129,7 +129,7 @@ func (q *rumorQueue) fill(envelope []byte, limit int) []byte {
 	return envelope
 }
 
-func (q *rumorQueue) fillWhole(envelope []byte, limit int) []byte {
+func (q *rumorQueue) fillFull(envelope []byte, limit int) []byte {
 	sent := make([][]rumor, len(q.waiting))
 	for i, list := range q.waiting {
 		taken := 0
@@ -149,7 +149,7 @@ func (q *rumorQueue) fillWhole(envelope []byte, limit int) []byte {
 			continue
 		}
 		for _, r := range list {
-			q.retire(r, q.announce)
+			q.stopSending(r, q.announcements)
 		}
 	}
 	return envelope
@@ -169,7 +169,7 @@ func (q *rumorQueue) fillHeads(envelope []byte, limit int) []byte {
 			continue
 		}
 		envelope = appendFrame(envelope, kindAnnounce, body)
-		if a.left--; a.left > 0 {
+		if a.remaining--; a.remaining > 0 {
 			q.heads[s] = a
 			again = append(again, s)
 		} else {
@@ -196,19 +196,19 @@ func (q *rumorQueue) lengths() (rumors, bytes, heads int) {
 func (q *rumorQueue) losses() (demoted, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.demoted, q.dropped
+	return q.shortened, q.dropped
 }
 
-// recent remembers the hashes of recently received transactions, so that processing the many
+// seenHashes remembers the hashes of recently received transactions, so that processing the many
 // copies of a rumor is cheap. Its size is bounded, because it retains only two generations.
-type recent struct {
+type seenHashes struct {
 	mu       sync.Mutex
 	now, old map[uint64]struct{}
 }
 
 const maxRecent = 4096
 
-func (s *recent) has(h uint64) bool {
+func (s *seenHashes) has(h uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, a := s.now[h]
@@ -216,7 +216,7 @@ func (s *recent) has(h uint64) bool {
 	return a || b
 }
 
-func (s *recent) add(h uint64) {
+func (s *seenHashes) add(h uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now == nil || len(s.now) >= maxRecent {

@@ -52,7 +52,7 @@ func drain(t *testing.T, q *rumorQueue, limit int) told {
 }
 
 func newQueue(l Limits) *rumorQueue {
-	return newRumorQueue(Pace{}.withDefaults(), l.withDefaults())
+	return newRumorQueue(Timing{}.withDefaults(), l.withDefaults())
 }
 
 // TestRumorsAreSentOftenEnough checks that each transaction and position is sent exactly as
@@ -62,7 +62,7 @@ func TestRumorsAreSentOftenEnough(t *testing.T) {
 	for i := range 20 {
 		q.add(position(fmt.Sprint("w", i), 1, 1), bytes.Repeat([]byte{byte(i)}, 300))
 	}
-	q.add(position("large", 1, 1), bytes.Repeat([]byte{99}, maxWhole+1))
+	q.add(position("large", 1, 1), bytes.Repeat([]byte{99}, maxFullSends+1))
 	q.announceHead(position("pulled", 1, 9))
 	got := drain(t, q, 1300)
 	for i := range byte(20) {
@@ -114,7 +114,7 @@ func TestQueueServesAnnouncements(t *testing.T) {
 }
 
 func TestRecentIsBounded(t *testing.T) {
-	var r recent
+	var r seenHashes
 	for i := range uint64(10 * maxRecent) {
 		r.add(i)
 		if !r.has(i) || i > 0 && !r.has(i-1) {
@@ -127,7 +127,7 @@ func TestRecentIsBounded(t *testing.T) {
 }
 
 func TestWants(t *testing.T) {
-	var w wants
+	var w pullQueue
 	w.init()
 	now := time.Unix(1_800_000_000, 0)
 	have := map[wire.Stream]uint64{}
@@ -169,14 +169,14 @@ func TestWants(t *testing.T) {
 func TestPeersRest(t *testing.T) {
 	p := newPeers()
 	now := time.Unix(1_800_000_000, 0)
-	p.rest("w1", now, 7*time.Second)
-	if p.free("w1", now.Add(6*time.Second)) || !p.free("w1", now.Add(8*time.Second)) || !p.free("w2", now) {
+	p.pauseFor("w1", now, 7*time.Second)
+	if p.callable("w1", now.Add(6*time.Second)) || !p.callable("w1", now.Add(8*time.Second)) || !p.callable("w2", now) {
 		t.Error("who asked for 7 s of rest gets another time")
 	}
 	for range 20 {
 		p.failed("w2", now)
 	}
-	if p.free("w2", now.Add(maxPause/2-1)) || !p.free("w2", now.Add(2*maxPause)) {
+	if p.callable("w2", now.Add(maxPause/2-1)) || !p.callable("w2", now.Add(2*maxPause)) {
 		t.Error("who failed 20 times rests less or more than it should")
 	}
 	callable, resting := p.shuffled([]bourse.Member{{ID: "w1"}, {ID: "w2"}, {ID: "w3"}}, now)
@@ -184,7 +184,7 @@ func TestPeersRest(t *testing.T) {
 		t.Errorf("got %v and %v", callable, resting)
 	}
 	p.answered("w2")
-	if !p.free("w2", now) {
+	if !p.callable("w2", now) {
 		t.Error("who answered rests")
 	}
 }
@@ -220,8 +220,8 @@ func TestRepairsBackOff(t *testing.T) {
 func TestStrikesCountPerMember(t *testing.T) {
 	var x repairs
 	x.init()
-	for i := range sharedStrikes {
-		if got := x.sharedDiffer("w2", true, false); got != (i == sharedStrikes-1) {
+	for i := range maxSharedDiffs {
+		if got := x.sharedDiffer("w2", true, false); got != (i == maxSharedDiffs-1) {
 			t.Errorf("comparison %d with w2: repair %v", i+1, got)
 		}
 		if x.sharedDiffer("w3", i%2 == 0, false) || x.sharedDiffer("w4", false, false) {
@@ -234,7 +234,7 @@ func TestStrikesCountPerMember(t *testing.T) {
 	for i := range 3 * maxRepairs {
 		x.sharedDiffer(bourse.WorkerID(fmt.Sprint("x", i)), true, false)
 	}
-	if len(x.strikes) > maxRepairs {
-		t.Errorf("%d members are remembered", len(x.strikes))
+	if len(x.sharedDiffs) > maxRepairs {
+		t.Errorf("%d members are remembered", len(x.sharedDiffs))
 	}
 }

@@ -139,7 +139,7 @@ func readPull(frames []frame) (budget int, positions []wire.Position) {
 // waits until they are in the view's file and responds with their streams' heads.
 func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
 	if s.r.overloaded.Load() {
-		s.shed(w)
+		s.refuseBusy(w)
 		return
 	}
 	frames, ok := s.open(w, req, maxPushBody)
@@ -148,7 +148,7 @@ func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
 	}
 	envelope := newEnvelope(s.r.check)
 	if streams := s.r.takePushed(frames); len(streams) > 0 {
-		ctx, cancel := context.WithTimeout(req.Context(), s.r.config.Pace.Timeout)
+		ctx, cancel := context.WithTimeout(req.Context(), s.r.config.Timing.Timeout)
 		defer cancel()
 		if err := s.r.view.Flush(ctx); err != nil {
 			http.Error(w, "the view is overloaded", http.StatusServiceUnavailable)
@@ -167,7 +167,7 @@ func (s *server) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 	if !s.sameCluster(w, req) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(req.Context(), snapshotTime*s.r.config.Pace.Timeout)
+	ctx, cancel := context.WithTimeout(req.Context(), snapshotTime*s.r.config.Timing.Timeout)
 	defer cancel()
 	out := countWriter{w, &s.r.count.httpBytesOut}
 	query := req.URL.Query()

@@ -112,7 +112,7 @@ func (s *simulation) start(i int) {
 	go func() {
 		defer close(n.done)
 		for {
-			lost := node.View.Lost()
+			lost := node.View.RowsLost()
 			n.republish(ctx)
 			select {
 			case <-lost:
@@ -203,7 +203,7 @@ func (s *simulation) changeMachine(n *simNode) {
 	id := bourse.MachineID(fmt.Sprintf("%06x%08x", n.Number, s.dice.IntN(4)))
 	n.mu.Lock()
 	m, ok := n.machines[id]
-	row := wire.Gone(wire.TableMachines, string(id))
+	row := wire.DeletedRow(wire.TableMachines, string(id))
 	if ok && s.dice.IntN(4) == 0 {
 		delete(n.machines, id)
 	} else {
@@ -225,7 +225,7 @@ func (s *simulation) changeShared(n *simNode) {
 	row := release(s.dice.IntN(5))
 	switch s.dice.IntN(4) {
 	case 0:
-		row = wire.Gone(row.Table, row.Key)
+		row = wire.DeletedRow(row.Table, row.Key)
 	case 1:
 		row = inventory.CanceledRow(bourse.NewOrderID(), gossiptest.ID(1+s.dice.IntN(simNodes)))
 	case 2:
@@ -281,7 +281,7 @@ func said(m bourse.Machine) string {
 
 func heard(t *testing.T, n *gossiptest.Node, owner bourse.WorkerID) map[bourse.MachineID]string {
 	t.Helper()
-	list, err := view.Ask(t.Context(), n.View, inventory.Machines(inventory.Filter{Worker: owner}))
+	list, err := view.Query(t.Context(), n.View, inventory.Machines(inventory.Filter{Worker: owner}))
 	if err != nil {
 		t.Fatal(err)
 	}

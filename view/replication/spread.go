@@ -9,10 +9,10 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// spreadHedge is how long to wait for a member before also trying another one. Without it,
+// copyHedge is how long to wait for a member before also trying another one. Without it,
 // AwaitCopies would wait for the time limit of a call to a member that a new network partition has
 // made unreachable.
-const spreadHedge = 200 * time.Millisecond
+const copyHedge = 200 * time.Millisecond
 
 // AwaitCopies sends our transactions up to p to n random members, or to all members if there are
 // fewer, and waits until these members have stored the transactions, which then survive the loss
@@ -30,7 +30,7 @@ func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) er
 	defer wg.Wait()
 	defer cancel()
 	ends := make(chan bool, len(members))
-	put := func(m bourse.Member) { wg.Go(func() { ends <- r.put(ctx, m, p) == nil }) }
+	put := func(m bourse.Member) { wg.Go(func() { ends <- r.sendTo(ctx, m, p) == nil }) }
 	for _, m := range members[:n] {
 		put(m)
 	}
@@ -42,7 +42,7 @@ func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) er
 			under++
 		}
 	}
-	hedge := time.NewTicker(spreadHedge)
+	hedge := time.NewTicker(copyHedge)
 	defer hedge.Stop()
 	for have < n && under > 0 {
 		select {
@@ -65,9 +65,9 @@ func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) er
 	return nil
 }
 
-// put sends our transactions up to p to one member. It first sends only the latest transactions.
-// If the member is missing earlier ones, too, put then sends those.
-func (r *Replicator) put(ctx context.Context, to bourse.Member, p wire.Position) error {
+// sendTo sends our transactions up to p to one member. It first sends only the latest transactions.
+// If the member is missing earlier ones, too, sendTo then sends those.
+func (r *Replicator) sendTo(ctx context.Context, to bourse.Member, p wire.Position) error {
 	after := wire.Position{Stream: p.Stream, Seq: p.Seq - 1}
 	for range 2 {
 		encoded, ok := r.view.Since(after, maxChunk)

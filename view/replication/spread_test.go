@@ -27,7 +27,7 @@ func having(group []*gossiptest.Node, p wire.Position) int {
 func TestSpread(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)
-		quiet := replication.Pace{Whole: -1, Announce: -1, Slow: time.Hour, Fast: time.Hour}
+		quiet := replication.Timing{FullSends: -1, Announcements: -1, MaxInterval: time.Hour, MinInterval: time.Hour}
 		group := startGroup(t, net, 5, gossiptest.NodeConfig{Pace: quiet})
 		time.Sleep(10 * time.Second) // virtual time
 		n := group[0]

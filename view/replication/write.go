@@ -61,7 +61,7 @@ func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, er
 // that the server owns, even if the server's clock was ahead when it wrote them.
 func (r *Replicator) RemoveMember(ctx context.Context, m bourse.Member) error {
 	at := time.Now()
-	if newest := time.UnixMilli(int64(r.view.NewestEpoch(m.ID))); newest.After(at) {
+	if newest := time.UnixMilli(int64(r.view.LatestEpoch(m.ID))); newest.After(at) {
 		at = newest
 	}
 	return r.Write(ctx, inventory.RemovedRow(&m, at))

@@ -81,14 +81,14 @@ func (t *table) value(name string, v any) (wire.Value, error) {
 	if n := wire.ValueSize(value); n > wire.MaxValue {
 		return nil, fmt.Errorf("the value has %d bytes, but at most %d are allowed", n, wire.MaxValue)
 	}
-	if value, err = d.fit(value); err != nil || wire.EqualValues(value, d.fallback) {
+	if value, err = d.convert(value); err != nil || wire.EqualValues(value, d.fallback) {
 		return nil, err
 	}
 	return value, nil
 }
 
-// fit returns v converted to the column's type, or an error if that is impossible.
-func (d *definition) fit(v wire.Value) (wire.Value, error) {
+// convert returns v converted to the column's type, or an error if that is impossible.
+func (d *definition) convert(v wire.Value) (wire.Value, error) {
 	switch v := v.(type) {
 	case int64:
 		if d.kind == kindInteger {

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// BadSuffix is appended to the name of a file that is replaced. Only the latest such file is
+// DamagedSuffix is appended to the name of a file that is replaced. Only the latest such file is
 // retained, for inspection.
-const BadSuffix = ".bad"
+const DamagedSuffix = ".bad"
 
 // File is an open file with the writer's connection.
 type File struct {
@@ -22,14 +22,14 @@ type File struct {
 	Info os.FileInfo // identifies this file among files that have had the same name; nil if in memory
 }
 
-// Unusable is the error for a file that has to be replaced.
-type Unusable struct{ Cause error }
+// UnusableError is the error for a file that has to be replaced.
+type UnusableError struct{ Cause error }
 
 // Error returns the cause.
-func (e *Unusable) Error() string { return e.Cause.Error() }
+func (e *UnusableError) Error() string { return e.Cause.Error() }
 
 // Unwrap returns the cause.
-func (e *Unusable) Unwrap() error { return e.Cause }
+func (e *UnusableError) Unwrap() error { return e.Cause }
 
 // Open opens the file at path, creating it if it does not exist. Only the current user has
 // access to a new file.
@@ -83,15 +83,15 @@ func MoveAside(path string) error {
 	if path == "" {
 		return errors.New("an in-memory view cannot be replaced")
 	}
-	err := os.Rename(path, path+BadSuffix)
+	err := os.Rename(path, path+DamagedSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	wal := os.Rename(path+"-wal", path+BadSuffix+"-wal")
+	wal := os.Rename(path+"-wal", path+DamagedSuffix+"-wal")
 	if errors.Is(wal, fs.ErrNotExist) {
-		wal = remove(path + BadSuffix + "-wal") // the log of the file that was replaced before this one
+		wal = remove(path + DamagedSuffix + "-wal") // the log of the file that was replaced before this one
 	}
-	return errors.Join(err, wal, remove(path+"-shm"), remove(path+BadSuffix+"-shm"))
+	return errors.Join(err, wal, remove(path+"-shm"), remove(path+DamagedSuffix+"-shm"))
 }
 
 func remove(path string) error {

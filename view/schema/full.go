@@ -7,9 +7,9 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// NoRoom reports whether an error means that the disk is full. If there is no space for the index
+// IsDiskFull reports whether an error means that the disk is full. If there is no space for the index
 // of the write-ahead log, SQLite reports an I/O error instead of a full disk.
-func NoRoom(err error) bool {
+func IsDiskFull(err error) bool {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return true
 	}

@@ -17,26 +17,26 @@ const maxReaders = 8
 // Pool provides connections for reading. An in-memory view has a single connection, which readers and the writer
 // share.
 type Pool struct {
-	mu     sync.Mutex
-	path   string
-	gen    uint64 // generation of the current file
-	idle   []*reader
-	closed bool
+	mu         sync.Mutex
+	path       string
+	generation uint64 // generation of the current file
+	idle       []*reader
+	closed     bool
 
-	slots chan struct{} // one element for each active reader and, in an in-memory view, for the active writer
-	only  *sqlite.Conn  // the only connection of an in-memory view
+	slots  chan struct{} // one element for each active reader and, in an in-memory view, for the active writer
+	shared *sqlite.Conn  // the only connection of an in-memory view
 }
 
 // reader is a connection to one generation of the file.
 type reader struct {
-	conn *sqlite.Conn
-	gen  uint64
+	conn       *sqlite.Conn
+	generation uint64
 }
 
 // Reset makes future readers open the new file f.
 func (p *Pool) Reset(f *File) {
 	p.mu.Lock()
-	p.gen++
+	p.generation++
 	p.path = f.Path
 	if p.slots == nil {
 		n := maxReaders
@@ -46,7 +46,7 @@ func (p *Pool) Reset(f *File) {
 		p.slots = make(chan struct{}, n)
 	}
 	if f.Path == "" {
-		p.only = f.Conn
+		p.shared = f.Conn
 	}
 	idle := p.idle
 	p.idle = nil
@@ -60,13 +60,13 @@ func (p *Pool) Reset(f *File) {
 func (p *Pool) Generation() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.gen
+	return p.generation
 }
 
 // Exclusive gives the writer exclusive use of the connection until release is called. It
 // has no effect if readers have their own connections.
 func (p *Pool) Exclusive() (release func()) {
-	if p.only == nil {
+	if p.shared == nil {
 		return func() {}
 	}
 	p.slots <- struct{}{}
@@ -89,7 +89,7 @@ func (p *Pool) Close() error {
 
 func (p *Pool) take() (*reader, error) {
 	p.mu.Lock()
-	gen, path, closed := p.gen, p.path, p.closed
+	gen, path, closed := p.generation, p.path, p.closed
 	var r *reader
 	if n := len(p.idle); n > 0 {
 		r = p.idle[n-1]
@@ -99,8 +99,8 @@ func (p *Pool) take() (*reader, error) {
 	switch {
 	case closed:
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "the file has been closed")
-	case p.only != nil:
-		return &reader{p.only, gen}, nil
+	case p.shared != nil:
+		return &reader{p.shared, gen}, nil
 	case r != nil:
 		return r, nil
 	}
@@ -112,14 +112,14 @@ func (p *Pool) take() (*reader, error) {
 	return &reader{c, gen}, nil
 }
 
-func (p *Pool) give(r *reader, sound bool) {
+func (p *Pool) put(r *reader, sound bool) {
 	p.mu.Lock()
-	keep := sound && !p.closed && r.gen == p.gen
-	if keep && p.only == nil {
+	keep := sound && !p.closed && r.generation == p.generation
+	if keep && p.shared == nil {
 		p.idle = append(p.idle, r)
 	}
 	p.mu.Unlock()
-	if !keep && r.conn != p.only {
+	if !keep && r.conn != p.shared {
 		_ = r.conn.Close() // the connection is read-only, so nothing can be lost
 	}
 }
@@ -155,5 +155,5 @@ func (p *Pool) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 func (p *Pool) finish(r *reader) {
 	r.conn.SetInterrupt(nil)
 	sound := r.conn.AutocommitEnabled() || Run(r.conn, "ROLLBACK") == nil
-	p.give(r, sound)
+	p.put(r, sound)
 }

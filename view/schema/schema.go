@@ -16,7 +16,7 @@ var schemaSQL string
 // so that old files are replaced after any change of the schema.
 var version = int(crc32.ChecksumIEEE([]byte(schemaSQL)) >> 1)
 
-// Create creates the tables in a new file. It leaves a file with the same schema unchanged, and returns [Unusable]
+// Create creates the tables in a new file. It leaves a file with the same schema unchanged, and returns [UnusableError]
 // for a file with another schema.
 func Create(c *sqlite.Conn) error {
 	found := 0
@@ -30,7 +30,7 @@ func Create(c *sqlite.Conn) error {
 	case found == version:
 		return nil
 	case found != 0:
-		return &Unusable{fmt.Errorf("its schema is %08x, but this version requires %08x", found, version)}
+		return &UnusableError{fmt.Errorf("its schema is %08x, but this version requires %08x", found, version)}
 	}
 	err = InTransaction(c, func() error {
 		if err := sqlitex.ExecuteScript(c, schemaSQL, nil); err != nil {

@@ -53,7 +53,7 @@ func TestCreate(t *testing.T) {
 }
 
 func isUnusable(err error) bool {
-	_, ok := errors.AsType[*schema.Unusable](err)
+	_, ok := errors.AsType[*schema.UnusableError](err)
 	return ok
 }
 
@@ -129,7 +129,7 @@ func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 	if pool.Generation() == before {
 		t.Error("the new file has the old one's generation")
 	}
-	if _, err := os.Stat(path + schema.BadSuffix); err != nil {
+	if _, err := os.Stat(path + schema.DamagedSuffix); err != nil {
 		t.Errorf("the old file: %v", err)
 	}
 	if err := pool.Close(); err != nil {

@@ -126,7 +126,7 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 		at, _ := r.Columns.Get("expires_at").(int64)
 		return at < before.Time().UnixNano()
 	case r.Table == wire.TableRemoved && !r.Deleted:
-		return r.Clock < clockBefore(before, removedFor)
+		return r.Clock < clockBefore(before, removedRetention)
 	}
 	return r.Deleted || slices.Contains(expiring, r.Table)
 }
@@ -134,16 +134,16 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 // expiring contains the tables whose rows expire like tombstones, that is, after the same time.
 var expiring = []string{wire.TableCanceled}
 
-// removedFor is how long the record of a removed server is retained. It is longer than the validity
+// removedRetention is how long the record of a removed server is retained. It is longer than the validity
 // of any certificate that the server may still have.
-const removedFor = 366 * 24 * time.Hour
+const removedRetention = 366 * 24 * time.Hour
 
 // clockBefore returns the clock value d earlier than c.
 func clockBefore(c wire.Clock, d time.Duration) wire.Clock { return wire.ClockAt(c.Time().Add(-d)) }
 
-// revokedFor is how long the record of a revoked token without an expiry date is retained. A
+// revokedRetention is how long the record of a revoked token without an expiry date is retained. A
 // member that was isolated for longer would restore the token without the revocation.
-const revokedFor = 366 * 24 * time.Hour
+const revokedRetention = 366 * 24 * time.Hour
 
 // tokenExpired reports whether a token's record is no longer needed, because the token expired
 // before the given time, or has no expiry date and was revoked long enough before that time.
@@ -152,17 +152,17 @@ func tokenExpired(r *wire.Version, before wire.Clock) bool {
 		return at < before.Time().UnixNano()
 	}
 	at, _ := r.Columns.Get("revoked_at").(int64)
-	return at > 0 && at < before.Time().Add(-revokedFor).UnixNano()
+	return at > 0 && at < before.Time().Add(-revokedRetention).UnixNano()
 }
 
-// AllExpired returns versions for which [Expired] is true. It returns at most limit versions of
+// FindExpired returns versions for which [Expired] is true. It returns at most limit versions of
 // each kind.
-func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wire.Version, error) {
+func (all Tables) FindExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wire.Version, error) {
 	old, err := collect(c, selectTombstones+" WHERE clock < ? LIMIT ?", scanTombstone, int64(before), limit)
 	if err != nil {
 		return nil, err
 	}
-	limits := map[string]wire.Clock{wire.TableRemoved: clockBefore(before, removedFor)}
+	limits := map[string]wire.Clock{wire.TableRemoved: clockBefore(before, removedRetention)}
 	for _, name := range expiring {
 		limits[name] = before
 	}
@@ -176,7 +176,7 @@ func (all Tables) AllExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wi
 	}
 	const over = " WHERE clock < ? AND (expires_at BETWEEN 1 AND ? OR expires_at <= 0 AND revoked_at BETWEEN 1 AND ?) LIMIT ?" // same condition as tokenExpired
 	t := all[wire.TableTokens]
-	tokens, err := collect(c, t.all+over, t.scan, int64(before), before.Time().UnixNano()-1, before.Time().Add(-revokedFor).UnixNano()-1, limit)
+	tokens, err := collect(c, t.all+over, t.scan, int64(before), before.Time().UnixNano()-1, before.Time().Add(-revokedRetention).UnixNano()-1, limit)
 	if err != nil {
 		return nil, err
 	}

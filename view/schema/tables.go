@@ -47,9 +47,9 @@ type Tables map[string]*table
 // suffix is appended to the names of replicated tables. Tables that are not replicated do not have it.
 const suffix = "_rows"
 
-// bookkeeping lists the replicated tables' internal columns. Rows on the wire cannot contain
+// internalColumns lists the replicated tables' internal columns. Rows on the wire cannot contain
 // them.
-var bookkeeping = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", placedColumn}
+var internalColumns = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", placedColumn}
 
 // placedColumn is the column that records whether a row's placement is valid.
 const placedColumn = "placed"
@@ -88,7 +88,7 @@ func readTable(c *sqlite.Conn, physical string) (*table, error) {
 		if s.ColumnInt64(3) > 0 {
 			primary = append(primary, name)
 		}
-		if slices.Contains(bookkeeping, name) {
+		if slices.Contains(internalColumns, name) {
 			t.placed = t.placed || name == placedColumn
 			return nil
 		}

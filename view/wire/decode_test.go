@@ -16,7 +16,7 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	birth, signer := key.Own()
-	seal := Seal{Cluster: "test", Birth: birth, Key: signer}
+	seal := SigningKey{Cluster: "test", Birth: birth, Key: signer}
 	good, err := Encode(&Transaction{
 		Position: Position{Stream{"w2", 5}, 1}, At: 7,
 		Rows: []Row{
@@ -38,7 +38,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		if p, err := Peek(b); err != nil || p != tx.Position {
+		if p, err := DecodePosition(b); err != nil || p != tx.Position {
 			t.Fatalf("peek gives %v, %v, decode %v", p, err, tx.Position)
 		}
 		again, err := Encode(tx, seal)

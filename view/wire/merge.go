@@ -19,7 +19,7 @@ func Order(a, b Version) int {
 	if a.Table == TableTokens {
 		// A token's permissions never change. The row changes only when the token is revoked, so a
 		// revoked token wins, whatever the clocks are.
-		first, later = cmp.Compare(revoked(a), revoked(b)), -later
+		first, later = cmp.Compare(revokedRank(a), revokedRank(b)), -later
 	}
 	if a.Table == TableRemoved { // the removal with the later epoch wins, so a removal is never undone
 		first = cmp.Compare(intOf(a.Columns.Get("until")), intOf(b.Columns.Get("until")))
@@ -60,8 +60,8 @@ func orderApps(a, b Version) int {
 	return 0
 }
 
-// revoked returns 1 for a revoked token, otherwise 0.
-func revoked(r Version) int {
+// revokedRank returns 1 for a revoked token, otherwise 0.
+func revokedRank(r Version) int {
 	if r.Deleted || r.Columns.Get("revoked_at") != nil {
 		return 1
 	}
@@ -71,7 +71,7 @@ func revoked(r Version) int {
 // appOf returns the fields of an app that bourse.App.Merge compares.
 func appOf(r Version) bourse.App {
 	app := bourse.App{
-		Name: bourse.AppName(r.Key), ID: TextOf(r.Columns.Get("id")), Life: int(intOf(r.Columns.Get("life"))),
+		Name: bourse.AppName(r.Key), ID: TextOf(r.Columns.Get("id")), Generation: int(intOf(r.Columns.Get("generation"))),
 		CreatedAt: TimeOf(intOf(r.Columns.Get("created_at"))),
 	}
 	if at := r.Columns.Get("deleted_at"); at != nil {

@@ -21,7 +21,7 @@ func anyVersion(t *rapid.T, table string) Version {
 		r.Columns = Columns{
 			{"created_at", small.Draw(t, "created_at")},
 			{"id", rapid.SampledFrom([]string{"x", "y"}).Draw(t, "id")},
-			{"life", small.Draw(t, "life")},
+			{"generation", small.Draw(t, "generation")},
 			{"org", rapid.SampledFrom([]string{"o", "p"}).Draw(t, "org")},
 		}
 		if rapid.Bool().Draw(t, "deleted") {
@@ -93,10 +93,10 @@ func TestLastWriterWins(t *testing.T) {
 func TestRevokedWins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anyVersion(t, TableTokens), anyVersion(t, TableTokens)
-		if got := merge(a, b); revoked(got) != max(revoked(a), revoked(b)) {
+		if got := merge(a, b); revokedRank(got) != max(revokedRank(a), revokedRank(b)) {
 			t.Fatalf("of %v and %v, %v wins", a, b, got)
 		}
-		if revoked(a) == revoked(b) && a.Clock < b.Clock && merge(a, b).Clock != a.Clock {
+		if revokedRank(a) == revokedRank(b) && a.Clock < b.Clock && merge(a, b).Clock != a.Clock {
 			t.Fatalf("%v was changed to %v", a, b)
 		}
 	})

@@ -29,9 +29,9 @@ type Verifier struct {
 // that forwarded it.
 var ErrForged = bourse.Errorf(bourse.CodeForbidden, "it is not signed by the site that it names")
 
-// Attest checks that a version of a shared row was signed by a site that may write it. It returns
+// CheckRow checks that a version of a shared row was signed by a site that may write it. It returns
 // CodeForbidden otherwise.
-func (n *Verifier) Attest(r *Version) error {
+func (n *Verifier) CheckRow(r *Version) error {
 	if r.Proof.Checked {
 		return nil
 	}
@@ -48,11 +48,11 @@ func (n *Verifier) Attest(r *Version) error {
 	return nil
 }
 
-// Valid reports whether Attest succeeds.
-func (n *Verifier) Valid(r *Version) bool { return n.Attest(r) == nil }
+// Valid reports whether CheckRow succeeds.
+func (n *Verifier) Valid(r *Version) bool { return n.CheckRow(r) == nil }
 
-// SealedBy reports whether an author has signed a transaction.
-func (n *Verifier) SealedBy(tx *Sealed, by *Author) bool {
+// SignedBy reports whether an author has signed a transaction.
+func (n *Verifier) SignedBy(tx *SignedTx, by *Author) bool {
 	return Verify(by.key, Message(signedTransaction, n.Cluster, tx.body), tx.sig)
 }
 

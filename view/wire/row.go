@@ -66,5 +66,5 @@ const (
 	TableCertified = "certified"
 )
 
-// Gone returns a Row that deletes a row. Apps and tokens are deleted by setting a column instead.
-func Gone(table, key string) Row { return Row{Table: table, Key: key, Deleted: true} }
+// DeletedRow returns a Row that deletes a row. Apps and tokens are deleted by setting a column instead.
+func DeletedRow(table, key string) Row { return Row{Table: table, Key: key, Deleted: true} }

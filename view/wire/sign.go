@@ -128,9 +128,9 @@ func Verify(key crypto.PublicKey, m, sig []byte) bool {
 	return false
 }
 
-// Seal contains the key and certificates with which a transaction is signed, and the link to the
+// SigningKey contains the key and certificates with which a transaction is signed, and the link to the
 // previous transaction.
-type Seal struct {
+type SigningKey struct {
 	Cluster string
 	Birth   []byte // included in the transaction; required in the first one of an epoch
 	Key     crypto.Signer

@@ -62,8 +62,8 @@ func (c Columns) With(change Columns) Columns {
 	return out
 }
 
-// Until returns the change that turns c into want.
-func (c Columns) Until(want Columns) Columns {
+// Diff returns the change that turns c into want.
+func (c Columns) Diff(want Columns) Columns {
 	var out Columns
 	for _, w := range want {
 		if !EqualValues(c.Get(w.Name), w.Value) {

@@ -92,7 +92,7 @@ func ReadBody(b []byte, v any) error { return decoding.Unmarshal(b, v) }
 
 // Encode signs and encodes a transaction. It returns CodeInvalid if the transaction exceeds a limit or has a value of
 // an unsupported type.
-func Encode(tx *Transaction, by Seal) ([]byte, error) {
+func Encode(tx *Transaction, by SigningKey) ([]byte, error) {
 	rows := make([][]byte, len(tx.Rows))
 	var h Hasher
 	for i, r := range tx.Rows {
@@ -165,7 +165,7 @@ func EncodeRow(w RowBody) ([]byte, error) {
 
 // EncodeTx signs and encodes a transaction whose rows are already encoded. It returns CodeInvalid if the transaction
 // exceeds a limit.
-func EncodeTx(tx *Transaction, rows [][]byte, by Seal) ([]byte, error) {
+func EncodeTx(tx *Transaction, rows [][]byte, by SigningKey) ([]byte, error) {
 	if len(rows) > MaxRows {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the transaction has %d rows, but at most %d are allowed", len(rows), MaxRows)
 	}
@@ -173,15 +173,15 @@ func EncodeTx(tx *Transaction, rows [][]byte, by Seal) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode transaction: %w", err)
 	}
-	b, err := SealBody(body, by)
+	b, err := SignBody(body, by)
 	if err == nil && len(b) > MaxTx {
 		err = bourse.Errorf(bourse.CodeInvalid, "the transaction has %d bytes, but at most %d are allowed", len(b), MaxTx)
 	}
 	return b, err
 }
 
-// SealBody signs the body of a transaction.
-func SealBody(body []byte, by Seal) ([]byte, error) {
+// SignBody signs the body of a transaction.
+func SignBody(body []byte, by SigningKey) ([]byte, error) {
 	sig, err := Sign(by.Key, Message(signedTransaction, by.Cluster, body))
 	if err != nil {
 		return nil, err
@@ -191,8 +191,8 @@ func SealBody(body []byte, by Seal) ([]byte, error) {
 	return append(append(b, sig...), body...), nil
 }
 
-// unseal splits an encoded transaction into signature and body.
-func unseal(encoded []byte) (sig, body []byte, err error) {
+// splitSignature splits an encoded transaction into signature and body.
+func splitSignature(encoded []byte) (sig, body []byte, err error) {
 	switch {
 	case len(encoded) == 0:
 		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "the transaction is empty")
@@ -213,10 +213,10 @@ func unseal(encoded []byte) (sig, body []byte, err error) {
 // 2048 bytes.
 const maxSignature = 2048
 
-// Peek returns the position of an encoded transaction without decoding its rows. It returns CodeInvalid if the
+// DecodePosition returns the position of an encoded transaction without decoding its rows. It returns CodeInvalid if the
 // transaction is malformed.
-func Peek(encoded []byte) (Position, error) {
-	_, body, err := unseal(encoded)
+func DecodePosition(encoded []byte) (Position, error) {
+	_, body, err := splitSignature(encoded)
 	if err != nil {
 		return Position{}, err
 	}
@@ -245,19 +245,19 @@ func Decode(encoded []byte) (*Transaction, error) {
 	return tx, nil
 }
 
-// Sealed is a transaction whose rows have not been decoded and whose signature has not been
+// SignedTx is a transaction whose rows have not been decoded and whose signature has not been
 // verified.
-type Sealed struct {
+type SignedTx struct {
 	TxBody
 	Pos                Position
 	Encoded, sig, body []byte
 }
 
 // OpenTx decodes a transaction except for its rows. It returns CodeInvalid if the transaction is malformed.
-func OpenTx(encoded []byte) (*Sealed, error) {
-	s := &Sealed{Encoded: encoded}
+func OpenTx(encoded []byte) (*SignedTx, error) {
+	s := &SignedTx{Encoded: encoded}
 	var err error
-	if s.sig, s.body, err = unseal(encoded); err != nil {
+	if s.sig, s.body, err = splitSignature(encoded); err != nil {
 		return nil, err
 	}
 	if err = open(s.body, &s.TxBody); err != nil {
@@ -273,7 +273,7 @@ func OpenTx(encoded []byte) (*Sealed, error) {
 }
 
 // Follows reports whether the transaction contains the link of the given previous transaction.
-func (s *Sealed) Follows(before *Sealed) bool {
+func (s *SignedTx) Follows(before *SignedTx) bool {
 	return s.Pos.Stream == before.Pos.Stream && s.Pos.Seq == before.Pos.Seq+1 && len(s.Prev) == linkSize && bytes.Equal(s.Prev, Link(before.Encoded))
 }
 

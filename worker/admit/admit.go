@@ -133,7 +133,7 @@ func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) 
 	}
 	holds, err := liveHolds(tx, order.Hold.Reservation, &order.App, now)
 	for i := range holds {
-		n += min(len(holds[i].Left), 1)
+		n += min(len(holds[i].Remaining), 1)
 	}
 	return n, err
 }
@@ -144,7 +144,7 @@ func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) 
 func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
 	h.Tries.Asked(order)
 	q := bourse.Quote{Worker: h.Worker, Region: h.Region, Load: h.Load()}
-	if order.Named {
+	if order.HasChosenID {
 		return q, s.Sync(ctx)
 	}
 	return q, nil

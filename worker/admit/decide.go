@@ -168,7 +168,7 @@ func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bour
 	if kind == bourse.KindHold {
 		h, ok, err := tx.Hold(order.ID)
 		if err != nil || ok && h.OwnedBy(&order.App) && h.ExpiresAt.After(now) {
-			return &bourse.Fill{Hold: &h, Again: true}, nil, err
+			return &bourse.Fill{Hold: &h, Repeated: true}, nil, err
 		}
 	}
 	rec, known, err := tx.Order(order.ID)
@@ -181,7 +181,7 @@ func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bour
 	case rec.Task != nil && kind != bourse.KindTask:
 		return no("the order's id is that of a task")
 	case rec.Task != nil:
-		return &bourse.Fill{Task: &rec.Task.Result, Again: true}, nil, nil
+		return &bourse.Fill{Task: &rec.Task.Result, Repeated: true}, nil, nil
 	case rec.Canceled:
 		return no("the order was canceled")
 	case rec.Held && kind == bourse.KindHold:
@@ -193,13 +193,13 @@ func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bour
 		if bourse.CodeOf(err) == bourse.CodeNotFound {
 			return no("the order's machine was destroyed")
 		}
-		return &bourse.Fill{Machine: m, Again: true}, nil, err
+		return &bourse.Fill{Machine: m, Repeated: true}, nil, err
 	case rec.Volume != "" && kind == bourse.KindVolume:
 		v, err := tx.Volume(rec.Volume)
 		if bourse.CodeOf(err) == bourse.CodeNotFound {
 			return no("the order's volume was destroyed")
 		}
-		return &bourse.Fill{Volume: &v, Again: true}, nil, err
+		return &bourse.Fill{Volume: &v, Repeated: true}, nil, err
 	case rec.Machine != "" || rec.Volume != "", kind == bourse.KindTask: // the id of a task's order must be unused, even if the earlier order was not filled
 		return no("the order's id is that of another order")
 	}

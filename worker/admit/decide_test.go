@@ -91,7 +91,7 @@ func TestPast(t *testing.T) {
 			rec := *c.rec
 			rec.ID, rec.At = cmp.Or(rec.ID, order.ID), now
 			if rec.Task != nil {
-				return tx.TaskBegun(rec)
+				return tx.RecordTask(rec)
 			}
 			return tx.PutOrder(rec)
 		})
@@ -173,7 +173,7 @@ func TestPrecheckAsksNothingOfTheHost(t *testing.T) {
 	var asked int
 	h := &Host{
 		Worker: "w1", Region: "gru", Drivers: []string{string(bourse.HostImage), string(bourse.PollerImage)},
-		Ports: PortRange{First: used, Last: used}, Short: s.Short, Load: func() float64 { return 0 },
+		Ports: PortRange{First: used, Last: used}, Short: s.SpaceError, Load: func() float64 { return 0 },
 		Ledger: Ledger{Totals: bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: 8000}, {Resource: bourse.ResourceMemory, Amount: 4096}}, Shared: 16},
 		Pollers: func(*bourse.Config) *bourse.Refusal {
 			asked++

@@ -60,7 +60,7 @@ func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err er
 	}
 	hold = bourse.Hold{
 		Order: order.ID, Reservation: order.Hold.Reservation, Index: order.Hold.Index, App: order.App.Name, AppID: order.App.ID,
-		Worker: hs.host.Worker, Tag: hs.host.Tag, Region: hs.host.Region, Takes: d.Takes, Left: d.Takes, CreatedAt: now,
+		Worker: hs.host.Worker, Tag: hs.host.Tag, Region: hs.host.Region, Takes: d.Takes, Remaining: d.Takes, CreatedAt: now,
 	}
 	if hold.ExpiresAt, err = prolong(tx, order.Hold.Reservation, now, now.Add(time.Duration(order.Hold.TTL))); err != nil {
 		return hold, err
@@ -136,8 +136,8 @@ func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bo
 	after := slices.Clone(holds)
 	draw(after, takes)
 	for i := range after {
-		if !slices.Equal(holds[i].Left, after[i].Left) {
-			after[i].Left = slices.DeleteFunc(after[i].Left, func(a bourse.Amount) bool { return a.Amount == 0 })
+		if !slices.Equal(holds[i].Remaining, after[i].Remaining) {
+			after[i].Remaining = slices.DeleteFunc(after[i].Remaining, func(a bourse.Amount) bool { return a.Amount == 0 })
 			d.Draws = append(d.Draws, after[i])
 		}
 	}
@@ -149,9 +149,9 @@ func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bo
 func draw(holds []bourse.Hold, takes bourse.Amounts) bourse.Amounts {
 	need := slices.Clone(takes)
 	for h := range holds {
-		holds[h].Left = slices.Clone(holds[h].Left) // the caller's holds may share this slice
-		for j := range holds[h].Left {
-			left := &holds[h].Left[j]
+		holds[h].Remaining = slices.Clone(holds[h].Remaining) // the caller's holds may share this slice
+		for j := range holds[h].Remaining {
+			left := &holds[h].Remaining[j]
 			if i := slices.IndexFunc(need, func(a bourse.Amount) bool { return a.Resource == left.Resource }); i >= 0 {
 				n := min(need[i].Amount, left.Amount)
 				left.Amount -= n

@@ -28,11 +28,11 @@ func TestDraw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		holds := make([]bourse.Hold, rapid.IntRange(0, 4).Draw(t, "holds"))
 		for i := range holds {
-			holds[i].Left = drawAmounts(t, "left")
+			holds[i].Remaining = drawAmounts(t, "left")
 		}
 		before := make([]bourse.Amounts, len(holds))
 		for i := range holds {
-			before[i] = slices.Clone(holds[i].Left)
+			before[i] = slices.Clone(holds[i].Remaining)
 		}
 		shared := slices.Clone(holds)
 		takes := drawAmounts(t, "takes")
@@ -41,19 +41,19 @@ func TestDraw(t *testing.T) {
 			was, is := int64(0), int64(0)
 			for h := range holds {
 				was += before[h].Of(a.Resource)
-				is += holds[h].Left.Of(a.Resource)
+				is += holds[h].Remaining.Of(a.Resource)
 			}
 			if got := drawn[i]; got.Resource != a.Resource || got.Amount != min(a.Amount, was) || was-is != got.Amount {
 				t.Fatalf("takes %v of %d: drew %v and left %d", a, was, got, is)
 			}
 		}
 		for i := range shared {
-			if diff := cmp.Diff(before[i], shared[i].Left); diff != "" {
+			if diff := cmp.Diff(before[i], shared[i].Remaining); diff != "" {
 				t.Fatalf("a list that others have was changed (-before +after):\n%s", diff)
 			}
-			for _, a := range holds[i].Left {
+			for _, a := range holds[i].Remaining {
 				if a.Amount < 0 || !takes.Has(a.Resource) && a.Amount != before[i].Of(a.Resource) {
-					t.Fatalf("left %v of %v after %v", holds[i].Left, before[i], takes)
+					t.Fatalf("left %v of %v after %v", holds[i].Remaining, before[i], takes)
 				}
 			}
 		}

@@ -55,7 +55,7 @@ func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int,
 		return declared, nil
 	case has != 0:
 		return has, nil
-	case !tx.PortLeft(h.Ports.First, h.Ports.Last):
+	case !tx.HasFreePort(h.Ports.First, h.Ports.Last):
 		return 0, h.By(&bourse.Refusal{
 			Reason: bourse.RefusedResource, Resource: ResourcePorts, Wanted: 1,
 			Detail: fmt.Sprintf("insufficient ports: wanted 1, free 0 of %d-%d", h.Ports.First, h.Ports.Last),

@@ -48,5 +48,5 @@ func (t *Tries) refuse(order *bourse.Order) *bourse.Refusal {
 	if !ok || last == order.Try {
 		return nil
 	}
-	return &bourse.Refusal{Reason: bourse.RefusedOvertaken, Detail: "a later attempt has replaced this one"}
+	return &bourse.Refusal{Reason: bourse.RefusedSuperseded, Detail: "a later attempt has replaced this one"}
 }

@@ -67,7 +67,7 @@ func recordStart(tx *store.Tx, s driver.Status, secrets uint64, now time.Time) e
 			return true, nil, nil
 		}
 		if m.Config.AutoDestroy { // the machine may belong to a task
-			if err := tx.TaskStarted(m.Order, s.StartedAt.UTC()); err != nil {
+			if err := tx.RecordTaskStart(m.Order, s.StartedAt.UTC()); err != nil {
 				return false, nil, err
 			}
 		}
@@ -211,7 +211,7 @@ func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error,
 		rec.Machine = ""
 		rec.Decision.Outcome = bourse.OutcomeRefused
 		if rec.Task != nil {
-			err = tx.TaskUndone(rec.ID)
+			err = tx.DeleteTask(rec.ID)
 		} else {
 			err = tx.PutOrder(rec)
 		}
@@ -282,7 +282,7 @@ func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 }
 
 // handOver waits until a poller claims the task of m, which must be starting. It gives up
-// at the order's deadline, after bourse.DefaultWithin if the start has no order, or when
+// at the order's deadline, after bourse.DefaultOrderTimeout if the start has no order, or when
 // the machine is no longer wanted.
 func (ms *Machines) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
 	// A poller that claimed the task before this daemon started may still have it.
@@ -291,7 +291,7 @@ func (ms *Machines) handOver(ctx context.Context, d driver.Driver, r *machineRun
 	}
 	until := r.Request.Until
 	if until.IsZero() {
-		until = time.Now().Add(bourse.DefaultWithin)
+		until = time.Now().Add(bourse.DefaultOrderTimeout)
 	}
 	wanted, stop := ms.while(ctx, m.ID, until, func(now *bourse.Machine) bool { return now.State == m.State })
 	status, err := d.Start(wanted, ms.policy.Of(m, Attached{}, nil))

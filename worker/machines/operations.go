@@ -76,8 +76,8 @@ func (ms *Machines) define() {
 	patient := fsm.StepOptions{Timeout: stopLimit, Attempts: 200}
 	freezing := fsm.StepOptions{Timeout: time.Minute, Attempts: 200}
 	waiting := fsm.StepOptions{Attempts: -1, MaxBackoff: 10 * time.Second} // notLaunched decides when to give up
-	handing := fsm.StepOptions{Timeout: bourse.MaxWithin + time.Minute}
-	forever := fsm.StepOptions{Timeout: bourse.MaxWithin, Attempts: -1, MaxBackoff: 10 * time.Second}
+	handing := fsm.StepOptions{Timeout: bourse.MaxOrderTimeout + time.Minute}
+	forever := fsm.StepOptions{Timeout: bourse.MaxOrderTimeout, Attempts: -1, MaxBackoff: 10 * time.Second}
 	ms.defs = definitions{
 		plain: launches{
 			create:  define("machine.create").Step("launch", ms.createLaunch, waiting),

@@ -83,7 +83,7 @@ func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	for {
 		m, err := ms.state.AwaitMachine(ctx, r.Request.Machine, func(m *bourse.Machine) bool {
 			answer, _ := bourse.CallUpdate.On(m.State)
-			return !waits(m, r.Request.Version) || answer == bourse.Goes
+			return !waits(m, r.Request.Version) || answer == bourse.CallAllowed
 		})
 		switch {
 		case bourse.CodeOf(err) == bourse.CodeNotFound:

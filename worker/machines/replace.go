@@ -27,7 +27,7 @@ func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, 
 	case m.State != bourse.StateStarted && m.State != bourse.StateSuspended && m.State != bourse.StateRestarting:
 		return nil, errMoved
 	case unnoticed(m):
-		if err := tx.KeepVersion(m); err != nil {
+		if err := tx.RecordVersion(m); err != nil {
 			return nil, err
 		}
 		takes := m.Next.Takes
@@ -57,7 +57,7 @@ func adoptNext(m *bourse.Machine) {
 // swap makes m's next version its current one, and records the intent to launch it. m's
 // program must not be running. Errors are those of recordLaunch.
 func (ms *Machines) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Event, err error) {
-	if err := tx.KeepVersion(m); err != nil {
+	if err := tx.RecordVersion(m); err != nil {
 		return nil, err
 	}
 	launch, takes := m.Next.Launch, m.Next.Takes

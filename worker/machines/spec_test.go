@@ -38,8 +38,8 @@ func TestLimits(t *testing.T) {
 func TestProcess(t *testing.T) {
 	m := &bourse.Machine{ID: "000001ff000000", App: "web", Region: "gru", Config: bourse.Config{
 		Image: "nginx", Guest: &bourse.Guest{CPUKind: "shared", CPUs: 1, MemoryMB: 64}, Env: map[string]string{"A": "1", "B": "1"},
-		Init: bourse.Init{Entrypoint: []string{"a"}, Cmd: []string{"b"}, User: "u"},
-		Kept: bourse.Kept{Processes: []byte(`[{"entrypoint":["x"],"cmd":["y"],"user":"v","env":{"B":"2"},"env_from":[{"env_var":"ME","field_ref":"id"}]}]`)},
+		Init:         bourse.Init{Entrypoint: []string{"a"}, Cmd: []string{"b"}, User: "u"},
+		StoredConfig: bourse.StoredConfig{Processes: []byte(`[{"entrypoint":["x"],"cmd":["y"],"user":"v","env":{"B":"2"},"env_from":[{"env_var":"ME","field_ref":"id"}]}]`)},
 	}}
 	got := machines.Policy{}.Of(m, machines.Attached{}, nil)
 	if !slices.Equal(got.Entrypoint, []string{"x"}) || !slices.Equal(got.Args, []string{"y"}) || got.User != "v" || got.Command != nil {
@@ -59,7 +59,7 @@ func TestSecretsOfAProcess(t *testing.T) {
 	secrets := map[string]string{"PASSWORD": "hunter2", "TOKEN": "t"}
 	m := &bourse.Machine{Config: bourse.Config{
 		Image: "host", Guest: &bourse.Guest{CPUKind: "shared", CPUs: 1, MemoryMB: 64}, Init: bourse.Init{Exec: []string{"a"}},
-		Kept: bourse.Kept{Processes: []byte(`[{"secrets":[{"env_var":"PASS","name":"PASSWORD"}],"ignore_app_secrets":true}]`)},
+		StoredConfig: bourse.StoredConfig{Processes: []byte(`[{"secrets":[{"env_var":"PASS","name":"PASSWORD"}],"ignore_app_secrets":true}]`)},
 	}}
 	if err := machines.CheckSecrets(&m.Config, secrets); err != nil {
 		t.Fatal(err)

@@ -16,14 +16,14 @@ import (
 func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.start(ctx, id, starting{
 		may: func(m *bourse.Machine) error {
-			if m.Boot.StandsIn != "" || m.State != bourse.StateStopped && m.State != bourse.StateFailed {
+			if m.Boot.PromotedFor != "" || m.State != bourse.StateStopped && m.State != bourse.StateFailed {
 				return errAlready
 			}
 			return nil
 		},
 		write: func(m *bourse.Machine) []bourse.Event {
-			m.Boot.StandsIn = primary
-			return []bourse.Event{{Type: bourse.EventStandIn, State: m.State, Source: bourse.SourceWorker, Reason: why}}
+			m.Boot.PromotedFor = primary
+			return []bourse.Event{{Type: bourse.EventPromote, State: m.State, Source: bourse.SourceWorker, Reason: why}}
 		},
 	})
 	return err
@@ -40,7 +40,7 @@ func (ms *Machines) Demote(ctx context.Context, id, primary bourse.MachineID, wh
 			}
 			m.Boot.Requested = true
 			m.State = bourse.StateStopping
-			return []bourse.Event{{Type: bourse.EventStandDown, State: m.State, Source: bourse.SourceWorker, Reason: why}}, nil
+			return []bourse.Event{{Type: bourse.EventDemote, State: m.State, Source: bourse.SourceWorker, Reason: why}}, nil
 		})
 	}))
 	return ignoreAlready(err)
@@ -61,11 +61,11 @@ func (ms *Machines) Rearm(ctx context.Context, id, primary bourse.MachineID) err
 
 func endStandby(tx *store.Tx, id, primary bourse.MachineID, change func(*bourse.Machine) ([]bourse.Event, error)) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-		if m.Boot.StandsIn != primary {
+		if m.Boot.PromotedFor != primary {
 			return false, nil, errAlready
 		}
 		events, err := change(m)
-		m.Boot.StandsIn = ""
+		m.Boot.PromotedFor = ""
 		return true, events, err
 	})
 	return err

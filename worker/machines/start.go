@@ -58,7 +58,7 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 	}
 	frozen := old.State == bourse.StateSuspended
 	if !frozen && s.may(&old) == nil {
-		if err := cmp.Or(ms.state.Store.Short(), ms.awaitSecrets(ctx, &old, s.secrets, s.keys)); err != nil {
+		if err := cmp.Or(ms.state.Store.SpaceError(), ms.awaitSecrets(ctx, &old, s.secrets, s.keys)); err != nil {
 			return fabric.ActReply{}, err
 		}
 	}
@@ -131,13 +131,13 @@ func may(m *bourse.Machine, call bourse.Call, nonce string) error {
 // on is like may, but for calls that do not require the lease.
 func on(m *bourse.Machine, call bourse.Call) error {
 	switch answer, text := call.On(m.State); answer {
-	case bourse.Goes:
+	case bourse.CallAllowed:
 		return nil
-	case bourse.Already:
+	case bourse.CallNoChange:
 		return errAlready
-	case bourse.Gone:
+	case bourse.CallNotFound:
 		return state.ErrNoMachine
-	case bourse.Unable:
+	case bourse.CallRefused:
 		return &bourse.Error{Code: bourse.CodeFailedPrecondition, Message: text}
 	}
 	return bourse.Errorf(bourse.CodeInternal, "machine %s: unknown call %s", m.ID, call)
@@ -160,7 +160,7 @@ func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 	if err := ms.recordLaunch(tx, m); err != nil {
 		return err
 	}
-	m.Boot.StandsIn = ""
+	m.Boot.PromotedFor = ""
 	return nil
 }
 
@@ -284,7 +284,7 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 					return false, nil, err
 				}
 			}
-			m.Boot.Requested, m.Boot.StandsIn = true, "" // a restarted standby no longer replaces another machine
+			m.Boot.Requested, m.Boot.PromotedFor = true, "" // a restarted standby no longer replaces another machine
 			m.Secrets = max(m.Secrets, act.Secrets)
 			m.State = bourse.StateRestarting
 			return true, []bourse.Event{{Type: bourse.EventRestart, State: m.State, Source: bourse.SourceUser, By: act.By}}, nil

@@ -40,7 +40,7 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 		err = mayUpdate(&old, &req)
 	}
 	if err == nil {
-		err = cmp.Or(ms.state.Store.Short(), ms.unsupported(&old, &req.Config))
+		err = cmp.Or(ms.state.Store.SpaceError(), ms.unsupported(&old, &req.Config))
 	}
 	if err != nil {
 		return fabric.ActReply{}, err

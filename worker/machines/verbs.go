@@ -230,7 +230,7 @@ func (ms *Machines) SetMetadata(ctx context.Context, id bourse.MachineID, req fa
 		if req.Instance != "" && req.Instance != m.Instance {
 			return false, nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine version is %s, not %s", m.Instance, req.Instance)
 		}
-		if err := tx.KeepVersion(m); err != nil {
+		if err := tx.RecordVersion(m); err != nil {
 			return false, nil, err
 		}
 		setMetadata(&m.Config, &req)

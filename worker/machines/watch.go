@@ -220,7 +220,7 @@ func settle(m *bourse.Machine) {
 // policyRestarts reports whether m's policy restarts it after an exit. It also removes
 // restarts from m's record that are older than the policy's window.
 func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
-	again, m.Boot.Restarts = m.Config.RestartPolicy().Again(exit, m.Boot.Restarts)
+	again, m.Boot.Restarts = m.Config.RestartPolicy().ShouldRestart(exit, m.Boot.Restarts)
 	return again
 }
 

@@ -25,7 +25,7 @@ func (l *Listener) shareApps(ctx context.Context) error {
 	keep, publish := reconcile(kept, listed)
 	for batch := range slices.Chunk(keep, appsBatch) {
 		for i := range batch {
-			if batch[i], err = l.view.Prove(ctx, batch[i].Name); err != nil {
+			if batch[i], err = l.view.Proof(ctx, batch[i].Name); err != nil {
 				return err
 			}
 		}
@@ -79,7 +79,7 @@ func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 // sameApp reports whether bourse.App.Merge considers two records with the same name
 // equal.
 func sameApp(a, b bourse.App) bool {
-	if a.Life != b.Life || a.ID != b.ID || !a.CreatedAt.Equal(b.CreatedAt) || (a.DeletedAt == nil) != (b.DeletedAt == nil) {
+	if a.Generation != b.Generation || a.ID != b.ID || !a.CreatedAt.Equal(b.CreatedAt) || (a.DeletedAt == nil) != (b.DeletedAt == nil) {
 		return false
 	}
 	return a.DeletedAt == nil || a.DeletedAt.Equal(*b.DeletedAt)

@@ -20,7 +20,7 @@ func TestReconcile(t *testing.T) {
 			byName := map[bourse.AppName]bourse.App{}
 			for range rapid.IntRange(0, 6).Draw(t, label) {
 				name := bourse.AppName(rapid.SampledFrom([]string{"a1", "b1", "c1", "d1"}).Draw(t, "name"))
-				app := bourse.App{Name: name, ID: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id"), Life: rapid.IntRange(0, 1).Draw(t, "life"), CreatedAt: day("created"), Proof: []byte{1}}
+				app := bourse.App{Name: name, ID: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id"), Generation: rapid.IntRange(0, 1).Draw(t, "life"), CreatedAt: day("created"), Proof: []byte{1}}
 				if rapid.Bool().Draw(t, "deleted") {
 					app.DeletedAt = new(day("deletion"))
 				}

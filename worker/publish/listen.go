@@ -49,7 +49,7 @@ func NewListener(p *Publisher, cancel func(ctx context.Context, id bourse.OrderI
 func (l *Listener) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckEvery)
 	defer check.Stop()
-	l.lost = l.view.Lost()
+	l.lost = l.view.RowsLost()
 	for {
 		begin := time.Now()
 		if again := l.look(ctx); again > 0 {
@@ -102,7 +102,7 @@ func (l *Listener) look(ctx context.Context) time.Duration {
 func (l *Listener) awaitPublisher(ctx context.Context) error {
 	select {
 	case <-l.lost:
-		l.lost = l.view.Lost()
+		l.lost = l.view.RowsLost()
 		l.published = false
 	default:
 	}

@@ -86,14 +86,14 @@ func (p *Publisher) Run(ctx context.Context) error {
 	defer check.Stop()
 	facts := time.NewTicker(factsEvery) // facts may change without a change of a machine, or may have been held back
 	defer facts.Stop()
-	lost := p.view.Lost()
+	lost := p.view.RowsLost()
 	p.box.addAll()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-lost:
-			lost = p.view.Lost() // get the new channel before publishing, because the view may be lost again in the meantime
+			lost = p.view.RowsLost() // get the new channel before publishing, because the view may be lost again in the meantime
 			p.box.addAll()
 		case <-check.C:
 			p.box.addAll()
@@ -105,7 +105,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		}
 		select {
 		case <-lost: // mark all records as changed before calling deliver, so that the first update of a new epoch contains all of them
-			lost = p.view.Lost()
+			lost = p.view.RowsLost()
 			p.box.addAll()
 		default:
 		}

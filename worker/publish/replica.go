@@ -30,7 +30,7 @@ func (r Replica) Publish(ctx context.Context, u Update) error {
 		for i := range u.Apps {
 			proofs[i] = u.Apps[i].Proof
 		}
-		if err := r.Believe(ctx, proofs...); err != nil {
+		if err := r.MergeProofs(ctx, proofs...); err != nil {
 			return err
 		}
 	}
@@ -48,19 +48,19 @@ func (u *Update) rows() []wire.Row {
 		rows = append(rows, inventory.MachineRow(&u.Machines[i]))
 	}
 	for _, id := range u.Gone {
-		rows = append(rows, wire.Gone(wire.TableMachines, string(id)))
+		rows = append(rows, wire.DeletedRow(wire.TableMachines, string(id)))
 	}
 	for i := range u.Volumes {
 		rows = append(rows, inventory.VolumeRow(&u.Volumes[i]))
 	}
 	for _, id := range u.GoneVolumes {
-		rows = append(rows, wire.Gone(wire.TableVolumes, string(id)))
+		rows = append(rows, wire.DeletedRow(wire.TableVolumes, string(id)))
 	}
 	for i := range u.Images {
 		rows = append(rows, inventory.ImageRow(&u.Images[i]))
 	}
 	for _, digest := range u.GoneImages {
-		rows = append(rows, wire.Gone(wire.TableImages, digest))
+		rows = append(rows, wire.DeletedRow(wire.TableImages, digest))
 	}
 	return rows
 }

@@ -24,16 +24,16 @@ type View interface {
 	ViewRows
 	// Apps returns all apps in the view, including tombstones.
 	Apps(ctx context.Context) ([]bourse.App, error)
-	// Prove returns the view's record of an app with its proof.
-	Prove(ctx context.Context, name bourse.AppName) (bourse.App, error)
+	// Proof returns the view's record of an app with its proof.
+	Proof(ctx context.Context, name bourse.AppName) (bourse.App, error)
 	// Canceled returns the orders that this worker must not fill.
 	Canceled(ctx context.Context) ([]bourse.OrderID, error)
 	// Changed returns a channel of capacity one that contains a token if the result of
 	// Apps or Canceled may have changed. It is always the same channel.
 	Changed() <-chan struct{}
-	// Lost returns a channel that is closed when the view has lost the rows that this
-	// worker has published. After that, Lost returns a new channel.
-	Lost() <-chan struct{}
+	// RowsLost returns a channel that is closed when the view has lost the rows that this
+	// worker has published. After that, RowsLost returns a new channel.
+	RowsLost() <-chan struct{}
 }
 
 // ViewRows lists this worker's rows in the view, in any order.

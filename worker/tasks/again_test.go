@@ -15,7 +15,7 @@ func TestARepetitionNeedsNoPlace(t *testing.T) {
 	h := newHost(t)
 	h.place(p.Warmed("echo", 1))
 	done := taskstest.Call(t, "echo", 1)
-	done.Named = true
+	done.HasChosenID = true
 	if got := h.result(t.Context(), done); ended(got) != "answered 0 answer" {
 		t.Fatalf("got %s: %s", ended(got), got.Error)
 	}
@@ -48,7 +48,7 @@ func TestARepetitionNeedsNoPlace(t *testing.T) {
 			h.warm.release(m)
 		}
 	}
-	if got := v.result; !bytes.Equal(got.Sum, done.TaskSum()) || done.Named != (got.Sum != nil) {
+	if got := v.result; !bytes.Equal(got.Sum, done.TaskSum()) || done.HasChosenID != (got.Sum != nil) {
 		t.Errorf("the record's sum of the work is %x, of the order %x", got.Sum, done.TaskSum())
 	}
 	if p.Times(done.ID) != 1 {

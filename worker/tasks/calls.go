@@ -93,7 +93,7 @@ func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	if rec.Task.Cold == nil {
 		return nil
 	}
-	_, err := tx.TaskEnded(rec.ID, coldCut(rec.Task, bourse.TaskCanceled, "it was canceled: "+errWithdrawn.Error()), time.Now().UTC())
+	_, err := tx.RecordTaskEnd(rec.ID, coldCut(rec.Task, bourse.TaskCanceled, "it was canceled: "+errWithdrawn.Error()), time.Now().UTC())
 	return err
 }
 

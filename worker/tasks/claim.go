@@ -51,7 +51,7 @@ func join(ctx context.Context, call *call) (*bourse.Fill, *bourse.Refusal, error
 		return nil, call.refusal, call.err
 	}
 	fill := *call.fill
-	fill.Again = true
+	fill.Repeated = true
 	return &fill, nil, nil
 }
 
@@ -97,7 +97,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	}
 	if err := t.send(ctx, m, order.Task, &result); err != nil {
 		t.warm.changed(m.id)
-		t.save(call, func(tx *store.Tx) error { return tx.TaskUndone(order.ID) })
+		t.save(call, func(tx *store.Tx) error { return tx.DeleteTask(order.ID) })
 		if err := call.saved.Wait(ctx); err != nil { // if the task still has a record, a crash would cause it to be recorded as lost
 			return nil, nil, err
 		}
@@ -148,7 +148,7 @@ func answerAgain(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, erro
 	if result.End == "" { // cannot happen: recovery has ended the tasks of earlier daemons, and this daemon's tasks have a call
 		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is in progress without a call", result.Order)
 	}
-	return &bourse.Fill{Task: result, Again: true}, nil, nil
+	return &bourse.Fill{Task: result, Repeated: true}, nil, nil
 }
 
 // recordOf returns the record of a call that is about to begin.
@@ -172,7 +172,7 @@ func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.Order
 		return err
 	}
 	if refusal == nil {
-		err := tx.TaskBegun(begun)
+		err := tx.RecordTask(begun)
 		if bourse.CodeOf(err) != bourse.CodeAlreadyExists {
 			return err
 		}
@@ -194,7 +194,7 @@ func (t *Tasks) end(call *call, result bourse.TaskResult) {
 	t.state.Counts.TaskEnded(result.End)
 	t.tally.add(&result)
 	t.save(call, func(tx *store.Tx) error {
-		_, err := tx.TaskEnded(call.begun.ID, result, at)
+		_, err := tx.RecordTaskEnd(call.begun.ID, result, at)
 		return err
 	})
 }

@@ -42,7 +42,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 	var started func(context.Context) error
 	if err == nil {
 		m, started, err = t.machines.Begin(ctx, c, func(tx *store.Tx, m *bourse.Machine) error {
-			return tx.TaskBegun(t.coldRecord(&c.Order, m))
+			return tx.RecordTask(t.coldRecord(&c.Order, m))
 		})
 	}
 	_, declined := errors.AsType[admit.Declined](err)
@@ -92,7 +92,7 @@ var errNeverBegun = errors.New("the task's machine could not be started")
 
 func again(fill *bourse.Fill) *bourse.Fill {
 	if fill != nil {
-		fill.Again = true
+		fill.Repeated = true
 	}
 	return fill
 }
@@ -152,7 +152,7 @@ func coldCut(rec *store.TaskRecord, end bourse.TaskEnd, why string) bourse.TaskR
 // dies in between, recovery destroys the machine.
 func (t *Tasks) endCold(ctx context.Context, id bourse.OrderID, result bourse.TaskResult) error {
 	err := t.state.Store.Update(ctx, func(tx *store.Tx) error {
-		_, err := tx.TaskEnded(id, result, time.Now().UTC())
+		_, err := tx.RecordTaskEnd(id, result, time.Now().UTC())
 		return err
 	})
 	if err != nil {

@@ -32,7 +32,7 @@ func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 	h.save(call, func(tx *store.Tx) error {
 		select {
 		case <-full:
-			_, err := tx.TaskEnded(order.ID, result, time.Now())
+			_, err := tx.RecordTaskEnd(order.ID, result, time.Now())
 			return err
 		default:
 			return refusing

@@ -59,7 +59,7 @@ func (t *Tasks) Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) 
 		}
 	}
 	return func(tx *store.Tx) error {
-		ended, err := tx.TaskEnded(m.Order, result, time.Now().UTC())
+		ended, err := tx.RecordTaskEnd(m.Order, result, time.Now().UTC())
 		if ended {
 			t.state.Counts.TaskEnded(result.End)
 		}
@@ -101,6 +101,6 @@ func (t *Tasks) Gone(tx *store.Tx, m *bourse.Machine) error {
 	if err != nil || rec.Task == nil || !rec.Task.Open() {
 		return err
 	}
-	_, err = tx.TaskEnded(m.Order, coldCut(rec.Task, bourse.TaskCanceled, "its machine was destroyed"), time.Now().UTC())
+	_, err = tx.RecordTaskEnd(m.Order, coldCut(rec.Task, bourse.TaskCanceled, "its machine was destroyed"), time.Now().UTC())
 	return err
 }

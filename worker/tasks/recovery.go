@@ -27,7 +27,7 @@ func (t *Tasks) Recover(ctx context.Context) error {
 			for _, result := range open {
 				result.End, result.ExitCode, result.Took = bourse.TaskLost, -1, now.Sub(result.StartedAt)
 				result.Error = "the worker was restarted during the task"
-				if _, err := tx.TaskEnded(result.Order, result, now); err != nil {
+				if _, err := tx.RecordTaskEnd(result.Order, result, now); err != nil {
 					return err
 				}
 			}

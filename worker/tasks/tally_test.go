@@ -31,7 +31,7 @@ func TestTally(t *testing.T) {
 	}
 	wg.Wait()
 	got := y.Tally("m1")
-	if got == nil || got.Ran != 100 || got.Failed != 10 || !got.FailedAt.Equal(at.Add(time.Second)) || len(got.Error) > maxTallyError || !utf8.ValidString(got.Error) {
+	if got == nil || got.Total != 100 || got.Failed != 10 || !got.FailedAt.Equal(at.Add(time.Second)) || len(got.Error) > maxTallyError || !utf8.ValidString(got.Error) {
 		t.Errorf("got %+v", got)
 	}
 	y.tally.add(&bourse.TaskResult{Machine: "m1", End: bourse.TaskLost, StartedAt: at})

@@ -106,7 +106,7 @@ func (vs *Volumes) removeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 			if v.State != bourse.VolumeDestroying {
 				return false, nil
 			}
-			v.State, v.GrowsTo = bourse.VolumeDestroyed, 0
+			v.State, v.TargetGB = bourse.VolumeDestroyed, 0
 			v.Snapshots = slices.DeleteFunc(v.Snapshots, func(s bourse.Snapshot) bool { return s.State != bourse.SnapshotCreated })
 			v.Takes = Takes(v)
 			return true, nil

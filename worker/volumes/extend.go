@@ -47,7 +47,7 @@ func (vs *Volumes) mayExtend(tx *store.Tx, v *bourse.Volume, sizeGB int64) error
 	case sizeGB < v.Spec.SizeGB:
 		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: volume %s has %d already, and never shrinks", sizeGB, v.ID, v.Spec.SizeGB)
 	}
-	v.State, v.GrowsTo = bourse.VolumeExtending, sizeGB
+	v.State, v.TargetGB = bourse.VolumeExtending, sizeGB
 	r, err := vs.retake(tx, v)
 	if err == nil && r != nil {
 		err = insufficient(r, "could not extend volume "+string(v.ID))
@@ -65,7 +65,7 @@ func (vs *Volumes) extendStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	if v.State != bourse.VolumeExtending {
 		return fsm.Finish() // the volume has already been extended
 	}
-	err = vs.host.Extend(ctx, v.ID, v.GrowsTo)
+	err = vs.host.Extend(ctx, v.ID, v.TargetGB)
 	if err != nil && !isFinal(err) {
 		return fsm.Retry(err)
 	}
@@ -84,9 +84,9 @@ func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) 
 			return false, nil
 		}
 		if grown {
-			v.Spec.SizeGB = max(v.Spec.SizeGB, v.GrowsTo)
+			v.Spec.SizeGB = max(v.Spec.SizeGB, v.TargetGB)
 		}
-		v.State, v.GrowsTo = bourse.VolumeCreated, 0
+		v.State, v.TargetGB = bourse.VolumeCreated, 0
 		v.Takes = Takes(v)
 		return true, nil
 	})

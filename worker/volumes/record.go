@@ -20,7 +20,7 @@ func Takes(v *bourse.Volume) bourse.Amounts {
 	var disk bourse.MiB
 	if v.State != bourse.VolumeFailed && v.State != bourse.VolumeDestroyed {
 		spec := v.Spec
-		spec.SizeGB = max(spec.SizeGB, v.GrowsTo)
+		spec.SizeGB = max(spec.SizeGB, v.TargetGB)
 		disk = spec.Disk()
 	}
 	for _, s := range v.Snapshots {

@@ -60,7 +60,7 @@ func (r *rig) start() {
 		Worker: r.self.Worker, Tag: r.self.Tag, Region: r.self.Region,
 		Ledger:       admit.Ledger{Totals: bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: 100 << 10}}},
 		VolumeLabels: r.vols.Labels(), Peers: r.peers != nil,
-		Load: func() float64 { return 0 }, Short: s.Short, Drivers: []string{string(bourse.HostImage)},
+		Load: func() float64 { return 0 }, Short: s.SpaceError, Drivers: []string{string(bourse.HostImage)},
 	}
 	r.admit.Labels.Store(&admit.Labels{})
 	r.Volumes = volumes.New(volumes.Config{State: r.state, Admit: r.admit, Host: r.vols, Peers: r.peers, Dir: r.dir})

@@ -19,7 +19,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func machine(n int, services string) bourse.Machine {
 	return bourse.Machine{
 		ID: bourse.MachineID(fmt.Sprintf("%06x%08x", n, 1)), State: bourse.StateStarted, Region: "gru", App: "web",
-		Config: bourse.Config{Kept: bourse.Kept{Services: json.RawMessage(services)}},
+		Config: bourse.Config{StoredConfig: bourse.StoredConfig{Services: json.RawMessage(services)}},
 	}
 }
 

@@ -40,7 +40,7 @@ func (o *Others) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, 
 	}
 	hosts := map[bourse.WorkerTag]Host{}
 	for _, w := range gone {
-		if !w.Back && w.Role == bourse.RoleWorker {
+		if !w.Returned && w.Role == bourse.RoleWorker {
 			hosts[w.Tag] = HostRemoved
 		}
 	}

@@ -99,7 +99,7 @@ func Settle(patience time.Duration) time.Duration { return max(settleLeast, pati
 // runs again, or if another standby with a lower id also replaces the machine.
 func DecideStandby(self *bourse.Machine, s *StandbySight, patience time.Duration) StandbyVerdict {
 	list := self.Config.Standbys
-	if primary := self.Boot.StandsIn; primary != "" {
+	if primary := self.Boot.PromotedFor; primary != "" {
 		if !slices.Contains(list, primary) { // a user has removed the primary machine from the list, so leave the standby to the user
 			return StandbyVerdict{}
 		}
@@ -134,7 +134,7 @@ func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID
 		return StandbyVerdict{Demote, primary, Settle(patience), fmt.Sprintf("machine %s runs again", primary)}
 	}
 	for _, other := range s.spares(self, primary) {
-		if other.ID < self.ID && other.Boot.StandsIn == primary && other.State == bourse.StateStarted {
+		if other.ID < self.ID && other.Boot.PromotedFor == primary && other.State == bourse.StateStarted {
 			return StandbyVerdict{Demote, primary, Settle(patience), fmt.Sprintf("machine %s also replaces %s", other.ID, primary)}
 		}
 	}
@@ -182,17 +182,17 @@ func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (o
 // standby was promoted for it and may have stopped since, or it was started by a user.
 func (s *StandbySight) covered(self *bourse.Machine, primary bourse.MachineID) bool {
 	return slices.ContainsFunc(s.spares(self, primary), func(m *bourse.Machine) bool {
-		if m.Boot.StandsIn == "" {
+		if m.Boot.PromotedFor == "" {
 			return runs(m)
 		}
-		return m.Boot.StandsIn == primary && m.State != bourse.StateFailed
+		return m.Boot.PromotedFor == primary && m.State != bourse.StateFailed
 	})
 }
 
 // before returns how many other standbys would be promoted before self.
 func (s *StandbySight) before(self *bourse.Machine, primary bourse.MachineID) (n int) {
 	for _, m := range s.spares(self, primary) {
-		if m.ID < self.ID && m.State == bourse.StateStopped && m.Boot.StandsIn == "" {
+		if m.ID < self.ID && m.State == bourse.StateStopped && m.Boot.PromotedFor == "" {
 			n++
 		}
 	}

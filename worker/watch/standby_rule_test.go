@@ -19,7 +19,7 @@ const patience = 10 * time.Second
 func spareOf(self bourse.MachineID, state bourse.State, standsIn bourse.MachineID, list ...bourse.MachineID) bourse.Machine {
 	return bourse.Machine{
 		ID: self, State: state, Worker: bourse.WorkerID("w" + string(self[:6])),
-		Config: bourse.Config{Standbys: list}, Boot: bourse.Boot{StandsIn: standsIn},
+		Config: bourse.Config{Standbys: list}, Boot: bourse.Boot{PromotedFor: standsIn},
 	}
 }
 
@@ -173,7 +173,7 @@ func (w *world) run(d time.Duration) (most int) {
 // listen receives another site's update of a machine, after the delay.
 func (s *site) listen(w *world, from, to int, m *bourse.Machine) {
 	if w.hears(from, to) && from != to {
-		if n, ok := s.late[m.ID]; !ok || n.m.State != m.State || n.m.Boot.StandsIn != m.Boot.StandsIn {
+		if n, ok := s.late[m.ID]; !ok || n.m.State != m.State || n.m.Boot.PromotedFor != m.Boot.PromotedFor {
 			s.late[m.ID] = news{*m, w.now.Add(delay)}
 		}
 	}
@@ -206,11 +206,11 @@ func (s *site) decide(w *world, self int) {
 	}
 	switch v.Act {
 	case watch.Promote:
-		s.spare.State, s.spare.Boot.StandsIn = bourse.StateStarted, v.Primary
+		s.spare.State, s.spare.Boot.PromotedFor = bourse.StateStarted, v.Primary
 	case watch.Demote:
-		s.spare.State, s.spare.Boot.StandsIn = bourse.StateStopped, ""
+		s.spare.State, s.spare.Boot.PromotedFor = bourse.StateStopped, ""
 	case watch.Rearm:
-		s.spare.Boot.StandsIn = ""
+		s.spare.Boot.PromotedFor = ""
 	case watch.StayStandby:
 	}
 }

@@ -54,7 +54,7 @@ type NodeConfig struct {
 	Now       func() time.Time // the view's clock
 	Certified bool             // see replication.Config
 	Timing    gossip.Timing
-	Pace      replication.Pace
+	Pace      replication.Timing
 	Limits    replication.Limits
 	Log       *slog.Logger
 }
@@ -104,7 +104,7 @@ func Start(network Network, c NodeConfig) (*Node, error) {
 	}
 	self := bourse.Member{ID: n.ID, Role: cmp.Or(c.Role, bourse.RoleWorker), Region: "gru", Address: host.API, Tag: bourse.WorkerTag(c.Number)}
 	n.Replicator = replication.New(replication.Config{
-		View: n.View, Cluster: c.Cluster, Self: self, Caller: host.Caller, Log: c.Log, Pace: c.Pace, Limits: c.Limits, Certified: c.Certified,
+		View: n.View, Cluster: c.Cluster, Self: self, Caller: host.Caller, Log: c.Log, Timing: c.Pace, Limits: c.Limits, Certified: c.Certified,
 		Members: func() []bourse.Member { return n.Members.Members() },
 		Changed: func() <-chan struct{} { return n.Members.Changed() },
 	})

@@ -2,10 +2,10 @@ package fabric
 
 import "github.com/bourse-dev/bourse"
 
-// own returns CodeInternal if a reply contains a machine or volume that belongs to another
+// checkOwner returns CodeInternal if a reply contains a machine or volume that belongs to another
 // worker. Without this check, a worker could make the broker show, change or destroy other
 // workers' objects.
-func own(from *bourse.Member, reply any) error {
+func checkOwner(from *bourse.Member, reply any) error {
 	err := func(id string, tag bourse.WorkerTag) error {
 		if tag == from.Tag {
 			return nil
@@ -15,14 +15,14 @@ func own(from *bourse.Member, reply any) error {
 	if r, ok := reply.(*bourse.Snapshot); ok {
 		return err(string(r.ID), r.ID.Tag())
 	}
-	return records(reply,
+	return eachObject(reply,
 		func(m *bourse.Machine) error { return err(string(m.ID), m.ID.Tag()) },
 		func(v *bourse.Volume) error { return err(string(v.ID), v.ID.Tag()) })
 }
 
-// records calls one of the given functions for each machine and each volume in a reply. It stops at
+// eachObject calls one of the given functions for each machine and each volume in a reply. It stops at
 // the first error.
-func records(reply any, machine func(*bourse.Machine) error, volume func(*bourse.Volume) error) error {
+func eachObject(reply any, machine func(*bourse.Machine) error, volume func(*bourse.Volume) error) error {
 	switch r := reply.(type) {
 	case *bourse.Machine:
 		return machine(r)

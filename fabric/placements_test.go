@@ -63,7 +63,7 @@ func TestRepliesWithoutPlacementAreNobodys(t *testing.T) {
 	good, none, copied, other := placedRecord(t, "w1"), placedRecord(t, "w1"), placedRecord(t, "w2"), placedRecord(t, "w1")
 	none.Placement = nil
 	other.App = "blog"
-	f := Placed{answering{func(*Message) any { return &[]bourse.Machine{good, none, copied, other} }}, plainPlacements{}}
+	f := VerifyingFabric{answering{func(*Message) any { return &[]bourse.Machine{good, none, copied, other} }}, plainPlacements{}}
 	list, err := MachineList.Call(t.Context(), f, placedWorker, MachinesQuery{})
 	if err != nil || len(list) != 4 {
 		t.Fatalf("%+v, %v", list, err)
@@ -80,8 +80,8 @@ func TestRepliesWithoutPlacementAreNobodys(t *testing.T) {
 func TestAFillNeedsItsPlacement(t *testing.T) {
 	record := placedRecord(t, "w1")
 	order := bourse.Order{ID: record.Order, App: bourse.App{Name: "shop", ID: "shop-id"}}
-	trader := func(answer func(*Message) any) Placing {
-		return Placing{GrantingTrader{Trader: Trader{answering{answer}}}, plainPlacements{}}
+	trader := func(answer func(*Message) any) PlacingTrader {
+		return PlacingTrader{GrantingTrader{Trader: Trader{answering{answer}}}, plainPlacements{}}
 	}
 	var sent bourse.Claim
 	fill, _, err := trader(func(m *Message) any {

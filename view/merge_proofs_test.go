@@ -14,13 +14,13 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// TestBelieveOnlyProofs passes an app's proof, and forged variants of it, to Believe. Only the
+// TestMergeOnlyProofs passes an app's proof, and forged variants of it, to MergeProofs. Only the
 // app that a broker has signed may be restored.
-func TestBelieveOnlyProofs(t *testing.T) {
+func TestMergeOnlyProofs(t *testing.T) {
 	broker := startMember(t, Config{Site: "b1"})
 	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: time.Now().UTC()}
 	broker.publish(inventory.AppRow(shop))
-	app, err := broker.Prove(t.Context(), "shop")
+	app, err := broker.Proof(t.Context(), "shop")
 	if err != nil || len(app.Proof) == 0 {
 		t.Fatalf("%+v, %v", app, err)
 	}
@@ -53,21 +53,21 @@ func TestBelieveOnlyProofs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := m.Forged()
-		if err := m.Believe(t.Context(), b); err != nil || m.Forged() == before || len(m.dump()) != 0 {
+		before := m.ForgedCount()
+		if err := m.MergeProofs(t.Context(), b); err != nil || m.ForgedCount() == before || len(m.dump()) != 0 {
 			t.Errorf("%s: error %v, rows %v", name, err, m.dump())
 		}
 	}
-	if err := m.Believe(t.Context(), []byte("no proof")); bourse.CodeOf(err) != bourse.CodeInvalid {
+	if err := m.MergeProofs(t.Context(), []byte("no proof")); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("no proof: %v, want %s", err, bourse.CodeInvalid)
 	}
-	if err := m.Believe(t.Context(), app.Proof, app.Proof); err != nil {
+	if err := m.MergeProofs(t.Context(), app.Proof, app.Proof); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(broker.dump(), m.dump()); d != "" {
 		t.Errorf("rows (-broker +worker):\n%s", d)
 	}
-	if again, err := m.Prove(t.Context(), "shop"); err != nil || !bytes.Equal(again.Proof, app.Proof) {
+	if again, err := m.Proof(t.Context(), "shop"); err != nil || !bytes.Equal(again.Proof, app.Proof) {
 		t.Errorf("the worker's proof of the row differs: %v", err)
 	}
 	m.sound()
@@ -77,7 +77,7 @@ func TestBelieveOnlyProofs(t *testing.T) {
 func FuzzBelieve(f *testing.F) {
 	broker := startMember(f, Config{Site: "b1"})
 	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme"}))
-	app, err := broker.Prove(f.Context(), "shop")
+	app, err := broker.Proof(f.Context(), "shop")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func FuzzBelieve(f *testing.F) {
 	f.Add([]byte{0xa0})
 	m := startMember(f, Config{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if err := m.Believe(t.Context(), b); err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
+		if err := m.MergeProofs(t.Context(), b); err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Fatal(err)
 		}
 		if err := m.verify(t.Context()); err != nil {
@@ -94,15 +94,15 @@ func FuzzBelieve(f *testing.F) {
 	})
 }
 
-// TestBelieveAppsUsesOnlyProofs passes altered copies of an app to BelieveApps. It must return
+// TestMergeAppProofsUsesOnlyProofs passes altered copies of an app to MergeAppProofs. It must return
 // the app as its proof describes it, and no app without a proof. Otherwise a worker could assign
 // an app to another organization.
-func TestBelieveAppsUsesOnlyProofs(t *testing.T) {
+func TestMergeAppProofsUsesOnlyProofs(t *testing.T) {
 	born := time.Now().UTC().Add(-time.Hour).Truncate(0)
 	shop := bourse.App{Name: "shop", ID: "x", Org: "acme", CreatedAt: born}
 	former := startMember(t, Config{Site: "b1"})
 	former.publish(inventory.AppRow(shop))
-	kept, err := former.Prove(t.Context(), "shop")
+	kept, err := former.Proof(t.Context(), "shop")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestBelieveAppsUsesOnlyProofs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := startMember(t, Config{Site: "b2"})
 			for range 2 { // first with an empty view, then with the rows that the first call has merged
-				got, err := m.BelieveApps(t.Context(), x.reported)
+				got, err := m.MergeAppProofs(t.Context(), x.reported)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -139,11 +139,11 @@ func TestBelieveAppsUsesOnlyProofs(t *testing.T) {
 	}
 }
 
-// TestBelieveAppsRejectsMalformedProof checks that a malformed proof is an error and creates no
+// TestMergeAppProofsRejectsMalformedProof checks that a malformed proof is an error and creates no
 // app.
-func TestBelieveAppsRejectsMalformedProof(t *testing.T) {
+func TestMergeAppProofsRejectsMalformedProof(t *testing.T) {
 	m := startMember(t, Config{Site: "b2"})
-	got, err := m.BelieveApps(t.Context(), []bourse.App{{Name: "shop", ID: "x", Org: "thief", Proof: []byte("no proof")}})
+	got, err := m.MergeAppProofs(t.Context(), []bourse.App{{Name: "shop", ID: "x", Org: "thief", Proof: []byte("no proof")}})
 	if bourse.CodeOf(err) != bourse.CodeInvalid || len(got) != 0 {
 		t.Errorf("got %+v, %v, want %s", got, err, bourse.CodeInvalid)
 	}

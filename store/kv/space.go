@@ -6,23 +6,23 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Short returns CodeUnavailable if the disk has no space for a checkpoint, or for the log records
+// SpaceError returns CodeUnavailable if the disk has no space for a checkpoint, or for the log records
 // that are written until the checkpoint ends. Otherwise it returns nil. While it returns an error,
 // only records that fit into the reserved part of the log can be written. That space is reserved
-// for finishing work in progress, so callers must not start new work. Once there is space, Short
+// for finishing work in progress, so callers must not start new work. Once there is space, SpaceError
 // returns nil again.
-func (d *DB) Short() error {
-	if err := d.short.Load(); err != nil {
+func (d *DB) SpaceError() error {
+	if err := d.spaceErr.Load(); err != nil {
 		return err
 	}
 	return nil
 }
 
-// noteFull makes Short return an error if err means that the disk is full. The next successful
+// noteFull makes SpaceError return an error if err means that the disk is full. The next successful
 // checkpoint clears it.
 func (d *DB) noteFull(err error) {
-	if full(err) {
-		d.short.Store(&bourse.Error{Code: bourse.CodeUnavailable, Message: bourse.MessageOf(d.refused(err)), Err: err})
+	if isDiskFull(err) {
+		d.spaceErr.Store(&bourse.Error{Code: bourse.CodeUnavailable, Message: bourse.MessageOf(d.refused(err)), Err: err})
 	}
 }
 
@@ -33,7 +33,7 @@ func (d *DB) growAhead() {
 	if err := d.wal.growAhead(); err != nil {
 		d.noteFull(err)
 		if !d.checkpointing.Load() { // the checkpoint has ended in the meantime
-			d.short.Store(nil)
+			d.spaceErr.Store(nil)
 		}
 	}
 }
@@ -42,14 +42,14 @@ func (d *DB) growAhead() {
 // opened.
 func (d *DB) Faults() uint64 { return d.faults.Load() }
 
-// unwritten counts a commit or checkpoint that could not be written to disk, and returns its error.
-func (d *DB) unwritten(err error) error {
+// countFault counts a commit or checkpoint that could not be written to disk, and returns its error.
+func (d *DB) countFault(err error) error {
 	d.faults.Add(1)
 	return d.refused(err)
 }
 
 func (d *DB) refused(err error) error {
-	if _, known := errors.AsType[*bourse.Error](err); !known && full(err) {
+	if _, known := errors.AsType[*bourse.Error](err); !known && isDiskFull(err) {
 		return bourse.Errorf(bourse.CodeUnavailable, "the disk of %s is full: free some space, and the worker continues (%w)", d.cfg.Dir, err)
 	}
 	return unavailable(err)

@@ -4,6 +4,6 @@ package direct
 
 import "syscall"
 
-// giveUp does nothing. On this platform, the kernel decides how long data may remain
+// setAckTimeout does nothing. On this platform, the kernel decides how long data may remain
 // unacknowledged.
 func giveUp(string, string, syscall.RawConn) error { return nil }

@@ -52,7 +52,7 @@ func TestInvariant7Once(t *testing.T) {
 			for i := range answers {
 				o := order("gru")
 				o.Race = rapid.IntRange(0, 3).Draw(t, "race")
-				o.Within = bourse.Duration(rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 2 * time.Second, 10 * time.Second}).Draw(t, "within"))
+				o.Timeout = bourse.Duration(rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 2 * time.Second, 10 * time.Second}).Draw(t, "within"))
 				retryFactor := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Hour}).Draw(t, "patience")
 				wg.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), retryFactor)
@@ -119,7 +119,7 @@ func TestInvariant7OnceAcrossBrokers(t *testing.T) {
 				return calm(call)
 			})
 			o := order("gru")
-			o.Named = true
+			o.HasChosenID = true
 			answers := make([]told, 2)
 			stops := make([]func(), 2)
 			var wg sync.WaitGroup
@@ -152,14 +152,14 @@ func TestInvariant7OnceAcrossBrokers(t *testing.T) {
 func TestNamedOrderIsFoundAgain(t *testing.T) {
 	c := floor(5, room(5))
 	o := order("gru")
-	o.Named = true
+	o.HasChosenID = true
 	first := place(t.Context(), broker(c, nil), o)
 	second := place(t.Context(), broker(c, nil), o)
 	if first.err != nil || second.err != nil {
 		t.Fatal(first.err, second.err)
 	}
-	if !second.fill.Again || second.fill.Machine.ID != first.fill.Machine.ID {
-		t.Errorf("the repeated order got %s (again: %v), want %s", second.fill.Machine.ID, second.fill.Again, first.fill.Machine.ID)
+	if !second.fill.Repeated || second.fill.Machine.ID != first.fill.Machine.ID {
+		t.Errorf("the repeated order got %s (again: %v), want %s", second.fill.Machine.ID, second.fill.Repeated, first.fill.Machine.ID)
 	}
 	if got := second.decision.Machine; got != first.fill.Machine.ID {
 		t.Errorf("the decision contains machine %s", got)
@@ -178,10 +178,10 @@ func TestNamedOrderIsFoundInALaterChoice(t *testing.T) {
 	)
 	c.Break(func(call Call) Fault { return Fault{Unreachable: call.Worker == "a"} })
 	o := order("gru", "mad")
-	o.Named, o.First = true, true
+	o.HasChosenID, o.FirstTry = true, true
 	first := place(t.Context(), broker(c, nil), o)
 	c.Break(nil)
-	o.First = false
+	o.FirstTry = false
 	second := place(t.Context(), broker(c, nil), o)
 	if first.err != nil || first.fill.Machine.Worker != "b" {
 		t.Fatalf("filled on %q: %v", first.fill.Machine.Worker, first.err)
@@ -220,7 +220,7 @@ func twoFills(t *testing.T, delay map[bourse.WorkerID]time.Duration) {
 		want = "w1"
 	}
 	o := order("gru")
-	o.Named = true
+	o.HasChosenID = true
 	var wg sync.WaitGroup
 	answers := make([]told, 2)
 	for i, id := range []bourse.WorkerID{"w0", "w1"} {
@@ -239,7 +239,7 @@ func twoFills(t *testing.T, delay map[bourse.WorkerID]time.Duration) {
 			t.Errorf("broker %d: %v", i, a.err)
 		case mine && a.fill.Machine.ID != living[0].ID:
 			t.Errorf("the winner's broker returned machine %s", a.fill.Machine.ID)
-		case !mine && delay["w0"] == delay["w1"] && !a.fill.Again && a.fill.Machine.ID == living[0].ID:
+		case !mine && delay["w0"] == delay["w1"] && !a.fill.Repeated && a.fill.Machine.ID == living[0].ID:
 			t.Error("the loser's broker reports the fill as its own")
 		}
 	}
@@ -270,7 +270,7 @@ func TestInvariant9BrokersKeepNothing(t *testing.T) {
 			link := c.Link()
 			dying := market.New(market.Config{Directory: c, Trader: link, Rand: rand.NewPCG(3, 4)})
 			o := order("gru")
-			o.Named = true
+			o.HasChosenID = true
 			var wg sync.WaitGroup
 			wg.Go(func() { place(t.Context(), dying, o) }) // the answer is lost
 			time.Sleep(time.Duration(rapid.IntRange(0, 100).Draw(t, "dies after ms")) * time.Millisecond)

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// once places an order whose ID the caller has chosen. The order may be a repetition, and another
+// placeOnce places an order whose ID the caller has chosen. The order may be a repetition, and another
 // broker may be placing it at the same moment (invariant 7).
 //
 // In the first round, all candidates of all choices are asked whether they have filled the order. A
@@ -42,31 +42,31 @@ import (
 //
 // If an earlier try was canceled on a worker that has not received the cancellation yet, the worker
 // is treated as if it refused (see refuseCanceled).
-func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
-	here, absent := t.x.cfg.Directory.All() // both lists reflect the same moment, so a worker that is joining or leaving is either asked or counts as absent
+func (t *trade) placeOnce(ctx context.Context) (*bourse.Fill, error) {
+	here, absent := t.exchange.cfg.Directory.All() // both lists reflect the same moment, so a worker that is joining or leaving is either asked or counts as absent
 	members, ends := candidates(t.order, accepting(here), t.order.Regions...)
-	members = append(members, t.leaving(here)...) // appended last, because they are asked but never claimed
-	t.since = t.x.recentPicks.now()
+	members = append(members, t.leavingWorkers(here)...) // appended last, because they are asked but never claimed
+	t.since = t.exchange.recentPicks.now()
 	asked := time.Now()
 	quotes := t.ask(ctx, members)
-	t.askSilent(ctx, members, quotes)
-	unresponsive := unresponsive(members, quotes) // before vet, so workers with invalid answers do not count as unresponsive
+	t.retrySilent(ctx, members, quotes)
+	unresponsive := unresponsive(members, quotes) // before checkQuote, so workers with invalid answers do not count as unresponsive
 	lo := 0
 	for k, hi := range ends {
 		for i := lo; i < hi; i++ {
-			vet(&quotes[i], &members[i], t.order, t.order.Regions[k])
+			checkQuote(&quotes[i], &members[i], t.order, t.order.Regions[k])
 		}
 		lo = hi
 	}
 	t.refuseLeaving(members[lo:], quotes[lo:])
-	t.x.cache.store(&t.shape, asked, members, quotes)
+	t.exchange.cache.store(&t.shape, asked, members, quotes)
 	t.refuseCanceled(ctx, members, quotes)
 	if fill := t.filledBefore(ctx, members, quotes); fill != nil {
 		t.decision.Rounds = append(t.decision.Rounds, bourse.Round{
 			Regions: slices.Concat(t.order.Regions...), Candidates: len(members), Asked: len(members),
 		})
 		if fill.Task != nil && !t.quoteOnly {
-			return t.rejoin(ctx, members, fill)
+			return t.repeatTask(ctx, members, fill)
 		}
 		return fill, nil
 	}
@@ -78,7 +78,7 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	}
 	lo = 0
 	for k, hi := range ends {
-		if err := t.ended(ctx); err != nil {
+		if err := t.checkEnded(ctx); err != nil {
 			return nil, err
 		}
 		t.decision.Rounds = append(t.decision.Rounds, bourse.Round{Regions: t.order.Regions[k], Candidates: hi - lo, Asked: hi - lo})
@@ -97,8 +97,8 @@ func (t *trade) once(ctx context.Context) (*bourse.Fill, error) {
 	return nil, nil
 }
 
-// askSilent asks the members that did not answer a second time, and replaces their quotes.
-func (t *trade) askSilent(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
+// retrySilent asks the members that did not answer a second time, and replaces their quotes.
+func (t *trade) retrySilent(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	var again []bourse.Member
 	var index []int
 	for i := range quotes {
@@ -119,7 +119,7 @@ func (t *trade) askSilent(ctx context.Context, members []bourse.Member, quotes [
 func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) *bourse.Fill {
 	var best *bourse.Fill
 	for i := range quotes {
-		if f := quotes[i].Fill(); f != nil && (best == nil || older(f, best)) {
+		if f := quotes[i].Fill(); f != nil && (best == nil || precedes(f, best)) {
 			best = f
 		}
 	}
@@ -127,21 +127,21 @@ func (t *trade) filledBefore(ctx context.Context, members []bourse.Member, quote
 		return nil
 	}
 	if !t.quoteOnly {
-		t.cancelAll(ctx, filledElsewhere(members, quotes, best.Sale().Worker))
+		t.cancelAll(ctx, otherFills(members, quotes, best.Summary().Worker))
 	}
 	return best
 }
 
-// older reports whether fill a takes precedence over fill b of the same order.
-func older(a, b *bourse.Fill) bool {
-	one, other := a.Sale(), b.Sale()
+// precedes reports whether fill a takes precedence over fill b of the same order.
+func precedes(a, b *bourse.Fill) bool {
+	one, other := a.Summary(), b.Summary()
 	if c := one.At.Compare(other.At); c != 0 {
 		return c < 0
 	}
 	return one.Worker < other.Worker
 }
 
-func filledElsewhere(members []bourse.Member, quotes []bourse.Quote, but bourse.WorkerID) []*bourse.Member {
+func otherFills(members []bourse.Member, quotes []bourse.Quote, but bourse.WorkerID) []*bourse.Member {
 	var out []*bourse.Member
 	for i := range quotes {
 		if quotes[i].Fill() != nil && members[i].ID != but {
@@ -154,7 +154,7 @@ func filledElsewhere(members []bourse.Member, quotes []bourse.Quote, but bourse.
 // confirm asks all candidates again after the order was filled. If it finds several fills, it
 // cancels all except the oldest one. It returns the fill that remains.
 func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse.Member) (*bourse.Fill, error) {
-	holder := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == fill.Sale().Worker })
+	holder := slices.IndexFunc(members, func(m bourse.Member) bool { return m.ID == fill.Summary().Worker })
 	keeper := members[holder]
 	others := slices.DeleteFunc(members, func(m bourse.Member) bool {
 		return m.ID == keeper.ID || slices.Contains(t.canceled, m.ID)
@@ -165,33 +165,33 @@ func (t *trade) confirm(ctx context.Context, fill *bourse.Fill, members []bourse
 	quotes := t.ask(ctx, others)
 	kept, keptAt := fill, keeper
 	for i := range quotes {
-		vet(&quotes[i], &others[i], t.order, nil)
-		if f := quotes[i].Fill(); f != nil && older(f, kept) {
+		checkQuote(&quotes[i], &others[i], t.order, nil)
+		if f := quotes[i].Fill(); f != nil && precedes(f, kept) {
 			kept, keptAt = f, others[i]
 		}
 	}
-	undo := filledElsewhere(others, quotes, keptAt.ID)
-	if err := t.ended(ctx); bourse.CodeOf(err) == bourse.CodeCanceled || keptAt.ID != keeper.ID {
+	undo := otherFills(others, quotes, keptAt.ID)
+	if err := t.checkEnded(ctx); bourse.CodeOf(err) == bourse.CodeCanceled || keptAt.ID != keeper.ID {
 		undo = append(undo, &keeper)
 	}
 	t.cancelAll(ctx, undo)
-	if err := t.ended(ctx); bourse.CodeOf(err) == bourse.CodeCanceled {
+	if err := t.checkEnded(ctx); bourse.CodeOf(err) == bourse.CodeCanceled {
 		return nil, err
 	}
 	for i := range quotes {
 		if silent(&quotes[i]) {
-			t.x.undelivered.add(pendingCancel{order: t.order.ID, at: others[i], rival: &rival{t.order, kept, keptAt}}, errSilent)
+			t.exchange.cancels.add(pendingCancel{order: t.order.ID, at: others[i], competing: &competingFill{t.order, kept, keptAt}}, errNoAnswer)
 		}
 	}
 	if keptAt.ID != keeper.ID {
-		t.overtaken(&keeper, keptAt.ID)
+		t.recordSuperseded(&keeper, keptAt.ID)
 	}
 	return kept, nil
 }
 
-// overtaken corrects the record of a claim whose fill was canceled because there is an older
+// recordSuperseded corrects the record of a claim whose fill was canceled because there is an older
 // fill.
-func (t *trade) overtaken(loser *bourse.Member, by bourse.WorkerID) {
+func (t *trade) recordSuperseded(loser *bourse.Member, by bourse.WorkerID) {
 	claims := t.currentRound().Claims
 	for i := range claims {
 		if claims[i].Worker == loser.ID {

@@ -9,25 +9,25 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// AwayWorker describes an unreachable worker.
-type AwayWorker struct {
+// UnreachableWorker describes an unreachable worker.
+type UnreachableWorker struct {
 	ID                bourse.WorkerID
 	HeardAt           time.Time // time when the worker was last reachable; zero if it never was
 	Machines, Volumes int
 }
 
-const awaySQL = `SELECT r.site, s.heard_at,
+const unreachableSQL = `SELECT r.site, s.heard_at,
 	(SELECT count(*) FROM machine_rows AS m WHERE m.site = r.site), (SELECT count(*) FROM volume_rows AS v WHERE v.site = r.site)
 	FROM worker_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE r.key = r.site AND coalesce(s.alive, 0) = 0 ORDER BY r.site`
 
-// AwayWorkers returns a query for the unreachable workers.
-func AwayWorkers() func(*sqlite.Conn) ([]AwayWorker, error) {
-	return func(c *sqlite.Conn) ([]AwayWorker, error) {
-		var out []AwayWorker
-		err := schema.Query(c, awaySQL, func(s *sqlite.Stmt) error {
-			w := AwayWorker{ID: bourse.WorkerID(s.ColumnText(0)), Machines: s.ColumnInt(2), Volumes: s.ColumnInt(3)}
+// UnreachableWorkers returns a query for the unreachable workers.
+func UnreachableWorkers() func(*sqlite.Conn) ([]UnreachableWorker, error) {
+	return func(c *sqlite.Conn) ([]UnreachableWorker, error) {
+		var out []UnreachableWorker
+		err := schema.Query(c, unreachableSQL, func(s *sqlite.Stmt) error {
+			w := UnreachableWorker{ID: bourse.WorkerID(s.ColumnText(0)), Machines: s.ColumnInt(2), Volumes: s.ColumnInt(3)}
 			if !s.ColumnIsNull(1) {
-				w.HeardAt = moment(s.ColumnInt64(1))
+				w.HeardAt = timeOf(s.ColumnInt64(1))
 			}
 			out = append(out, w)
 			return nil

@@ -15,57 +15,57 @@ type Placements interface {
 	Verify(signed []byte) (bourse.Placement, error)
 }
 
-// Placed is a Fabric for brokers of a cluster with certificates. It clears the app of each
+// VerifyingFabric is a Fabric for brokers of a cluster with certificates. It clears the app of each
 // machine or volume in a worker's reply unless a broker has placed it in that app.
-type Placed struct {
+type VerifyingFabric struct {
 	Fabric
 	Placements Placements
 }
 
-// settle clears the app of each machine and volume in a reply that no broker has placed
+// clearUnverified clears the app of each machine and volume in a reply that no broker has placed
 // in that app.
-func (p Placed) settle(from *bourse.Member, reply any) {
-	_ = records(reply,
+func (p VerifyingFabric) clearUnverified(from *bourse.Member, reply any) {
+	_ = eachObject(reply,
 		func(m *bourse.Machine) error {
-			if !placed(p.Placements, from, m) {
+			if !verifyMachine(p.Placements, from, m) {
 				m.App, m.AppID = "", ""
 			}
 			return nil
 		},
 		func(v *bourse.Volume) error {
-			if !placedVolume(p.Placements, from, v) {
+			if !verifyVolume(p.Placements, from, v) {
 				v.App, v.AppID = "", ""
 			}
 			return nil
 		}) // the error is always nil, because the functions return nil
 }
 
-func placed(by Placements, from *bourse.Member, m *bourse.Machine) bool {
+func verifyMachine(by Placements, from *bourse.Member, m *bourse.Machine) bool {
 	p, err := by.Verify(m.Placement)
 	return err == nil && p.Worker == from.ID && p.Places(m)
 }
 
-func placedVolume(by Placements, from *bourse.Member, v *bourse.Volume) bool {
+func verifyVolume(by Placements, from *bourse.Member, v *bourse.Volume) bool {
 	p, err := by.Verify(v.Placement)
 	return err == nil && p.Worker == from.ID && p.PlacesVolume(v)
 }
 
-// Placing implements market.Trader for a broker with a certificate. It signs a placement for
+// PlacingTrader implements market.Trader for a broker with a certificate. It signs a placement for
 // each claim, and rejects fills without one. Therefore, a worker cannot pretend to have filled
 // an order with a machine that no broker has placed.
-type Placing struct {
+type PlacingTrader struct {
 	GrantingTrader
 	Placements Placements
 }
 
 // Ask implements market.Trader.
-func (t Placing) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
+func (t PlacingTrader) Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	members := make(map[bourse.WorkerID]*bourse.Member, len(to))
 	for i := range to {
 		members[to[i].ID] = &to[i]
 	}
 	t.GrantingTrader.Ask(ctx, to, order, func(q bourse.Quote) {
-		if m := members[q.Worker]; m != nil && !t.believes(m, order, q.Fill()) {
+		if m := members[q.Worker]; m != nil && !t.verified(m, order, q.Fill()) {
 			q = bourse.Quote{Worker: q.Worker, Region: q.Region, Refusal: &bourse.Refusal{
 				Worker: q.Worker, Region: q.Region, Reason: bourse.RefusedNoAnswer, Detail: "the worker reports a fill that no broker has placed",
 			}}
@@ -75,8 +75,8 @@ func (t Placing) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 }
 
 // Claim implements market.Trader.
-func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
-	if places(&claim.Order) {
+func (t PlacingTrader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+	if placesObject(&claim.Order) {
 		signed, err := t.Placements.Sign(claim.Order.Placement(to.ID))
 		if err != nil {
 			return nil, nil, bourse.Errorf(bourse.CodeUnavailable, "sign placement of order: %w", err)
@@ -86,27 +86,27 @@ func (t Placing) Claim(ctx context.Context, to bourse.Member, claim *bourse.Clai
 		claim = &with
 	}
 	fill, refusal, err := t.GrantingTrader.Claim(ctx, to, claim)
-	if err == nil && !t.believes(&to, &claim.Order, fill) {
+	if err == nil && !t.verified(&to, &claim.Order, fill) {
 		return nil, nil, bourse.Errorf(bourse.CodeInternal, "worker %s filled order %s without its placement", to.ID, claim.Order.ID)
 	}
 	return fill, refusal, err
 }
 
-// places reports whether filling an order creates a machine or volume for the order's
+// placesObject reports whether filling an order creates a machine or volume for the order's
 // app.
-func places(o *bourse.Order) bool { return o.Kind() != bourse.KindHold && !o.Warm() }
+func placesObject(o *bourse.Order) bool { return o.Kind() != bourse.KindHold && !o.Warm() }
 
-// believes reports whether the fill can be trusted: if it contains a machine or volume, a broker
+// verified reports whether the fill can be trusted: if it contains a machine or volume, a broker
 // must have placed that machine or volume in the order's app.
-func (t Placing) believes(from *bourse.Member, order *bourse.Order, fill *bourse.Fill) bool {
+func (t PlacingTrader) verified(from *bourse.Member, order *bourse.Order, fill *bourse.Fill) bool {
 	if fill == nil {
 		return true
 	}
 	switch fill.Kind() {
 	case bourse.KindMachine:
-		return placed(t.Placements, from, &fill.Machine) && fill.Machine.OwnedBy(&order.App)
+		return verifyMachine(t.Placements, from, &fill.Machine) && fill.Machine.OwnedBy(&order.App)
 	case bourse.KindVolume:
-		return placedVolume(t.Placements, from, fill.Volume) && fill.Volume.OwnedBy(&order.App)
+		return verifyVolume(t.Placements, from, fill.Volume) && fill.Volume.OwnedBy(&order.App)
 	case bourse.KindTask, bourse.KindHold:
 	}
 	return true

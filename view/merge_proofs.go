@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Prove returns an app together with its proof. It returns CodeNotFound if the app is not in the view.
-func (v *View) Prove(ctx context.Context, name bourse.AppName) (bourse.App, error) {
+// Proof returns an app together with its proof. It returns CodeNotFound if the app is not in the view.
+func (v *View) Proof(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	var app bourse.App
 	err := v.Read(ctx, func(c *sqlite.Conn) error {
 		found, err := inventory.App(name)(c)
@@ -47,9 +47,9 @@ func (v *View) prove(c *sqlite.Conn, table, key string) ([]byte, error) {
 	return wire.EncodeProof(r, birth, sig)
 }
 
-// Believe verifies proofs and merges the rows in them into the view. The proofs may come from anyone, because only rows
+// MergeProofs verifies proofs and merges the rows in them into the view. The proofs may come from anyone, because only rows
 // with valid signatures change the view. It returns CodeInvalid if a proof is malformed.
-func (v *View) Believe(ctx context.Context, proofs ...[]byte) error {
+func (v *View) MergeProofs(ctx context.Context, proofs ...[]byte) error {
 	list := make([]wire.ProvenRow, len(proofs))
 	for i, b := range proofs {
 		var err error
@@ -71,22 +71,22 @@ func (v *View) Believe(ctx context.Context, proofs ...[]byte) error {
 	return nil
 }
 
-// BelieveApps merges the apps in a worker's report that have valid proofs, and returns the view's current records of
+// MergeAppProofs merges the apps in a worker's report that have valid proofs, and returns the view's current records of
 // the reported apps. Without proofs, a worker could assign an app to any organization while a view is new. It returns
 // CodeInvalid if a proof is malformed.
-func (v *View) BelieveApps(ctx context.Context, reported []bourse.App) ([]bourse.App, error) {
+func (v *View) MergeAppProofs(ctx context.Context, reported []bourse.App) ([]bourse.App, error) {
 	var proofs [][]byte
 	for _, app := range reported {
 		have, err := v.App(ctx, app.Name)
 		if err != nil {
 			return nil, err
 		}
-		if len(app.Proof) > 0 && (have == nil || changes(have, app)) {
+		if len(app.Proof) > 0 && (have == nil || changesApp(have, app)) {
 			proofs = append(proofs, app.Proof)
 		}
 	}
 	if len(proofs) > 0 {
-		if err := v.Believe(ctx, proofs...); err != nil {
+		if err := v.MergeProofs(ctx, proofs...); err != nil {
 			return nil, err
 		}
 	}
@@ -103,9 +103,9 @@ func (v *View) BelieveApps(ctx context.Context, reported []bourse.App) ([]bourse
 	return out, nil
 }
 
-// changes reports whether merging the reported app into the view's current record, have, would
+// changesApp reports whether merging the reported app into the view's current record, have, would
 // change that record.
-func changes(have *bourse.App, reported bourse.App) bool {
+func changesApp(have *bourse.App, reported bourse.App) bool {
 	merged := have.Merge(reported)
 	return merged.ID != have.ID || (merged.DeletedAt == nil) != (have.DeletedAt == nil)
 }

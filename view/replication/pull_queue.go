@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// want describes a stream in which another member is ahead of this server.
-type want struct {
+// wantedStream describes a stream in which another member is ahead of this server.
+type wantedStream struct {
 	seq   uint64
 	from  []bourse.WorkerID // members that have announced it, the most recent last
 	due   time.Time
@@ -25,22 +25,22 @@ const (
 	maxTries   = 5
 )
 
-// wants contains the streams that have to be pulled.
-type wants struct {
+// pullQueue contains the streams that have to be pulled.
+type pullQueue struct {
 	wake chan struct{} // capacity 1; signals a new want
 
 	mu       sync.Mutex
-	byStream map[wire.Stream]want
+	byStream map[wire.Stream]wantedStream
 }
 
-func (w *wants) init() {
+func (w *pullQueue) init() {
 	w.wake = make(chan struct{}, 1)
-	w.byStream = map[wire.Stream]want{}
+	w.byStream = map[wire.Stream]wantedStream{}
 }
 
 // add records that a member has a stream up to p. The member's ID is "" if it is unknown. If there
 // is already a want for the stream, its due time does not change.
-func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
+func (w *pullQueue) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old, known := w.byStream[p.Stream]
@@ -65,10 +65,10 @@ func (w *wants) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 // take returns the unsatisfied wants that are due, and the time when the next want is due (zero if
 // there are none). For each returned want, it counts an attempt. The want is due again later, and
 // is dropped after maxTries attempts.
-func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire.Stream]want, next time.Time) {
+func (w *pullQueue) take(now time.Time, head func(wire.Stream) uint64) (due map[wire.Stream]wantedStream, next time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	due = map[wire.Stream]want{}
+	due = map[wire.Stream]wantedStream{}
 	for s, x := range w.byStream {
 		if head(s) >= x.seq {
 			delete(w.byStream, s)
@@ -93,7 +93,7 @@ func (w *wants) take(now time.Time, head func(wire.Stream) uint64) (due map[wire
 // pulled updates the wants in asked after an attempt to pull them. If a stream has reached the
 // wanted position, its want is removed. If a later position has been announced since, the want is
 // instead due at once.
-func (w *wants) pulled(asked map[wire.Stream]want, now time.Time, head func(wire.Stream) uint64) {
+func (w *pullQueue) pulled(asked map[wire.Stream]wantedStream, now time.Time, head func(wire.Stream) uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for s, before := range asked {
@@ -114,7 +114,7 @@ func (w *wants) pulled(asked map[wire.Stream]want, now time.Time, head func(wire
 // attempt is retryWant × 2^n.
 const retryWant = 100 * time.Millisecond
 
-func (w *wants) length() int {
+func (w *pullQueue) length() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.byStream)

@@ -10,17 +10,17 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxTidy limits how many rows of each kind one call of tidy processes. The next
+// maxExpire limits how many rows of each kind one call of removeExpired processes. The next
 // call continues.
-const maxTidy = 4096
+const maxExpire = 4096
 
-// tidy is called periodically. It removes expired tombstones and streams, retries quarantined rows and placements,
+// removeExpired is called periodically. It removes expired tombstones and streams, retries quarantined rows and placements,
 // and starts a new epoch if the server's certificate has changed. An error ends Run.
-func (w *writer) tidy() error {
-	birth, _ := w.v.verifier.Keys.Own()
-	w.v.mu.Lock()
-	w.v.intake.dropWaiting()
-	w.v.mu.Unlock()
+func (w *writer) removeExpired() error {
+	birth, _ := w.view.verifier.Keys.Own()
+	w.view.mu.Lock()
+	w.view.intake.dropWaiting()
+	w.view.mu.Unlock()
 	err := w.transact(func(b *batch) error {
 		if !bytes.Equal(birth, b.signer.Birth) {
 			if err := b.renew(b.self.Epoch); err != nil {
@@ -39,7 +39,7 @@ func (w *writer) tidy() error {
 		if err := b.recheckPlacements(); err != nil {
 			return fmt.Errorf("recheck placements: %w", err)
 		}
-		err := schema.Run(b.conn, "UPDATE meta SET touched_at = ? WHERE touched_at < ?", b.now.UnixNano(), b.now.Add(-touchBefore).UnixNano())
+		err := schema.Run(b.conn, "UPDATE meta SET touched_at = ? WHERE touched_at < ?", b.now.UnixNano(), b.now.Add(-touchInterval).UnixNano())
 		b.written = b.written || b.conn.Changes() > 0
 		if err == nil && b.written {
 			err = schema.DropBirths(b.conn)
@@ -47,8 +47,8 @@ func (w *writer) tidy() error {
 		return err
 	}, nil)
 	if err != nil && failureOf(err) == failBadRow {
-		// Nothing in tidy is urgent. If the file is damaged, the next write will notice.
-		w.v.config.Log.Warn("clean up view failed", slog.Any("err", err))
+		// Nothing in removeExpired is urgent. If the file is damaged, the next write will notice.
+		w.view.config.Log.Warn("clean up view failed", slog.Any("err", err))
 		return nil
 	}
 	w.dropPresence()
@@ -61,7 +61,7 @@ func (w *writer) tidy() error {
 // expire removes tombstones and canceled orders that are past their retention. A member that has
 // missed them until then has to replace its file.
 func (b *batch) expire() error {
-	old, err := b.tables.AllExpired(b.conn, wire.ClockAt(b.now.Add(-retention)), maxTidy)
+	old, err := b.tables.FindExpired(b.conn, wire.ClockAt(b.now.Add(-retention)), maxExpire)
 	if err != nil {
 		return err
 	}

@@ -16,21 +16,21 @@ import (
 // a broker cannot place any. It continues to look for other servers and logs a warning at growing
 // intervals.
 const (
-	aloneAfter    = 2 * time.Second // long enough for all servers of a cluster that start at the same time
+	aloneDelay    = 2 * time.Second // long enough for all servers of a cluster that start at the same time
 	minAlonePause = 10 * time.Second
 	maxAlonePause = 5 * time.Minute
 )
 
-// solitude tracks how long a server has been alone.
-type solitude struct {
+// aloneTracker tracks how long a server has been alone.
+type aloneTracker struct {
 	since time.Time
 	pause time.Duration // time until the next warning; 0 if none has been logged
 	next  time.Time
 }
 
 // due reports whether it is time for a warning.
-func (s *solitude) due(now time.Time) bool {
-	if s.pause == 0 && now.Sub(s.since) < aloneAfter || now.Before(s.next) {
+func (s *aloneTracker) due(now time.Time) bool {
+	if s.pause == 0 && now.Sub(s.since) < aloneDelay || now.Before(s.next) {
 		return false
 	}
 	s.pause = min(max(2*s.pause, minAlonePause), maxAlonePause)
@@ -53,7 +53,7 @@ const (
 // known.
 func (m *Members) logAlone(why []string, again time.Duration) {
 	m.mu.Lock()
-	for _, d := range m.doubtful {
+	for _, d := range m.unverified {
 		if d.tries > 0 {
 			why = append(why, fmt.Sprintf("%s at %s has not proven its identity", d.node.member.ID, d.node.member.Address))
 		}
@@ -84,9 +84,9 @@ func (m *Members) notCalled() string {
 // members.
 const maxIgnored = 64
 
-// noteIgnored records why the server at the given address was not accepted as a member. The
+// recordIgnored records why the server at the given address was not accepted as a member. The
 // caller must not hold the lock.
-func (m *Members) noteIgnored(address string, why error) {
+func (m *Members) recordIgnored(address string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ignored == nil || len(m.ignored) >= maxIgnored {
@@ -107,14 +107,14 @@ func (m *Members) ignoredAt(address string) error {
 func (m *Members) reachedFrom(host string) error {
 	ip, _ := netip.ParseAddr(host) // a host that is not an IP address is assumed to be able to reach this server
 	own := m.config.Bind.Addr().Unmap()
-	if m.config.Advertise.IsValid() || !own.IsLoopback() || !ip.IsValid() || ip.Unmap().IsLoopback() || isOurs(ip.Unmap()) {
+	if m.config.Advertise.IsValid() || !own.IsLoopback() || !ip.IsValid() || ip.Unmap().IsLoopback() || isLocalAddress(ip.Unmap()) {
 		return nil
 	}
 	return bourse.Errorf(bourse.CodeInvalid, "this server gossips at %s, which other hosts cannot reach: set --gossip to an address of this host", m.gossip)
 }
 
-// isOurs reports whether an address belongs to this host.
-func isOurs(ip netip.Addr) bool {
+// isLocalAddress reports whether an address belongs to this host.
+func isLocalAddress(ip netip.Addr) bool {
 	all, err := net.InterfaceAddrs()
 	return err != nil || slices.ContainsFunc(all, func(a net.Addr) bool {
 		p, err := netip.ParsePrefix(a.String())

@@ -12,14 +12,14 @@ import (
 // order that the worker cannot know. Neither a repetition nor refusals may displace them.
 func TestFillIsRemembered(t *testing.T) {
 	c := floor(3, room(3))
-	x := broker(c, func(cfg *market.Config) { cfg.Recorded = 4 })
+	x := broker(c, func(cfg *market.Config) { cfg.MaxDecisions = 4 })
 	o := order("gru")
-	o.Named = true
+	o.HasChosenID = true
 	first := place(t.Context(), x, o)
 	if first.err != nil {
 		t.Fatal(first.err)
 	}
-	if again := place(t.Context(), x, o); !again.fill.Again {
+	if again := place(t.Context(), x, o); !again.fill.Repeated {
 		t.Fatalf("the repeated order created a new machine: %v", again.err)
 	}
 	for range 10 {
@@ -40,7 +40,7 @@ func TestLostFillIsForgotten(t *testing.T) {
 	c := floor(1, room(3))
 	x := broker(c, nil)
 	o := order("gru")
-	o.Named = true
+	o.HasChosenID = true
 	if first := place(t.Context(), x, o); first.err != nil {
 		t.Fatal(first.err)
 	}

@@ -1,0 +1,18 @@
+package direct
+
+import (
+	"errors"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// setAckTimeout makes the kernel close a connection if the other host has not acknowledged data for too
+// long.
+func setAckTimeout(_, _ string, c syscall.RawConn) error {
+	var set error
+	err := c.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(ackTimeout.Milliseconds()))
+	})
+	return errors.Join(err, set)
+}
