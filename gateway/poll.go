@@ -57,7 +57,7 @@ func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) erro
 		return err
 	}
 	defer cancel()
-	j, ok, err := g.cfg.Driver.Next(ctx, host, shown(r))
+	j, ok, err := g.cfg.Driver.Next(ctx, host, ticketIn(r))
 	switch {
 	case err != nil:
 		return err
@@ -133,7 +133,7 @@ func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer cancel()
-	names, next := g.cfg.Driver.Cancellations(ctx, shown(r), jobs, after)
+	names, next := g.cfg.Driver.Cancellations(ctx, ticketIn(r), jobs, after)
 	if len(names) == 0 {
 		w.WriteHeader(http.StatusNoContent)
 		return nil

@@ -42,7 +42,7 @@ func (g *Gateway) started(w http.ResponseWriter, r *http.Request) error {
 	if host == "" {
 		return bourse.Errorf(bourse.CodeInvalid, "?host= is required: use the registered name")
 	}
-	return g.take(w, r, pull.Claimer{By: host, Host: host, Ticket: shown(r)}, "")
+	return g.take(w, r, pull.Claimer{By: host, Host: host, Ticket: ticketIn(r)}, "")
 }
 
 func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer, made pull.Ticket) error {
@@ -82,7 +82,7 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	case said.ExitCode == nil && coded:
 		return bourse.Errorf(bourse.CodeInvalid, "exit_code is required")
 	}
-	how := pull.Report{Code: -1, Error: "the poller returned the job", Output: []byte(said.Output), Ticket: shown(r)}
+	how := pull.Report{Code: -1, Error: "the poller returned the job", Output: []byte(said.Output), Ticket: ticketIn(r)}
 	if said.ExitCode != nil {
 		how.Code, how.Error = *said.ExitCode, ""
 	}
@@ -109,8 +109,8 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "invalid exit_code %s: use 0 to 255", bourse.Quoted(text))
 	}
-	throttle.StreamBody(r)                                                        // the body's size need not be limited, because only the end is stored
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTime)) // ignore the error: some writers do not support deadlines
+	throttle.StreamBody(r)                                                           // the body's size need not be limited, because only the end is stored
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTimeout)) // ignore the error: some writers do not support deadlines
 	output, err := readTail(r.Body)
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "the output was truncated: %w", err)
@@ -118,8 +118,8 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	return report{ExitCode: &code, Output: string(output)}, nil
 }
 
-// outputTime is the time limit for receiving a job's output.
-const outputTime = 5 * time.Minute
+// outputTimeout is the time limit for receiving a job's output.
+const outputTimeout = 5 * time.Minute
 
 // readTail reads r to its end and returns the last pull.MaxOutput bytes.
 func readTail(r io.Reader) ([]byte, error) {

@@ -27,16 +27,16 @@ func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := g.stateOf(&m)
-	if !theirs(r, &m) {
+	if !hasTicket(r, &m) {
 		out.Output = ""
 	}
 	writeBody(w, out)
 	return nil
 }
 
-// theirs reports whether a request contains the ticket with which the job was submitted.
-func theirs(r *http.Request, m *bourse.Machine) bool {
-	return submitted(m) && shown(r).Named(m.Config.Metadata[ticketKey])
+// hasTicket reports whether a request contains the ticket with which the job was submitted.
+func hasTicket(r *http.Request, m *bourse.Machine) bool {
+	return submitted(m) && ticketIn(r).Named(m.Config.Metadata[ticketKey])
 }
 
 func (g *Gateway) stateOf(m *bourse.Machine) *state {
@@ -58,10 +58,10 @@ func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !theirs(r, &m) {
+	if !hasTicket(r, &m) {
 		return bourse.Errorf(bourse.CodeForbidden, "job %s was not submitted with this ticket", bourse.Quoted(m.Name))
 	}
-	if !over(&m) {
+	if !hasEnded(&m) {
 		if m, err = g.cfg.Machines.Stop(r.Context(), m.ID); err != nil {
 			return err
 		}

@@ -52,8 +52,8 @@ func (s *submission) order(app bourse.App, region bourse.Region, ticket pull.Tic
 	return o, o.Validate()
 }
 
-// taken is the reply to a submission whose job was claimed.
-type taken struct {
+// submissionReply is the reply to a submission whose job was claimed.
+type submissionReply struct {
 	Name    string           `json:"name"`
 	Machine bourse.MachineID `json:"machine"`
 	Order   bourse.OrderID   `json:"order"`
@@ -62,9 +62,9 @@ type taken struct {
 	Ticket  pull.Ticket      `json:"ticket,omitempty"` // the new ticket, if the client sent none
 }
 
-// answerTime is how long, after a submission's deadline, the gateway waits for the worker's
+// answerTimeout is how long, after a submission's deadline, the gateway waits for the worker's
 // answer.
-const answerTime = 5 * time.Second
+const answerTimeout = 5 * time.Second
 
 // submit submits a job and replies once it is claimed or refused. If the client disconnects before
 // that, the job is canceled.
@@ -85,23 +85,23 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := g.vacate(r.Context(), order); err != nil {
+	if err := g.destroyEnded(r.Context(), order); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), order.Deadline()+answerTime)
+	ctx, cancel := context.WithTimeout(r.Context(), order.Deadline()+answerTimeout)
 	defer cancel()
 	fill, refusal, err := g.cfg.Orders.Claim(ctx, &bourse.Claim{Order: *order, Decision: bourse.Decision{
 		Order: order.ID, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: time.Now().UTC(),
 	}})
 	if err != nil { // the client does not receive the result
-		g.takeBack(order.ID)
+		g.cancelUndelivered(order.ID)
 		return err
 	}
 	if refusal != nil {
 		return errRefused(refusal)
 	}
 	m := &fill.Machine
-	out := taken{Name: m.Name, Machine: m.ID, Order: order.ID, Ticket: made}
+	out := submissionReply{Name: m.Name, Machine: m.ID, Order: order.ID, Ticket: made}
 	if held, ok := g.cfg.Driver.Held(m.ID); ok {
 		out.By, out.Host = held.By, held.Host
 	}
@@ -109,22 +109,22 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// takeBack cancels an order if its client did not receive the machine.
-func (g *Gateway) takeBack(id bourse.OrderID) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+// cancelUndelivered cancels an order if its client did not receive the machine.
+func (g *Gateway) cancelUndelivered(id bourse.OrderID) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	if _, err := g.cfg.Orders.Cancel(ctx, id); err != nil {
 		g.cfg.Log.Warn("cancel submitted order failed", "order", id, "err", err)
 	}
 }
 
-// vacate destroys the job with the order's name if that job has ended.
-func (g *Gateway) vacate(ctx context.Context, o *bourse.Order) error {
+// destroyEnded destroys the job with the order's name if that job has ended.
+func (g *Gateway) destroyEnded(ctx context.Context, o *bourse.Order) error {
 	if o.Name == "" {
 		return nil
 	}
 	m, err := g.cfg.Machines.Named(ctx, o.App, o.Name)
-	if err == nil && submitted(&m) && over(&m) {
+	if err == nil && submitted(&m) && hasEnded(&m) {
 		err = g.cfg.Machines.Destroy(ctx, m.ID)
 	}
 	if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeFailedPrecondition {
@@ -137,8 +137,8 @@ func submitted(m *bourse.Machine) bool {
 	return m.Config.ImageKind() == bourse.PollerImage && m.Config.Metadata[submittedKey] == submittedValue
 }
 
-// over reports whether a job has ended and will not be run again.
-func over(m *bourse.Machine) bool {
+// hasEnded reports whether a job has ended and will not be run again.
+func hasEnded(m *bourse.Machine) bool {
 	return m.State == bourse.StateStopped || m.State == bourse.StateFailed
 }
 

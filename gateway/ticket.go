@@ -19,14 +19,14 @@ const (
 	maxTicket = 128
 )
 
-// shown returns the ticket in a request, or "" if the request contains none.
-func shown(r *http.Request) pull.Ticket { return pull.Ticket(r.Header.Get(ticketHeader)) }
+// ticketIn returns the ticket in a request, or "" if the request contains none.
+func ticketIn(r *http.Request) pull.Ticket { return pull.Ticket(r.Header.Get(ticketHeader)) }
 
 // ticketOf returns the ticket for a new job or host: the ticket that the caller sent, or a new
 // one. If the ticket is new, made is the same ticket, which the reply must contain; otherwise made
 // is empty.
 func ticketOf(r *http.Request) (t, made pull.Ticket, err error) {
-	switch t = shown(r); {
+	switch t = ticketIn(r); {
 	case t == "":
 		t = pull.Ticket(strings.ToLower(rand.Text())) // has at least 128 random bits
 		return t, t, nil

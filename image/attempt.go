@@ -36,14 +36,14 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	if err != nil {
 		return bourse.Image{}, err
 	}
-	blobs, who := reader(c), s.hosts.asker(p.org, p.ref.Registry)
-	o, needs, err := s.look(ctx, nil, who, p.ref, ocispec.Descriptor{Digest: digest.Digest(p.ref.Digest)})
+	blobs, who := reader(c), s.hosts.tenantOf(p.org, p.ref.Registry)
+	o, needs, err := s.readOutline(ctx, nil, who, p.ref, ocispec.Descriptor{Digest: digest.Digest(p.ref.Digest)})
 	if err != nil {
 		return bourse.Image{}, err
 	}
 	p.total.Store(needs.sum())
 	p.enter(statusPulling)
-	s.holds(p, needs)
+	s.addParts(p, needs)
 	if err := s.makeRoom(ctx, c, p); err != nil {
 		return bourse.Image{}, err
 	}
@@ -54,11 +54,11 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	if err := s.unpack(ctx, c, p, o, config); err != nil {
 		return bourse.Image{}, err
 	}
-	return s.enlist(ctx, c, who, p, o.root())
+	return s.recordImage(ctx, c, who, p, o.root())
 }
 
-// holds adds or updates parts in the record of a pull's disk space.
-func (s *Store) holds(p *pull, more parts) {
+// addParts adds or updates parts in the record of a pull's disk space.
+func (s *Store) addParts(p *pull, more parts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.Copy(p.parts, more)
@@ -82,7 +82,7 @@ func reader(c *containerd.Client) blobReader {
 }
 
 // describe stores the image's index, manifest and configuration, and returns the parsed configuration.
-func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobReader, who asker, p *pull, o outline) (imageConfig, error) {
+func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobReader, who tenant, p *pull, o outline) (imageConfig, error) {
 	b := stored{desc: *o.document.Config}
 	var err error
 	if b.raw, err = s.read(ctx, blobs, who, p.ref, b.desc); err != nil {
@@ -102,7 +102,7 @@ func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobRe
 	if err := put(ctx, c, b, nil); err != nil {
 		return imageConfig{}, err
 	}
-	p.got.Add(b.desc.Size)
+	p.received.Add(b.desc.Size)
 	if err := put(ctx, c, o.manifest, below); err != nil {
 		return imageConfig{}, err
 	}
@@ -139,15 +139,15 @@ func put(ctx context.Context, c *containerd.Client, b stored, labels map[string]
 	return nil
 }
 
-// enlist records a pulled image in containerd and in memory. From then on, the record protects
+// recordImage records a pulled image in containerd and in memory. From then on, the record protects
 // the image's data from garbage collection, and the pull's lease is no longer needed.
-func (s *Store) enlist(ctx context.Context, c *containerd.Client, who asker, p *pull, root ocispec.Descriptor) (bourse.Image, error) {
+func (s *Store) recordImage(ctx context.Context, c *containerd.Client, who tenant, p *pull, root ocispec.Descriptor) (bourse.Image, error) {
 	r := &record{name: recordName(p.ref), ref: p.ref, usedAt: time.Now()}
 	r.ref.Tag = ""
 	r.addTag(p.ref.Tag)
 	s.mu.Lock()
 	s.memory.catalog.show(r.name, who, r.usedAt)
-	r.shown = s.memory.catalog.askers(r.name)
+	r.shown = s.memory.catalog.tenants(r.name)
 	s.mu.Unlock()
 	record := images.Image{Name: r.name, Target: root, Labels: r.labels()}
 	_, err := c.ImageService().Create(ctx, record)
@@ -192,7 +192,7 @@ func renew(ctx context.Context, c *containerd.Client, r *record, record images.I
 	r.usedAt = used
 	for who, at := range shown {
 		if r.shown == nil {
-			r.shown = map[asker]time.Time{}
+			r.shown = map[tenant]time.Time{}
 		}
 		r.shown[who] = at
 	}

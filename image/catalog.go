@@ -10,8 +10,8 @@ import (
 
 // Limits on the catalog's data about images that are not on this worker.
 const (
-	maxHeard = 4096 // number of tags
-	maxKnown = 1024 // number of manifests, of about ten layers each
+	maxDigests = 4096 // number of tags
+	maxKnown   = 1024 // number of manifests, of about ten layers each
 )
 
 // catalog contains what a store knows about images, in memory. Store.mu guards it.
@@ -20,15 +20,15 @@ type catalog struct {
 	tags    map[string]string  // name of each image's record, by the image's name with a tag
 	present map[string]int     // number of records that contain a blob, by the blob's digest; a pull does not fetch these blobs
 
-	heard map[string]string     // digest that the registry last returned, by name with tag; bounded
-	known map[string]parts      // configuration and layers of an image, by the name that the image's record would have; bounded
-	shown map[shownTo]time.Time // when an image was last shown to an asker; bounded
+	digests map[string]string      // digest that the registry last returned, by name with tag; bounded
+	parts   map[string]parts       // configuration and layers of an image, by the name that the image's record would have; bounded
+	shownAt map[shownKey]time.Time // when an image was last shown to a tenant; bounded
 }
 
 func newCatalog() *catalog {
 	return &catalog{
 		records: map[string]*record{}, tags: map[string]string{}, present: map[string]int{},
-		heard: map[string]string{}, known: map[string]parts{}, shown: map[shownTo]time.Time{},
+		digests: map[string]string{}, parts: map[string]parts{}, shownAt: map[shownKey]time.Time{},
 	}
 }
 
@@ -45,8 +45,8 @@ func (c *catalog) add(r *record) {
 	}
 	c.records[r.name] = r
 	for who, at := range r.shown {
-		if key := (shownTo{r.name, who}); at.After(c.shown[key]) {
-			remember(c.shown, maxShown, key, at)
+		if key := (shownKey{r.name, who}); at.After(c.shownAt[key]) {
+			remember(c.shownAt, maxShown, key, at)
 		}
 	}
 	for _, d := range r.needs {
@@ -113,10 +113,10 @@ func (c *catalog) drop(name string) {
 }
 
 // setDigest records the digest that a registry has returned for a tag.
-func (c *catalog) setDigest(name, digest string) { remember(c.heard, maxHeard, name, digest) }
+func (c *catalog) setDigest(name, digest string) { remember(c.digests, maxDigests, name, digest) }
 
 // setParts records the parts that a pull of an image would fetch.
-func (c *catalog) setParts(name string, needs parts) { remember(c.known, maxKnown, name, needs) }
+func (c *catalog) setParts(name string, needs parts) { remember(c.parts, maxKnown, name, needs) }
 
 // remember adds an entry to a bounded map, removing an arbitrary entry if the map is full.
 func remember[K comparable, V any](m map[K]V, most int, k K, v V) {
@@ -135,23 +135,23 @@ func (c *catalog) find(ref bourse.ImageRef) *record {
 	if ref.Digest != "" {
 		return c.records[recordName(ref)]
 	}
-	if digest, ok := c.heard[tagName(ref)]; ok {
+	if digest, ok := c.digests[tagName(ref)]; ok {
 		ref.Digest = digest
 		return c.records[recordName(ref)]
 	}
 	return c.records[c.tags[tagName(ref)]]
 }
 
-// missing returns the number of bytes that a pull of the image would fetch for an asker. It
-// returns false if the image was not shown to the asker, or if the catalog does not know its
+// missing returns the number of bytes that a pull of the image would fetch for a tenant. It
+// returns false if the image was not shown to the tenant, or if the catalog does not know its
 // parts.
-func (c *catalog) missing(ref bourse.ImageRef, who asker, now time.Time) (int64, bool) {
+func (c *catalog) missing(ref bourse.ImageRef, who tenant, now time.Time) (int64, bool) {
 	r := c.find(ref)
 	if r != nil {
 		ref = r.ref
 	}
 	if ref.Digest == "" {
-		ref.Digest = c.heard[tagName(ref)]
+		ref.Digest = c.digests[tagName(ref)]
 	}
 	switch {
 	case !c.wasShown(recordName(ref), who, shownFor, now):
@@ -159,7 +159,7 @@ func (c *catalog) missing(ref bourse.ImageRef, who asker, now time.Time) (int64,
 	case r != nil:
 		return 0, true
 	}
-	needs, ok := c.known[recordName(ref)]
+	needs, ok := c.parts[recordName(ref)]
 	if !ok {
 		return 0, false
 	}

@@ -75,15 +75,15 @@ func TestCatalogTags(t *testing.T) {
 
 func TestCatalogIsBounded(t *testing.T) {
 	c := newCatalog()
-	for i := range 3 * maxHeard {
+	for i := range 3 * maxDigests {
 		c.setDigest(fmt.Sprint("registry.test/a:", i), digestOf(i))
 		c.setParts(digestOf(i), parts{})
 		c.show(digestOf(i), "acme", at(i))
 		c.show(digestOf(i), "", at(i))
 	}
-	if len(c.heard) != maxHeard || len(c.known) != maxKnown || len(c.shown) != maxShown {
+	if len(c.digests) != maxDigests || len(c.parts) != maxKnown || len(c.shownAt) != maxShown {
 		t.Errorf("%d tags, %d manifests and %d askers are remembered, want %d, %d and %d",
-			len(c.heard), len(c.known), len(c.shown), maxHeard, maxKnown, maxShown)
+			len(c.digests), len(c.parts), len(c.shownAt), maxDigests, maxKnown, maxShown)
 	}
 }
 

@@ -28,11 +28,11 @@ type Config struct {
 	DockerConfig      string              // optional path of a Docker config.json with credentials for all organizations
 	OrgConfigs        map[string]string   // paths of Docker config.json files by organization; each is used only for that organization's pulls
 
-	ResolveWithin time.Duration // time limit for resolving a tag; default 3 s
-	Stall         time.Duration // time without received data after which a request is aborted; default 30 s
-	Linger        time.Duration // how long a pull continues without waiters; default 10 min
-	Keep          time.Duration // how long the data of a failed pull is kept for a retry; default 1 h
-	Recheck       time.Duration // how long a registry's answer for a digest is valid; default 5 min
+	ResolveTimeout time.Duration // time limit for resolving a tag; default 3 s
+	Stall          time.Duration // time without received data after which a request is aborted; default 30 s
+	Linger         time.Duration // how long a pull continues without waiters; default 10 min
+	Keep           time.Duration // how long the data of a failed pull is kept for a retry; default 1 h
+	Recheck        time.Duration // how long a registry's answer for a digest is valid; default 5 min
 
 	Log *slog.Logger // default: no log
 }
@@ -56,7 +56,7 @@ const (
 func (c Config) withDefaults() Config {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	c.Snapshotter = cmp.Or(c.Snapshotter, DefaultSnapshotter)
-	c.ResolveWithin = cmp.Or(c.ResolveWithin, 3*time.Second)
+	c.ResolveTimeout = cmp.Or(c.ResolveTimeout, 3*time.Second)
 	c.Stall = cmp.Or(c.Stall, 30*time.Second)
 	c.Linger = cmp.Or(c.Linger, 10*time.Minute)
 	c.Keep = cmp.Or(c.Keep, time.Hour)
@@ -77,7 +77,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("image: invalid budget of %d bytes", c.Budget))
 	}
 	for name, d := range map[string]time.Duration{
-		"ResolveWithin": c.ResolveWithin, "Stall": c.Stall, "Linger": c.Linger, "Keep": c.Keep, "Recheck": c.Recheck,
+		"ResolveWithin": c.ResolveTimeout, "Stall": c.Stall, "Linger": c.Linger, "Keep": c.Keep, "Recheck": c.Recheck,
 	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("image: invalid %s %s", name, d))

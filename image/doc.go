@@ -46,5 +46,5 @@
 // # Concurrency
 //
 // Store.mu guards the in-memory state and is never held during I/O or a callback. Each pull has a goroutine, for
-// which Close waits. One goroutine at a time frees space (Store.room).
+// which Close waits. One goroutine at a time frees space (Store.evicting).
 package image

@@ -18,10 +18,10 @@ import (
 
 // Errors of failed pulls.
 var (
-	errStalled = errors.New("the registry stopped sending")
-	errShort   = errors.New("the registry sent fewer bytes than the manifest says")
-	errClosed  = errors.New("the worker's daemon is stopping")
-	errNobody  = errors.New("no caller is waiting for the pull")
+	errStalled   = errors.New("the registry stopped sending")
+	errShort     = errors.New("the registry sent fewer bytes than the manifest says")
+	errClosed    = errors.New("the worker's daemon is stopping")
+	errNoWaiters = errors.New("no caller is waiting for the pull")
 )
 
 // layerError wraps the error of a layer that containerd could not unpack.
@@ -62,14 +62,14 @@ func classify(err error, registry string) (bourse.Code, string) {
 	}
 	switch {
 	case errors.Is(err, docker.ErrInvalidAuthorization):
-		return bourse.CodeNotFound, noSuchOrDenied
+		return bourse.CodeNotFound, noImageOrDeniedText
 	case diskFull(err):
 		return bourse.CodeInsufficient, "the worker's disk is full"
 	case errors.Is(err, errStalled):
 		return bourse.CodeUnavailable, registry + " does not answer"
 	case errors.Is(err, errShort):
 		return bourse.CodeInvalid, registry + " lacks a blob of the manifest"
-	case errors.Is(err, errClosed), errors.Is(err, errNobody), errors.Is(err, context.Canceled):
+	case errors.Is(err, errClosed), errors.Is(err, errNoWaiters), errors.Is(err, context.Canceled):
 		return bourse.CodeUnavailable, "the pull was stopped"
 	}
 	_, theirs := errors.AsType[*registryError](err)
@@ -86,7 +86,7 @@ func classify(err error, registry string) (bourse.Code, string) {
 	case errdefs.IsNotFound(err) && !theirs:
 		return bourse.CodeUnavailable, "containerd has lost part of the image"
 	case errdefs.IsNotFound(err):
-		return bourse.CodeNotFound, noSuch
+		return bourse.CodeNotFound, noImageText
 	case errdefs.IsFailedPrecondition(err), errdefs.IsInvalidArgument(err), errdefs.IsOutOfRange(err):
 		return bourse.CodeInvalid, "the image does not match its manifest"
 	}
@@ -99,8 +99,8 @@ func classify(err error, registry string) (bourse.Code, string) {
 // Messages for images that a registry does not show to the organization. Registries do not reveal
 // whether such an image exists.
 const (
-	noSuch         = "there is no such image"
-	noSuchOrDenied = noSuch + ", or this organization has no credentials for it on the worker (--registry-auth)"
+	noImageText         = "there is no such image"
+	noImageOrDeniedText = noImageText + ", or this organization has no credentials for it on the worker (--registry-auth)"
 )
 
 // classifyStatus returns the code and message for a registry's error status.
@@ -108,9 +108,9 @@ func classifyStatus(e *remoteerrors.ErrUnexpectedStatus, registry string) (bours
 	answered := registry + " answered " + statusText(e)
 	switch status := e.StatusCode; {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return bourse.CodeNotFound, noSuchOrDenied
+		return bourse.CodeNotFound, noImageOrDeniedText
 	case status == http.StatusNotFound:
-		return bourse.CodeNotFound, noSuch
+		return bourse.CodeNotFound, noImageText
 	case status == http.StatusTooManyRequests:
 		return bourse.CodeUnavailable, answered + "; its limit may be higher with credentials (--registry-auth)"
 	case status == http.StatusRequestTimeout || status >= 500:
@@ -134,8 +134,8 @@ func diskFull(err error) bool {
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// final reports whether a retry of the pull would fail, too. If so, the pull's data is not kept.
-func final(err error) bool {
+// isPermanent reports whether a retry of the pull would fail, too. If so, the pull's data is not kept.
+func isPermanent(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:
 		return false

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// holding is an image, a pull in progress, or the data of a failed pull. It takes disk space.
-type holding struct {
+// diskUser is an image, a pull in progress, or the data of a failed pull. It takes disk space.
+type diskUser struct {
 	name   string
 	digest string // digest of an image, to check whether a machine uses it; otherwise empty
 	parts  parts
 	usedAt time.Time
-	fixed  bool // set if the holding must not be evicted, because it is in use or being pulled
+	inUse  bool // set if the holding must not be evicted, because it is in use or being pulled
 }
 
-// usage returns the total size of holdings. Shared parts count once.
-func usage(holdings []holding) int64 {
+// diskUsage returns the total size of holdings. Shared parts count once.
+func diskUsage(holdings []diskUser) int64 {
 	all := parts{}
 	for _, h := range holdings {
 		for name, size := range h.parts {
@@ -26,11 +26,11 @@ func usage(holdings []holding) int64 {
 	return all.sum()
 }
 
-// victims selects holdings to evict, so that the remaining ones take at most budget bytes. It
+// selectEvictions selects holdings to evict, so that the remaining ones take at most budget bytes. It
 // selects the least recently used ones first, and skips those whose eviction would free nothing.
 // It also returns the size of the remaining holdings. If that size exceeds the budget, evicting
-// the victims is useless.
-func victims(holdings []holding, budget int64) ([]string, int64) {
+// the selected ones is useless.
+func selectEvictions(holdings []diskUser, budget int64) ([]string, int64) {
 	holders := map[string]int{} // number of holdings that contain each part
 	sizes := parts{}
 	for _, h := range holdings {
@@ -41,7 +41,7 @@ func victims(holdings []holding, budget int64) ([]string, int64) {
 	}
 	used := sizes.sum()
 	order := slices.Clone(holdings)
-	slices.SortFunc(order, func(a, b holding) int {
+	slices.SortFunc(order, func(a, b diskUser) int {
 		if c := a.usedAt.Compare(b.usedAt); c != 0 {
 			return c
 		}
@@ -52,7 +52,7 @@ func victims(holdings []holding, budget int64) ([]string, int64) {
 		if used <= budget {
 			break
 		}
-		if h.fixed {
+		if h.inUse {
 			continue
 		}
 		for name := range h.parts {

@@ -289,7 +289,7 @@ func TestResolveWithin(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
 	p := r.Push(t, "web:v1", registrytest.Image{Layers: random(1000)})
-	s := h.open(t, func(c *image.Config) { c.ResolveWithin = 200 * time.Millisecond })
+	s := h.open(t, func(c *image.Config) { c.ResolveTimeout = 200 * time.Millisecond })
 	pull(t, s, p.Name)
 	newer := r.Push(t, "web:v1", registrytest.Image{Layers: random(1000)})
 	if got, err := s.Resolve(t.Context(), "", p.Name); err != nil || got.Digest != newer.Digest {

@@ -21,11 +21,11 @@ const labelPull = "bourse.dev/pull"
 // labelOrg is the label of a lease that contains the organization for which the image is pulled.
 const labelOrg = "bourse.dev/org"
 
-// A lease expires after leaseTime. A lease that expires in less than leaseRest is not reused for
+// A lease expires after leaseTime. A lease that expires in less than minLeaseTime is not reused for
 // another attempt, because its data could be garbage-collected during the pull.
 const (
-	leaseTime = 24 * time.Hour
-	leaseRest = 6 * time.Hour
+	leaseTime    = 24 * time.Hour
+	minLeaseTime = 6 * time.Hour
 )
 
 const labelExpire = "containerd.io/gc.expire"
@@ -39,7 +39,7 @@ func leaseOf(ref bourse.ImageRef) leases.Lease {
 // takeLease records the intent to pull an image, and returns a context that adds all fetched data
 // to the lease.
 func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (context.Context, error) {
-	leave, err := s.leasing.pass(ctx)
+	leave, err := s.leaseLock.acquire(ctx)
 	if err != nil {
 		return ctx, err
 	}
@@ -56,7 +56,7 @@ func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (c
 		if old, err = manager.List(ctx, "id=="+lease.ID); err != nil {
 			return ctx, fmt.Errorf("lease: %w", err)
 		}
-		p.again = true
+		p.resumed = true
 		if len(old) == 1 && validForRetry(old[0], time.Now()) {
 			return leases.WithLease(ctx, lease.ID), nil
 		}
@@ -74,7 +74,7 @@ func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (c
 // validForRetry reports whether a lease remains valid long enough for another attempt.
 func validForRetry(lease leases.Lease, now time.Time) bool {
 	end, err := time.Parse(time.RFC3339, lease.Labels[labelExpire])
-	return err == nil && end.Sub(now) >= leaseRest
+	return err == nil && end.Sub(now) >= minLeaseTime
 }
 
 // dropLease removes a pull's lease. Data that the pull has fetched, and that no image contains,
@@ -92,7 +92,7 @@ func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, c
 
 // dropKept removes the data of a failed pull, unless another pull of the image is in progress.
 func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.ImageRef) error {
-	leave, err := s.leasing.pass(ctx)
+	leave, err := s.leaseLock.acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.I
 	name := recordName(ref)
 	s.mu.Lock()
 	_, again := s.memory.pulls[name]
-	delete(s.memory.kept, name)
+	delete(s.memory.leftovers, name)
 	s.mu.Unlock()
 	if again {
 		return nil // the new pull uses the lease
@@ -114,7 +114,7 @@ const settlingTime = time.Minute
 // settle removes the lease and leftover data of a finished pull, unless they are kept for a
 // retry. If containerd is unavailable, the lease remains and is removed later.
 func (s *Store) settle(ctx context.Context, p *pull) {
-	if p.keeps() {
+	if p.keepsData() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, settlingTime)
@@ -122,7 +122,7 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 	ctx, c, err := s.containerd(ctx)
 	if err == nil {
 		// An earlier attempt that was killed may have left data that is not part of the image.
-		err = dropLease(ctx, c, p.ref, p.err != nil || p.again)
+		err = dropLease(ctx, c, p.ref, p.err != nil || p.resumed)
 	}
 	if err == nil && p.err != nil && diskFull(p.err) {
 		err = sweep(ctx, c, s.config.Snapshotter)

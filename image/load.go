@@ -99,7 +99,7 @@ func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.
 		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: its record has digest %s", image.Name, image.Target.Digest)
 	}
 	blobs := requirePresent(reader(c))
-	o, needs, err := s.look(ctx, blobs, "", ref, image.Target)
+	o, needs, err := s.readOutline(ctx, blobs, "", ref, image.Target)
 	if err != nil {
 		return nil, err
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/image/credentials"
 )
 
-// logins contains the credentials from a Docker config.json file. The file is read again before
+// dockerConfig contains the credentials from a Docker config.json file. The file is read again before
 // each request to a registry, so that changes take effect.
-type logins struct {
+type dockerConfig struct {
 	path string
 
 	mu     sync.Mutex
@@ -19,7 +19,7 @@ type logins struct {
 }
 
 // at reads the file again and returns its credentials for a registry.
-func (l *logins) at(host string) (credentials.Login, error) {
+func (l *dockerConfig) at(host string) (credentials.Login, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.read()
@@ -28,7 +28,7 @@ func (l *logins) at(host string) (credentials.Login, error) {
 
 // names reports whether the file has an entry for a registry. It also returns true if the file
 // cannot be read. It reads the file only if it has never been read.
-func (l *logins) names(host string) bool {
+func (l *dockerConfig) names(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byHost == nil {
@@ -38,7 +38,7 @@ func (l *logins) names(host string) bool {
 	return ok || l.err != nil
 }
 
-func (l *logins) read() {
+func (l *dockerConfig) read() {
 	l.byHost = map[string]credentials.Login{}
 	raw, err := os.ReadFile(l.path)
 	if err != nil {
@@ -53,30 +53,30 @@ func (l *logins) read() {
 	l.byHost, l.err = got.Logins, nil
 }
 
-// asker identifies the credentials used for a registry. It is the name of an organization that
+// tenant identifies the credentials used for a registry. It is the name of an organization that
 // has its own credentials, or "" for the credentials, if any, that all organizations share. Two
-// askers share no connections, tokens or answers.
-type asker string
+// tenants share no connections, tokens or answers.
+type tenant string
 
-// asker returns the asker for an organization at a registry. This is the organization if it has
+// tenantOf returns the tenant for an organization at a registry. This is the organization if it has
 // its own credentials for the registry, and "" otherwise. It normally uses only memory.
-func (r *registries) asker(org, host string) asker {
+func (r *registries) tenantOf(org, host string) tenant {
 	if l := r.orgs[org]; l != nil && l.names(host) {
-		return asker(org)
+		return tenant(org)
 	}
 	return ""
 }
 
-// freshAsker is like asker but reads the organization's file again.
-func (r *registries) freshAsker(org, host string) asker {
+// freshTenantOf is like tenantOf but reads the organization's file again.
+func (r *registries) freshTenantOf(org, host string) tenant {
 	if l := r.orgs[org]; l != nil {
-		_, _ = l.at(host) // asker uses the result of this read, even if it is an error
+		_, _ = l.at(host) // tenantOf uses the result of this read, even if it is an error
 	}
-	return r.asker(org, host)
+	return r.tenantOf(org, host)
 }
 
-// login returns an asker's credentials for a registry. The error matters only if the registry requires credentials.
-func (r *registries) login(who asker, host string) (credentials.Login, error) {
+// login returns a tenant's credentials for a registry. The error matters only if the registry requires credentials.
+func (r *registries) login(who tenant, host string) (credentials.Login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {
 			return l.at(host) // if these were removed, do not fall back to the shared credentials

@@ -44,11 +44,11 @@ func (o outline) needs() parts {
 	return out
 }
 
-// look reads the index and the manifest of an image for this host's platform, and records the
+// readOutline reads the index and the manifest of an image for this host's platform, and records the
 // parts that a pull would fetch. If blobs is nil, it requests both from the registry with the
-// asker's credentials. An asker that knows only the digest of another organization's image is
+// tenant's credentials. A tenant that knows only the digest of another organization's image is
 // therefore refused.
-func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
+func (s *Store) readOutline(ctx context.Context, blobs blobReader, who tenant, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
 	var o outline
 	for depth := 0; ; depth++ {
 		raw, err := s.read(ctx, blobs, who, ref, desc)
@@ -82,9 +82,9 @@ func (s *Store) look(ctx context.Context, blobs blobReader, who asker, ref bours
 }
 
 // read reads a manifest or a configuration. It first tries blobs, unless blobs is nil. If the
-// blob is not found there, read uses the registry's cached answers to this asker, or asks the
+// blob is not found there, read uses the registry's cached answers to this tenant, or asks the
 // registry.
-func (s *Store) read(ctx context.Context, blobs blobReader, who asker, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
+func (s *Store) read(ctx context.Context, blobs blobReader, who tenant, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	if blobs != nil {
 		raw, err := blobs(ctx, desc)
 		if err != nil || raw != nil {

@@ -21,9 +21,9 @@ type manifestCache struct {
 	raw map[manifestKey][]byte
 }
 
-// manifestKey identifies a manifest by repository, digest, and the asker to whom the registry sent it.
+// manifestKey identifies a manifest by repository, digest, and the tenant to whom the registry sent it.
 type manifestKey struct {
-	who                  asker
+	who                  tenant
 	registry, repository string
 	digest               digest.Digest
 }

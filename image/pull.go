@@ -29,9 +29,9 @@ type pull struct {
 	done   chan struct{}
 	cancel context.CancelCauseFunc
 
-	phase      atomic.Pointer[string]
-	got, total atomic.Int64
-	again      bool // an earlier attempt left a lease; used only by the pull's goroutine
+	phase           atomic.Pointer[string]
+	received, total atomic.Int64
+	resumed         bool // an earlier attempt left a lease; used only by the pull's goroutine
 
 	// Written before done is closed, and read only afterwards.
 	image bourse.Image
@@ -50,20 +50,20 @@ type leftover struct {
 	failed time.Time
 }
 
-// keeps reports whether the lease and data of a finished pull are kept for a retry. If the pull
+// keepsData reports whether the lease and data of a finished pull are kept for a retry. If the pull
 // was interrupted because the daemon stopped, its lease is kept even if there is no data.
-func (p *pull) keeps() bool {
-	if p.err == nil || final(p.err) {
+func (p *pull) keepsData() bool {
+	if p.err == nil || isPermanent(p.err) {
 		return false
 	}
-	return p.got.Load() > 0 || errors.Is(p.err, errClosed)
+	return p.received.Load() > 0 || errors.Is(p.err, errClosed)
 }
 
 func (p *pull) enter(phase string) { p.phase.Store(&phase) }
 
 // progress returns the progress of the pull.
 func (p *pull) progress() bourse.PullProgress {
-	return bourse.PullProgress{Status: *p.phase.Load(), Bytes: p.got.Load(), Total: p.total.Load()}
+	return bourse.PullProgress{Status: *p.phase.Load(), Bytes: p.received.Load(), Total: p.total.Load()}
 }
 
 // state returns the description of an image that is being pulled.
@@ -132,9 +132,9 @@ func (s *Store) start(ctx context.Context, org string, ref bourse.ImageRef) *pul
 	p.enter(statusResolving)
 	name := recordName(ref)
 	s.memory.pulls[name] = p
-	if old, ok := s.memory.kept[name]; ok {
+	if old, ok := s.memory.leftovers[name]; ok {
 		p.parts = maps.Clone(old.parts)
-		delete(s.memory.kept, name)
+		delete(s.memory.leftovers, name)
 	}
 	s.pulling.Go(func() {
 		defer cancel(nil)
@@ -149,18 +149,18 @@ func (s *Store) leave(p *pull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.waiters--; p.waiters == 0 && s.memory.pulls[recordName(p.ref)] == p {
-		s.unattended(p)
+		s.endAfterLinger(p)
 	}
 }
 
-// unattended schedules the end of a pull without waiters after Config.Linger. Store.mu must be
+// endAfterLinger schedules the end of a pull without waiters after Config.Linger. Store.mu must be
 // held.
-func (s *Store) unattended(p *pull) {
+func (s *Store) endAfterLinger(p *pull) {
 	p.linger = time.AfterFunc(s.config.Linger, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if p.waiters == 0 {
-			p.cancel(errNobody)
+			p.cancel(errNoWaiters)
 		}
 	})
 }
@@ -209,8 +209,8 @@ func (s *Store) carryOut(ctx context.Context, p *pull) {
 	s.mu.Lock()
 	delete(s.memory.pulls, name)
 	delete(p.parts, activePart)
-	if p.keeps() {
-		s.memory.kept[name] = leftover{ref: p.ref, parts: p.parts, failed: time.Now()}
+	if p.keepsData() {
+		s.memory.leftovers[name] = leftover{ref: p.ref, parts: p.parts, failed: time.Now()}
 	}
 	if p.linger != nil {
 		p.linger.Stop()
@@ -219,7 +219,7 @@ func (s *Store) carryOut(ctx context.Context, p *pull) {
 	close(p.done)
 	s.notify()
 	if p.err != nil {
-		s.config.Log.Warn("pull image failed", "image", p.ref.String(), "bytes", p.got.Load(), "err", p.err)
+		s.config.Log.Warn("pull image failed", "image", p.ref.String(), "bytes", p.received.Load(), "err", p.err)
 		return
 	}
 	s.config.Log.Info("image pulled", "image", p.ref.String(), "bytes", image.Bytes, "disk", image.Disk, "duration", time.Since(began))
@@ -227,7 +227,7 @@ func (s *Store) carryOut(ctx context.Context, p *pull) {
 
 // waitAndRun waits until the pull may start, and executes it.
 func (s *Store) waitAndRun(ctx context.Context, p *pull) (bourse.Image, error) {
-	leave, err := s.turns.pass(ctx)
+	leave, err := s.slots.acquire(ctx)
 	if err != nil {
 		return bourse.Image{}, err
 	}

@@ -15,7 +15,7 @@ const (
 	labelStore = "bourse.dev/image" // "1" if the record belongs to this store
 	labelTags  = "bourse.dev/tags"  // tags by which the image was last requested, separated by spaces
 	labelUsed  = "bourse.dev/used"  // time of the last use (RFC 3339)
-	labelShown = "bourse.dev/shown" // askers to whom the registry has shown the image, and when: {"asker": seconds}
+	labelShown = "bourse.dev/shown" // tenants to whom the registry has shown the image, and when: {"tenant": seconds}
 )
 
 // maxTags is the maximum number of tags that are stored for an image, because containerd limits a
@@ -48,8 +48,8 @@ type record struct {
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	shown  map[asker]time.Time // askers as stored in containerd or about to be stored; the catalog contains the current values
-	dirty  bool                // whether tags, usedAt or shown must still be stored in containerd
+	shown  map[tenant]time.Time // tenants as stored in containerd or about to be stored; the catalog contains the current values
+	dirty  bool                 // whether tags, usedAt or shown must still be stored in containerd
 }
 
 // image returns the record as a bourse.Image.

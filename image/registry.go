@@ -23,22 +23,22 @@ const maxRegistries = 64
 // registries contains the settings and connections of all registries.
 type registries struct {
 	config map[string]Registry
-	shared *logins            // credentials for all organizations; may be nil
-	orgs   map[string]*logins // each organization's own credentials
+	shared *dockerConfig            // credentials for all organizations; may be nil
+	orgs   map[string]*dockerConfig // each organization's own credentials
 	stall  time.Duration
-	reach  reach
+	reach  networkPolicy
 
 	mu    sync.Mutex
 	hosts map[hostKey]knownHost
 }
 
-// hostKey identifies an asker's connection to a registry. Each asker has its own connections.
+// hostKey identifies a tenant's connection to a registry. Each tenant has its own connections.
 type hostKey struct {
-	who  asker
+	who  tenant
 	host string
 }
 
-// knownHost contains an asker's connection to a registry.
+// knownHost contains a tenant's connection to a registry.
 type knownHost struct {
 	docker.RegistryHost
 	login credentials.Login // credentials that were used to request the connection's tokens
@@ -46,18 +46,18 @@ type knownHost struct {
 
 // newRegistries returns the registries for configuration c.
 func newRegistries(c *Config) *registries {
-	r := &registries{config: c.Registries, stall: c.Stall, reach: reach{c.Private, c.AllowedRegistries}, orgs: map[string]*logins{}}
+	r := &registries{config: c.Registries, stall: c.Stall, reach: networkPolicy{c.Private, c.AllowedRegistries}, orgs: map[string]*dockerConfig{}}
 	if c.DockerConfig != "" {
-		r.shared = &logins{path: c.DockerConfig}
+		r.shared = &dockerConfig{path: c.DockerConfig}
 	}
 	for org, path := range c.OrgConfigs {
-		r.orgs[org] = &logins{path: path}
+		r.orgs[org] = &dockerConfig{path: path}
 	}
 	return r
 }
 
-// resolver returns an asker's client for registries. All resolvers of one asker share tokens and connections.
-func (r *registries) resolver(who asker) remotes.Resolver {
+// resolver returns a tenant's client for registries. All resolvers of one tenant share tokens and connections.
+func (r *registries) resolver(who tenant) remotes.Resolver {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
 		h, err := r.host(who, host)
 		if err != nil {
@@ -67,7 +67,7 @@ func (r *registries) resolver(who asker) remotes.Resolver {
 	}})
 }
 
-func (r *registries) host(who asker, name string) (docker.RegistryHost, error) {
+func (r *registries) host(who tenant, name string) (docker.RegistryHost, error) {
 	login, unread := r.login(who, name)
 	key := hostKey{who, name}
 	r.mu.Lock()
@@ -123,7 +123,7 @@ func (r *registries) connect(name string, login credentials.Login, unread error)
 	if err != nil {
 		return h, bourse.Errorf(bourse.CodeUnavailable, "registry %s: read the registry's CA file: %w", name, err)
 	}
-	h.Client = &http.Client{Transport: &stalling{limit: r.stall, next: &http.Transport{
+	h.Client = &http.Client{Transport: &stallTransport{limit: r.stall, next: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         r.reach.dialer(known, r.stall).DialContext,
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},

@@ -12,7 +12,7 @@ import (
 // organization access to the image. It uses the organization's own credentials for the registry
 // if there are any, and the shared credentials otherwise. The result is the name with the digest
 // that the registry returns, which may be the digest of an index. For a tag, concurrent callers
-// share one request to the registry, which takes at most Config.ResolveWithin. For a digest,
+// share one request to the registry, which takes at most Config.ResolveTimeout. For a digest,
 // Resolve asks the registry only if its last answer is older than Config.Recheck. If the registry
 // cannot be reached, Resolve returns the last known image, provided that it is on this worker and
 // was shown to the organization in the last week.
@@ -24,14 +24,14 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	if err != nil {
 		return bourse.ImageRef{}, err
 	}
-	who := s.hosts.freshAsker(org, ref.Registry)
+	who := s.hosts.freshTenantOf(org, ref.Registry)
 	if ref.Digest != "" && s.wasShown(ref, who, s.config.Recheck) {
 		return s.labeled(ref), nil
 	}
 	flight := s.resolving.DoChan(string(who)+" "+ref.String(), func() (any, error) {
 		// The first caller's context does not limit the request, because other callers may wait
 		// longer.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ResolveWithin)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ResolveTimeout)
 		defer cancel()
 		return s.ask(s.within(ctx), who, ref)
 	})
@@ -45,13 +45,13 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 		}
 		err = withCode(answer.Err, name)
 	}
-	if final(err) {
+	if isPermanent(err) {
 		s.mu.Lock()
 		s.memory.catalog.forgetShown(ref, who)
 		s.mu.Unlock()
 		return bourse.ImageRef{}, err
 	}
-	if local := s.lastKnown(ctx, who, ref); local != "" {
+	if local := s.lastShown(ctx, who, ref); local != "" {
 		s.config.Log.Warn("registry unreachable, using the local image", "image", name, "digest", local, "err", err)
 		ref.Digest = local
 		return s.labeled(ref), nil
@@ -59,9 +59,9 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	return bourse.ImageRef{}, err
 }
 
-// wasShown reports whether a registry has shown an image to an asker within the given duration
+// wasShown reports whether a registry has shown an image to a tenant within the given duration
 // until now.
-func (s *Store) wasShown(ref bourse.ImageRef, who asker, within time.Duration) bool {
+func (s *Store) wasShown(ref bourse.ImageRef, who tenant, within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.memory.catalog.wasShown(recordName(ref), who, within, time.Now())
@@ -77,8 +77,8 @@ func (s *Store) labeled(ref bourse.ImageRef) bourse.ImageRef {
 	return ref
 }
 
-// lastKnown returns the digest of the local image to which a name last referred, if it was shown to the asker.
-func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) string {
+// lastShown returns the digest of the local image to which a name last referred, if it was shown to the tenant.
+func (s *Store) lastShown(ctx context.Context, who tenant, ref bourse.ImageRef) string {
 	s.mu.Lock()
 	loaded := s.memory.loaded
 	s.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *Store) lastKnown(ctx context.Context, who asker, ref bourse.ImageRef) s
 	return r.ref.Digest
 }
 
-// ask asks the registry for a name's digest, on behalf of an asker, and records the answer.
-func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string, error) {
+// ask asks the registry for a name's digest, on behalf of a tenant, and records the answer.
+func (s *Store) ask(ctx context.Context, who tenant, ref bourse.ImageRef) (string, error) {
 	name := tagName(ref)
 	if ref.Digest != "" {
 		name = recordName(ref)
@@ -125,12 +125,12 @@ func (s *Store) ask(ctx context.Context, who asker, ref bourse.ImageRef) (string
 	if here && name == tagName(ref) {
 		s.memory.catalog.setTag(r, ref.Tag)
 	}
-	_, known := s.memory.catalog.known[recordName(ref)]
+	_, known := s.memory.catalog.parts[recordName(ref)]
 	s.mu.Unlock()
 	if !here && !known && name == tagName(ref) {
 		// Read the manifest now, because the next pull needs it anyway, and it makes quotes more
 		// accurate. An error here is harmless.
-		if _, _, err := s.look(ctx, nil, who, ref, desc); err != nil {
+		if _, _, err := s.readOutline(ctx, nil, who, ref, desc); err != nil {
 			s.config.Log.Debug("read manifest failed", "image", ref.String(), "err", err)
 		}
 	}

@@ -13,10 +13,10 @@ import (
 
 // Intervals of Run's periodic work.
 const (
-	flushEvery = 10 * time.Second
-	sweepEvery = time.Minute
-	retryEvery = 500 * time.Millisecond
-	serveWait  = 5 * time.Second // time limit for an answer from containerd, including retries
+	flushEvery    = 10 * time.Second
+	sweepEvery    = time.Minute
+	retryEvery    = 500 * time.Millisecond
+	answerTimeout = 5 * time.Second // time limit for an answer from containerd, including retries
 )
 
 // Run synchronizes the store with containerd until ctx ends. It reads the images, resumes
@@ -94,9 +94,9 @@ func (s *Store) session(ctx context.Context, ready func()) error {
 	}
 }
 
-// serving waits until containerd answers, but no longer than serveWait.
+// serving waits until containerd answers, but no longer than answerTimeout.
 func serving(ctx context.Context, c *containerd.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, serveWait)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	ok, err := c.IsServing(ctx)
 	if err == nil && !ok {
@@ -118,7 +118,7 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 		_, going := s.memory.pulls[name]
 		if !here && !going && !s.memory.closed {
 			s.config.Log.Info("pull resumed", "image", ref.String())
-			s.unattended(s.start(ctx, u.org, ref))
+			s.endAfterLinger(s.start(ctx, u.org, ref))
 		}
 		s.mu.Unlock()
 		if !here {
@@ -144,7 +144,7 @@ func (s *Store) trim(ctx context.Context, c *containerd.Client) {
 func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	var old []bourse.ImageRef
-	for _, k := range s.memory.kept {
+	for _, k := range s.memory.leftovers {
 		if time.Since(k.failed) >= s.config.Keep {
 			old = append(old, k.ref)
 		}
@@ -157,13 +157,13 @@ func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	}
 }
 
-// flush stores the images' changed labels in containerd: tags, times of use, and askers.
+// flush stores the images' changed labels in containerd: tags, times of use, and tenants.
 func (s *Store) flush(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	labels := map[string]map[string]string{}
 	for name, r := range s.memory.catalog.records {
 		if r.dirty {
-			r.shown = s.memory.catalog.askers(name)
+			r.shown = s.memory.catalog.tenants(name)
 			labels[name] = r.labels()
 			r.dirty = false
 		}

@@ -44,10 +44,10 @@ type ingester struct {
 	client *containerd.Client
 }
 
-// awayError is returned if containerd does not answer.
-type awayError struct{ text string }
+// containerdError is returned if containerd does not answer.
+type containerdError struct{ text string }
 
-func (e *awayError) Error() string { return "containerd does not answer: " + e.text }
+func (e *containerdError) Error() string { return "containerd does not answer: " + e.text }
 
 // Writer opens a blob for writing.
 func (i *ingester) Writer(ctx context.Context, opts ...content.WriterOpt) (content.Writer, error) {
@@ -56,13 +56,13 @@ func (i *ingester) Writer(ctx context.Context, opts ...content.WriterOpt) (conte
 		return w, err
 	}
 	if _, away := i.client.Version(ctx); away != nil {
-		return nil, &awayError{err.Error()}
+		return nil, &containerdError{err.Error()}
 	}
 	return nil, err
 }
 
-// watched is a snapshotter that measures the unpacked layers of a pull.
-type watched struct {
+// measuringSnapshotter is a snapshotter that measures the unpacked layers of a pull.
+type measuringSnapshotter struct {
 	snapshots.Snapshotter
 	store  *Store
 	client *containerd.Client
@@ -73,7 +73,7 @@ type watched struct {
 }
 
 // Prepare begins to unpack a layer.
-func (w *watched) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
+func (w *measuringSnapshotter) Prepare(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
 	mounts, err := w.Snapshotter.Prepare(ctx, key, parent, opts...)
 	if err == nil {
 		w.setActive(key)
@@ -82,7 +82,7 @@ func (w *watched) Prepare(ctx context.Context, key, parent string, opts ...snaps
 }
 
 // Commit completes a layer. It returns an error if the layer does not fit into the budget.
-func (w *watched) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
+func (w *measuringSnapshotter) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
 	err := w.Snapshotter.Commit(ctx, name, key, opts...)
 	w.setActive("")
 	if err != nil {
@@ -100,12 +100,12 @@ func (w *watched) Commit(ctx context.Context, name, key string, opts ...snapshot
 }
 
 // Remove removes a layer that was not completed.
-func (w *watched) Remove(ctx context.Context, key string) error {
+func (w *measuringSnapshotter) Remove(ctx context.Context, key string) error {
 	w.setActive("")
 	return w.Snapshotter.Remove(ctx, key)
 }
 
-func (w *watched) setActive(key string) {
+func (w *measuringSnapshotter) setActive(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.active = key

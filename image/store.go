@@ -29,9 +29,9 @@ type Store struct {
 	connect  func() (*containerd.Client, error)
 
 	changed   chan struct{}      // has capacity 1; see Changed
-	turns     gate               // limits the number of concurrent pulls
-	room      gate               // held by the goroutine that frees space
-	leasing   gate               // held while a pull takes its lease, or while a lease without a pull is removed
+	slots     limiter            // limits the number of concurrent pulls
+	evicting  limiter            // held by the goroutine that frees space
+	leaseLock limiter            // held while a pull takes its lease, or while a lease without a pull is removed
 	pulling   sync.WaitGroup     // the goroutines of pulls
 	resolving singleflight.Group // shares concurrent requests for the same tag
 	manifests manifestCache
@@ -42,14 +42,14 @@ type Store struct {
 
 // state contains the fields that Store.mu guards.
 type state struct {
-	catalog *catalog
-	pulls   map[string]*pull    // pulls in progress, by the name that the image's record will have
-	kept    map[string]leftover // data of failed pulls, by the name that the image's record would have
-	inUse   func(digest string) bool
-	change  uint64 // number of changes, which are additions and removals of images
-	closed  bool
-	loaded  bool         // whether containerd's images have been read at least once
-	close   func() error // closes the connection to containerd, if the store has opened it
+	catalog   *catalog
+	pulls     map[string]*pull    // pulls in progress, by the name that the image's record will have
+	leftovers map[string]leftover // data of failed pulls, by the name that the image's record would have
+	inUse     func(digest string) bool
+	change    uint64 // number of changes, which are additions and removals of images
+	closed    bool
+	loaded    bool         // whether containerd's images have been read at least once
+	close     func() error // closes the connection to containerd, if the store has opened it
 }
 
 // Open returns a new Store. It does not connect to containerd or start any goroutine.
@@ -60,8 +60,8 @@ func Open(config Config) (*Store, error) {
 	config = config.withDefaults()
 	s := &Store{
 		config: config, platform: hostPlatform(), hosts: newRegistries(&config),
-		changed: make(chan struct{}, 1), turns: make(gate, maxConcurrent), room: make(gate, 1), leasing: make(gate, 1),
-		memory: state{catalog: newCatalog(), pulls: map[string]*pull{}, kept: map[string]leftover{}},
+		changed: make(chan struct{}, 1), slots: make(limiter, maxConcurrent), evicting: make(limiter, 1), leaseLock: make(limiter, 1),
+		memory: state{catalog: newCatalog(), pulls: map[string]*pull{}, leftovers: map[string]leftover{}},
 	}
 	s.connect = sync.OnceValues(config.Client)
 	if config.Client == nil {
@@ -112,7 +112,7 @@ func (s *Store) Has(ref bourse.ImageRef) bool {
 // its registry has not shown it to that organization. It performs no I/O.
 func (s *Store) Missing(org, name string) (int64, bool) {
 	ref := bourse.ParseImageRef(name)
-	who := s.hosts.asker(org, ref.Registry)
+	who := s.hosts.tenantOf(org, ref.Registry)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.memory.catalog.missing(ref, who, time.Now())

@@ -45,7 +45,7 @@ func TestCredentialsOfAnOrganizationAreItsOwn(t *testing.T) {
 				"acme":  loginFile(t, filepath.Join(dir, "acme.json"), private.Host, "ann:secret"),
 				"wrong": loginFile(t, filepath.Join(dir, "wrong.json"), private.Host, "bob:guess"),
 			}
-			c.ResolveWithin = patience
+			c.ResolveTimeout = patience
 		})
 		run(t, s)
 		return s

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// stalling is a transport that aborts stalled requests. A request is stalled if no headers, or no
+// stallTransport is a transport that aborts stalled requests. A request is stalled if no headers, or no
 // further bytes of the body, arrive for the given time. A slow transfer may take any time as long
 // as data arrives.
-type stalling struct {
+type stallTransport struct {
 	next  http.RoundTripper
 	limit time.Duration
 }
 
 // RoundTrip sends a request. It fails with errStalled if nothing is received within the time
 // limit. The same limit applies to every read of the response's body.
-func (s *stalling) RoundTrip(req *http.Request) (*http.Response, error) {
+func (s *stallTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	guard := &guard{cancel: cancel}
 	guard.timer = time.AfterFunc(s.limit, guard.stall)
@@ -34,7 +34,7 @@ func (s *stalling) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections implements the interface that http.Client expects.
-func (s *stalling) CloseIdleConnections() {
+func (s *stallTransport) CloseIdleConnections() {
 	if t, ok := s.next.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}

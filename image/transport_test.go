@@ -65,7 +65,7 @@ func TestStalling(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := &http.Client{Transport: &stalling{next: tc.script, limit: 10 * second}}
+				client := &http.Client{Transport: &stallTransport{next: tc.script, limit: 10 * second}}
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://registry.test/", nil)
 				if err != nil {
 					t.Fatal(err)
@@ -98,7 +98,7 @@ func TestCancelIsNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		client := &http.Client{Transport: &stalling{next: script{headers: time.Hour}, limit: time.Minute}}
+		client := &http.Client{Transport: &stallTransport{next: script{headers: time.Hour}, limit: time.Minute}}
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://registry.test/", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -18,14 +18,14 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// layersAtOnce is the maximum number of an image's layers that are fetched concurrently.
-const layersAtOnce = 3
+// layerConcurrency is the maximum number of an image's layers that are fetched concurrently.
+const layerConcurrency = 3
 
 // unpack fetches an image's layers concurrently. It unpacks each layer as soon as the layer and
 // all layers below it have arrived.
 func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o outline, config imageConfig) error {
 	manifest, d := o.manifest.desc, o.document
-	fetcher, err := s.hosts.resolver(s.hosts.asker(p.org, p.ref.Registry)).Fetcher(ctx, recordName(p.ref))
+	fetcher, err := s.hosts.resolver(s.hosts.tenantOf(p.org, p.ref.Registry)).Fetcher(ctx, recordName(p.ref))
 	if err != nil {
 		return err
 	}
@@ -36,15 +36,15 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 	for _, l := range d.Layers {
 		f.counts[l.Digest] = &layerCount{pull: p}
 	}
-	f.left = len(f.counts)
-	watched := &watched{Snapshotter: c.SnapshotService(s.config.Snapshotter), store: s, client: c, pull: p}
+	f.remaining = len(f.counts)
+	watched := &measuringSnapshotter{Snapshotter: c.SnapshotService(s.config.Snapshotter), store: s, client: c, pull: p}
 	stop := s.watch(ctx, watched)
 	defer stop()
 	unpacker, err := unpack.NewUnpacker(ctx, f.store,
 		unpack.WithUnpackPlatform(unpack.Platform{
 			SnapshotterKey: s.config.Snapshotter, Snapshotter: watched, Applier: applier{c.DiffService(), unpacksTo(d.Layers, config)},
 		}),
-		unpack.WithLimiter(semaphore.NewWeighted(layersAtOnce)),
+		unpack.WithLimiter(semaphore.NewWeighted(layerConcurrency)),
 		// without this, transfers could continue after unpacking has failed
 		unpack.WithFetchAllContent(),
 	)
@@ -79,9 +79,9 @@ type layerFetch struct {
 	manifest digest.Digest
 	document document
 
-	counts map[digest.Digest]*layerCount
-	mu     sync.Mutex
-	left   int // number of layers that have not arrived yet
+	counts    map[digest.Digest]*layerCount
+	mu        sync.Mutex
+	remaining int // number of layers that have not arrived yet
 }
 
 // Handle returns the manifest's children, which are the configuration and the layers, and
@@ -99,7 +99,7 @@ func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]oci
 		if err != nil {
 			return nil, &registryError{err}
 		}
-		return &counted{ReadCloser: body, count: count, size: desc.Size}, nil
+		return &countingReader{ReadCloser: body, count: count, size: desc.Size}, nil
 	})
 	if err := remotes.Fetch(ctx, f.store, fetch, desc); err != nil && !errdefs.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("layer %s: %w", desc.Digest, err)
@@ -114,7 +114,7 @@ func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]oci
 func (f *layerFetch) arrived() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.left--; f.left == 0 {
+	if f.remaining--; f.remaining == 0 {
 		f.pull.enter(statusUnpacking)
 	}
 }
@@ -124,16 +124,16 @@ func (f *layerFetch) arrived() {
 type layerCount struct {
 	pull *pull
 	mu   sync.Mutex
-	most int64
+	max  int64
 	done bool
 }
 
 func (c *layerCount) to(offset int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if offset > c.most {
-		c.pull.got.Add(offset - c.most)
-		c.most = offset
+	if offset > c.max {
+		c.pull.received.Add(offset - c.max)
+		c.max = offset
 	}
 }
 
@@ -147,8 +147,8 @@ func (c *layerCount) reach(size int64) bool {
 	return first
 }
 
-// counted is the body of a layer and counts its bytes. A resumed transfer seeks before it reads.
-type counted struct {
+// countingReader is the body of a layer and counts its bytes. A resumed transfer seeks before it reads.
+type countingReader struct {
 	io.ReadCloser
 	count  *layerCount
 	size   int64
@@ -156,7 +156,7 @@ type counted struct {
 }
 
 // Read reads and counts bytes.
-func (b *counted) Read(p []byte) (int, error) {
+func (b *countingReader) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.offset += int64(n)
 	b.count.to(min(b.offset, b.size))
@@ -172,7 +172,7 @@ func (b *counted) Read(p []byte) (int, error) {
 }
 
 // Seek sets the position at which a transfer resumes.
-func (b *counted) Seek(offset int64, whence int) (int64, error) {
+func (b *countingReader) Seek(offset int64, whence int) (int64, error) {
 	seeker, ok := b.ReadCloser.(io.Seeker)
 	if !ok {
 		return 0, errdefs.ErrNotImplemented

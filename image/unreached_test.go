@@ -89,7 +89,7 @@ func TestReasons(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &registries{stall: 5 * time.Second, reach: reach{private: c.private}}
+			r := &registries{stall: 5 * time.Second, reach: networkPolicy{private: c.private}}
 			if name == "plain HTTP" || name == "another CA" {
 				r.config = withCA
 			}

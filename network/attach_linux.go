@@ -48,7 +48,7 @@ func (n *Network) equip(a attached) error {
 		n.drop(id)
 		return err
 	}
-	if own, ok := n.host.complete(id); ok {
+	if own, ok := n.host.isComplete(id); ok {
 		a.ipv4 = own.ipv4
 		// Another program may have flushed the rules.
 		if err := n.firewall.add(a.member()); err != nil {
@@ -79,7 +79,7 @@ func (n *Network) build(a *attached) error {
 	}
 	defer ns.close()
 	return n.host.assign(a, ns, func(claim func(netip.Addr) error) error {
-		if a.ipv4, err = n.pick(id, claim); err != nil {
+		if a.ipv4, err = n.claimAddress(id, claim); err != nil {
 			return err
 		}
 		return n.firewall.add(a.member())
@@ -97,14 +97,14 @@ func (n *Network) namespace(id bourse.MachineID) (*namespace, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	if ns := n.spares.take(); ns != nil {
+	if ns := n.pool.take(); ns != nil {
 		return ns, nil
 	}
-	return n.fresh()
+	return n.newNamespace()
 }
 
-// fresh creates a namespace and prepares it for a machine.
-func (n *Network) fresh() (*namespace, error) {
+// newNamespace creates a namespace and prepares it for a machine.
+func (n *Network) newNamespace() (*namespace, error) {
 	file, err := newNamespace()
 	if err != nil {
 		return nil, err
@@ -112,9 +112,9 @@ func (n *Network) fresh() (*namespace, error) {
 	return n.host.prepare(file)
 }
 
-// pick claims the first free address for the machine. The host's routes show which addresses are
+// claimAddress claims the first free address for the machine. The host's routes show which addresses are
 // in use, including those of other workers, whether or not these workers are running.
-func (n *Network) pick(id bourse.MachineID, claim func(netip.Addr) error) (netip.Addr, error) {
+func (n *Network) claimAddress(id bourse.MachineID, claim func(netip.Addr) error) (netip.Addr, error) {
 	for a := range candidates(n.cfg.IPv4, id) {
 		n.mu.Lock()
 		_, taken := n.owners[a]

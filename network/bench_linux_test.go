@@ -19,12 +19,12 @@ func BenchmarkAttach(b *testing.B) {
 	for _, spares := range []int{-1, machines} {
 		for _, atOnce := range []int{1, machines} {
 			b.Run(fmt.Sprintf("spares=%d/at-once=%d", max(0, spares), atOnce), func(b *testing.B) {
-				w := newWorker(b, func(c *Config) { c.Spares = spares })
+				w := newWorker(b, func(c *Config) { c.PooledNamespaces = spares })
 				w.attach(b, machine(99, "shop", "one/"))
 				w.run(b)
 				var took []time.Duration
 				for b.Loop() {
-					eventually(func() bool { return len(w.spares.ready) == cap(w.spares.ready) })
+					eventually(func() bool { return len(w.pool.ready) == cap(w.pool.ready) })
 					took = append(took, attachAll(b, w, machines, atOnce)...)
 					for i := range machines {
 						if err := w.Detach(b.Context(), machine(i, "shop", "one/").Machine); err != nil {

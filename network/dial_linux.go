@@ -55,7 +55,7 @@ func (n *Network) dialInside(ctx context.Context, a attached, port uint16) (net.
 		return nil, err
 	}
 	defer func() { _ = ns.Close() }() // ignore the error, because the file was not written to
-	return within(ns, func() (c net.Conn, err error) {
+	return inNamespace(ns, func() (c net.Conn, err error) {
 		for _, address := range []netip.Addr{a.ipv4, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
 			if c, err = dial(ctx, address, address, port); !isRefused(err) {
 				break

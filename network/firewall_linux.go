@@ -34,10 +34,10 @@ type firewall struct {
 	deny     []netip.Prefix
 	ns       int // file descriptor of the network namespace; 0 means the daemon's
 
-	mu      sync.Mutex
-	members map[string]member // members by the names of their links
-	there   bool              // the table has been built
-	seen    uint32            // generation of the rule set when it was last verified; 0 if it must be verified
+	mu       sync.Mutex
+	members  map[string]member // members by the names of their links
+	built    bool              // the table has been built
+	verified uint32            // generation of the rule set when it was last verified; 0 if it must be verified
 }
 
 func newFirewall(m mark, port uint16, deny []netip.Prefix) *firewall {
@@ -50,7 +50,7 @@ func newFirewall(m mark, port uint16, deny []netip.Prefix) *firewall {
 func (f *firewall) add(m member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.members[m.link] == m && f.there {
+	if f.members[m.link] == m && f.built {
 		return nil
 	}
 	f.members[m.link] = m
@@ -82,7 +82,7 @@ func (f *firewall) replace(members []member) error {
 
 // change executes one transaction, or rebuilds the whole table if that fails because the rules were flushed.
 func (f *firewall) change(batch func(*nftables.Conn) error) error {
-	if !f.there {
+	if !f.built {
 		return f.rebuild()
 	}
 	c, err := f.conn()
@@ -96,15 +96,15 @@ func (f *firewall) change(batch func(*nftables.Conn) error) error {
 		return f.rebuild()
 	}
 	// exactly one generation later, so nobody else changed the rules
-	if now, err := f.generation(); err == nil && now == f.seen+1 {
-		f.seen = now
+	if now, err := f.generation(); err == nil && now == f.verified+1 {
+		f.verified = now
 	}
 	return nil
 }
 
 // rebuild replaces the table in one transaction, so that rules exist at every moment.
 func (f *firewall) rebuild() error {
-	f.there = false
+	f.built = false
 	c, err := f.conn()
 	if err != nil {
 		return err
@@ -125,8 +125,8 @@ func (f *firewall) rebuild() error {
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("build table %s: %w", f.layout.table.Name, err)
 	}
-	f.there = true
-	f.seen = 0 // the rules must be verified
+	f.built = true
+	f.verified = 0 // the rules must be verified
 	return nil
 }
 
@@ -135,7 +135,7 @@ func (f *firewall) delete() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.members)
-	f.there = false
+	f.built = false
 	c, err := f.conn()
 	if err != nil {
 		return err

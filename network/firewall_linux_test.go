@@ -46,7 +46,7 @@ func TestSpoofedSourceIsDropped(t *testing.T) {
 		{b.ns, at(b.Address, 5000), a.Address.String()},
 		{remote.ns, "203.0.113.2:5000", a.IPv4.String()},
 	} {
-		in, err := within(to.ns, func() (net.PacketConn, error) { return net.ListenPacket("udp", to.at) })
+		in, err := inNamespace(to.ns, func() (net.PacketConn, error) { return net.ListenPacket("udp", to.at) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestSpoofedSourceIsDropped(t *testing.T) {
 // sendIn sends a packet from inside a namespace.
 func sendIn(t *testing.T, ns *os.File, from, to, text string) {
 	t.Helper()
-	_, err := within(ns, func() (struct{}, error) {
+	_, err := inNamespace(ns, func() (struct{}, error) {
 		d := net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
 		c, err := d.Dial("udp", to)
 		if err != nil {
@@ -85,18 +85,18 @@ func sendIn(t *testing.T, ns *os.File, from, to, text string) {
 // add adds an address to the machine.
 func (i *inhabitant) add(t *testing.T, address string) {
 	t.Helper()
-	_, err := within(i.ns, func() (struct{}, error) {
+	_, err := inNamespace(i.ns, func() (struct{}, error) {
 		nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return struct{}{}, err
 		}
 		defer nl.Close()
-		link, err := nl.LinkByName(inner)
+		link, err := nl.LinkByName(innerLink)
 		if err != nil {
 			return struct{}{}, err
 		}
 		a := netip.MustParseAddr(address)
-		return struct{}{}, errors.Join(addAddress(nl, link, a), arrive(nl, a))
+		return struct{}{}, errors.Join(addAddress(nl, link, a), awaitAddress(nl, a))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestInboundIsBlocked(t *testing.T) {
 	w := newWorker(t, nil)
 	a := w.attach(t, machine(1, "shop", "one/"))
 	a.listen(t, "[::]:8080")
-	_, err := within(remote.ns, func() (struct{}, error) {
+	_, err := inNamespace(remote.ns, func() (struct{}, error) {
 		link, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return struct{}{}, err
@@ -168,7 +168,7 @@ func TestHostIsClosed(t *testing.T) {
 
 // ping sends one echo request and waits for the reply, as any user may.
 func (i *inhabitant) ping(to string) error {
-	_, err := within(i.ns, func() (struct{}, error) {
+	_, err := inNamespace(i.ns, func() (struct{}, error) {
 		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMPV6)
 		if err != nil {
 			return struct{}{}, err

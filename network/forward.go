@@ -20,7 +20,7 @@ const hostResolvers = "/etc/resolv.conf"
 type forwarder struct {
 	fixed []string      // name servers to use instead of the host's
 	file  string        // file that lists the host's name servers
-	asked chan struct{} // one element for each unanswered question
+	slots chan struct{} // one element for each unanswered question
 
 	mu      sync.Mutex
 	found   []string // name servers found in file
@@ -29,7 +29,7 @@ type forwarder struct {
 }
 
 func newForwarder(upstream []string) *forwarder {
-	f := &forwarder{file: hostResolvers, asked: make(chan struct{}, mostAsked)}
+	f := &forwarder{file: hostResolvers, slots: make(chan struct{}, maxForwarding)}
 	for _, s := range upstream {
 		f.fixed = append(f.fixed, withPort(s))
 	}
@@ -44,16 +44,16 @@ func withPort(server string) string {
 	return server
 }
 
-// serverWithin is the time limit for one name server, so that two slow servers fit into
-// questionWithin. lookEvery is the interval at which the host's file is read again.
+// serverTimeout is the time limit for one name server, so that two slow servers fit into
+// questionTimeout. fileInterval is the interval at which the host's file is read again.
 const (
-	serverWithin = 2 * time.Second
-	lookEvery    = 5 * time.Second
+	serverTimeout = 2 * time.Second
+	fileInterval  = 5 * time.Second
 )
 
-// outside forwards a question, unchanged, over the transport on which it arrived. A client that receives a truncated
+// forward forwards a question, unchanged, over the transport on which it arrived. A client that receives a truncated
 // answer repeats the question over TCP.
-func (r *resolver) outside(ctx context.Context, overTCP bool, question, reply *dns.Msg) *dns.Msg {
+func (r *resolver) forward(ctx context.Context, overTCP bool, question, reply *dns.Msg) *dns.Msg {
 	answer, err := r.forwarder.exchange(ctx, overTCP, question)
 	if err != nil {
 		r.log.Debug("no name server answered", "err", err)
@@ -68,16 +68,16 @@ func (r *resolver) outside(ctx context.Context, overTCP bool, question, reply *d
 // exchange asks the servers one after the other until one answers.
 func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Msg) (*dns.Msg, error) {
 	select {
-	case f.asked <- struct{}{}:
-		defer func() { <-f.asked }()
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
 	default:
-		return nil, fmt.Errorf("too many pending DNS queries: limit %d", mostAsked)
+		return nil, fmt.Errorf("too many pending DNS queries: limit %d", maxForwarding)
 	}
 	servers, err := f.servers(time.Now())
 	if err != nil {
 		return nil, err
 	}
-	client := &dns.Client{Net: "udp", Timeout: serverWithin, UDPSize: dns.DefaultMsgSize}
+	client := &dns.Client{Net: "udp", Timeout: serverTimeout, UDPSize: dns.DefaultMsgSize}
 	if overTCP {
 		client.Net = "tcp"
 	}
@@ -120,7 +120,7 @@ func (f *forwarder) servers(now time.Time) ([]string, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now.Sub(f.looked) < lookEvery {
+	if now.Sub(f.looked) < fileInterval {
 		return f.found, nil
 	}
 	info, err := os.Stat(f.file)

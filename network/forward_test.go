@@ -63,8 +63,8 @@ func TestForward(t *testing.T) {
 		t.Errorf("asked of others: %s, and %d more", first, len(seen))
 	}
 	// Fill the queue of unanswered questions.
-	for range mostAsked {
-		r.forwarder.asked <- struct{}{}
+	for range maxForwarding {
+		r.forwarder.slots <- struct{}{}
 	}
 	if got := summary(r.handle(t.Context(), asking.address(), false, q)); got != "SERVFAIL" {
 		t.Errorf("too many: %s", got)

@@ -45,23 +45,23 @@ func (f *firewall) generation() (uint32, error) {
 func (f *firewall) repair() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.there {
+	if !f.built {
 		return false, nil
 	}
 	now, err := f.generation()
-	if err != nil || now == f.seen {
+	if err != nil || now == f.verified {
 		return false, err
 	}
-	if !f.intact() {
+	if !f.isIntact() {
 		return true, f.rebuild()
 	}
-	f.seen = now
+	f.verified = now
 	return false, nil
 }
 
-// intact reports whether the kernel has the expected number of rules and elements. Those that cannot be listed count
+// isIntact reports whether the kernel has the expected number of rules and elements. Those that cannot be listed count
 // as missing.
-func (f *firewall) intact() bool {
+func (f *firewall) isIntact() bool {
 	c, err := f.conn()
 	if err != nil {
 		return false

@@ -122,7 +122,7 @@ func (i *inhabitant) listen(t testing.TB, at string) {
 
 func listenIn(t testing.TB, ns *os.File, at, who string) {
 	t.Helper()
-	l, err := within(ns, func() (net.Listener, error) { return net.Listen("tcp", at) })
+	l, err := inNamespace(ns, func() (net.Listener, error) { return net.Listen("tcp", at) })
 	if err != nil {
 		t.Fatalf("listen at %s in %s: %v", at, who, err)
 	}
@@ -149,7 +149,7 @@ func listenIn(t testing.TB, ns *os.File, at, who string) {
 func (i *inhabitant) dial(to string) (net.Conn, error) { return dialIn(i.ns, to) }
 
 func dialIn(ns *os.File, to string) (net.Conn, error) {
-	return within(ns, func() (net.Conn, error) { return net.DialTimeout("tcp", to, time.Second) })
+	return inNamespace(ns, func() (net.Conn, error) { return net.DialTimeout("tcp", to, time.Second) })
 }
 
 // greeting connects and returns the line that it reads.
@@ -182,7 +182,7 @@ func readLine(c net.Conn) (string, error) {
 // machine do.
 func (i *inhabitant) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
-		return within(i.ns, func() (net.Conn, error) { return net.Dial(network, net.JoinHostPort(i.Resolver[0], "53")) })
+		return inNamespace(i.ns, func() (net.Conn, error) { return net.Dial(network, net.JoinHostPort(i.Resolver[0], "53")) })
 	}}
 }
 
@@ -226,7 +226,7 @@ func newOutside(t testing.TB) outside {
 			link, err := end.nl.LinkByName(end.name)
 			return err == nil && link.Attrs().OperState == netlink.OperUp, err
 		})
-		if err := errors.Join(err, arrive(end.nl, netip.MustParseAddr(end.own))); err != nil {
+		if err := errors.Join(err, awaitAddress(end.nl, netip.MustParseAddr(end.own))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -91,10 +91,10 @@ func (h *host) assign(a *attached, n *namespace, admit func(claim func(netip.Add
 			return err
 		}
 	}
-	if err := h.reach(n.outer, a.spec, own); err != nil {
+	if err := h.addRoutes(n.outer, a.spec, own); err != nil {
 		return err
 	}
-	if err := arrive(n.handle, a.spec.address()); err != nil {
+	if err := awaitAddress(n.handle, a.spec.address()); err != nil {
 		return err
 	}
 	h.fault("addressed")
@@ -117,7 +117,7 @@ func (h *host) name(n *namespace, id bourse.MachineID, group uint32, own alias) 
 	err := h.nl.LinkSetName(n.outer, linkName(id))
 	if errors.Is(err, unix.EBUSY) {
 		// Before Linux 6.2 a link cannot be renamed while it is up.
-		err = errors.Join(h.nl.LinkSetDown(n.outer), h.nl.LinkSetName(n.outer, linkName(id)), h.nl.LinkSetUp(n.outer), n.settle(h.nl))
+		err = errors.Join(h.nl.LinkSetDown(n.outer), h.nl.LinkSetName(n.outer, linkName(id)), h.nl.LinkSetUp(n.outer), n.awaitCarrier(h.nl))
 	}
 	if err != nil {
 		return fmt.Errorf("name link %s: %w", linkName(id), err)
@@ -125,8 +125,8 @@ func (h *host) name(n *namespace, id bourse.MachineID, group uint32, own alias) 
 	return nil
 }
 
-// reach adds the host's routes to a machine.
-func (h *host) reach(link netlink.Link, spec Spec, own alias) error {
+// addRoutes adds the host's routes to a machine.
+func (h *host) addRoutes(link netlink.Link, spec Spec, own alias) error {
 	for _, a := range []netip.Addr{spec.address(), own.ipv4} {
 		if err := permanent(h.nl, link, a.AsSlice(), own.mac); err != nil {
 			return err
@@ -142,18 +142,18 @@ func (h *host) reach(link netlink.Link, spec Spec, own alias) error {
 	return nil
 }
 
-// complete reports whether a machine has everything that Attach creates, except the rules.
-func (h *host) complete(id bourse.MachineID) (alias, bool) {
+// isComplete reports whether a machine has everything that Attach creates, except the rules.
+func (h *host) isComplete(id bourse.MachineID) (alias, bool) {
 	link, err := h.nl.LinkByName(linkName(id))
 	if err != nil {
 		return alias{}, false
 	}
-	return h.finished(link, id)
+	return h.isFinished(link, id)
 }
 
-// finished reports whether Attach has completed all of its steps for a machine: the link, which may
+// isFinished reports whether Attach has completed all of its steps for a machine: the link, which may
 // be nil, exists and is marked as complete, and the namespace is bound to its path.
-func (h *host) finished(link netlink.Link, id bourse.MachineID) (alias, bool) {
+func (h *host) isFinished(link netlink.Link, id bourse.MachineID) (alias, bool) {
 	if link == nil {
 		return alias{}, false
 	}
@@ -173,7 +173,7 @@ func (h *host) reconnect(link netlink.Link, spec Spec, own alias) error {
 	if err := h.nl.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set link up: %w", err)
 	}
-	return h.reach(link, spec, own)
+	return h.addRoutes(link, spec, own)
 }
 
 // ownAlias parses the alias of a link, and reports whether the link belongs to this worker.
@@ -182,8 +182,8 @@ func (h *host) ownAlias(link netlink.Link) (alias, bool) {
 	return own, ok && own.mark == h.mark
 }
 
-// take removes a machine's link from the host, and the path that preserves its namespace.
-func (h *host) take(id bourse.MachineID) error {
+// remove removes a machine's link from the host, and the path that preserves its namespace.
+func (h *host) remove(id bourse.MachineID) error {
 	if err := h.unlink(id); err != nil {
 		return err
 	}
@@ -240,11 +240,11 @@ func (h *host) prepareHost() error {
 	if err := addAddress(h.nl, lo, h.mark.resolver()); err != nil {
 		return err
 	}
-	return arrive(h.nl, h.mark.resolver())
+	return awaitAddress(h.nl, h.mark.resolver())
 }
 
-// leave removes the resolver's address.
-func (h *host) leave() error {
+// removeResolver removes the resolver's address.
+func (h *host) removeResolver() error {
 	lo, err := h.nl.LinkByName("lo")
 	if err != nil {
 		return err

@@ -35,8 +35,8 @@ func (m mark) resolver() netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// aliasWord is the first word of the alias of each of our links.
-const aliasWord = "bourse"
+// aliasPrefix is the first word of the alias of each of our links.
+const aliasPrefix = "bourse"
 
 // alias is the alias of a machine's link. Without addresses it only names the owner. The last step of Attach adds the
 // addresses, which mark the network as complete.
@@ -48,16 +48,16 @@ type alias struct {
 
 func (a alias) String() string {
 	if !a.ipv4.IsValid() {
-		return aliasWord + " " + string(a.mark)
+		return aliasPrefix + " " + string(a.mark)
 	}
-	return strings.Join([]string{aliasWord, string(a.mark), a.ipv4.String(), a.mac.String()}, " ")
+	return strings.Join([]string{aliasPrefix, string(a.mark), a.ipv4.String(), a.mac.String()}, " ")
 }
 
 // parseAlias parses an alias that this or another worker has set. It returns false for aliases in
 // any other form, which other programs may have set.
 func parseAlias(s string) (a alias, ok bool) {
 	words := strings.Split(s, " ")
-	if len(words) != 2 && len(words) != 4 || words[0] != aliasWord {
+	if len(words) != 2 && len(words) != 4 || words[0] != aliasPrefix {
 		return alias{}, false
 	}
 	a.mark = mark(words[1])
@@ -79,8 +79,8 @@ func parseAlias(s string) (a alias, ok bool) {
 // linkName returns the name of the host's end of a machine's link. It has 15 characters, the maximum.
 func linkName(id bourse.MachineID) string { return "b" + string(id) }
 
-// spareName returns a temporary name. It differs from all machines' link names, since machine ids contain no "p".
-func spareName() string {
+// pooledName returns a temporary name. It differs from all machines' link names, since machine ids contain no "p".
+func pooledName() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // crypto/rand never fails
 	return "bp" + hex.EncodeToString(b[:])

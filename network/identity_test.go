@@ -22,7 +22,7 @@ func TestMarks(t *testing.T) {
 	if name := linkName("0123456789abcd"); len(name) != 15 {
 		t.Errorf("%q has %d characters", name, len(name))
 	}
-	if _, ok := machineOf(spareName()); ok {
+	if _, ok := machineOf(pooledName()); ok {
 		t.Error("a spare's name is a machine's")
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Limits on one machine's DNS queries: the sustained rate per second, and the burst.
 const (
 	questionsPerSecond = 1000
-	questionsAtOnce    = 1000
+	questionBurst      = 1000
 )
 
 // rates limits the questions of each machine. Its zero value is ready to use.
@@ -34,7 +34,7 @@ func (r *rates) allow(id bourse.MachineID, now time.Time) bool {
 	b := r.buckets[id]
 	if b == nil {
 		r.trim(now)
-		b = &bucket{left: questionsAtOnce, at: now}
+		b = &bucket{left: questionBurst, at: now}
 		if r.buckets == nil {
 			r.buckets = make(map[bourse.MachineID]*bucket)
 		}
@@ -44,7 +44,7 @@ func (r *rates) allow(id bourse.MachineID, now time.Time) bool {
 }
 
 func (b *bucket) take(now time.Time) bool {
-	b.left = min(questionsAtOnce, b.left+max(0, now.Sub(b.at).Seconds())*questionsPerSecond)
+	b.left = min(questionBurst, b.left+max(0, now.Sub(b.at).Seconds())*questionsPerSecond)
 	b.at = now
 	if b.left < 1 {
 		return false
@@ -59,7 +59,7 @@ func (r *rates) trim(now time.Time) {
 		return
 	}
 	for id, b := range r.buckets {
-		if now.Sub(b.at) > questionsAtOnce/questionsPerSecond*time.Second {
+		if now.Sub(b.at) > questionBurst/questionsPerSecond*time.Second {
 			delete(r.buckets, id)
 		}
 	}
@@ -67,25 +67,25 @@ func (r *rates) trim(now time.Time) {
 
 // Maximum numbers of connections to the resolver: per machine and in total.
 const (
-	mostConnections      = 8
-	mostConnectionsOfAll = 512
+	maxConnections      = 8
+	maxConnectionsTotal = 512
 )
 
-// limited is a listener that closes excess connections at once. A machine that keeps opening
+// limitedListener is a listener that closes excess connections at once. A machine that keeps opening
 // connections uses up only its own limit.
-type limited struct {
+type limitedListener struct {
 	net.Listener
 	mu   sync.Mutex
 	from map[netip.Addr]int
 	all  int
 }
 
-func limit(l net.Listener) *limited {
-	return &limited{Listener: l, from: make(map[netip.Addr]int)}
+func limit(l net.Listener) *limitedListener {
+	return &limitedListener{Listener: l, from: make(map[netip.Addr]int)}
 }
 
 // Accept waits for the next connection that does not exceed the limits, and returns it. It closes the others.
-func (l *limited) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
@@ -99,10 +99,10 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *limited) enter(from netip.Addr) bool {
+func (l *limitedListener) enter(from netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.from[from] >= mostConnections || l.all >= mostConnectionsOfAll {
+	if l.from[from] >= maxConnections || l.all >= maxConnectionsTotal {
 		return false
 	}
 	l.from[from]++
@@ -110,7 +110,7 @@ func (l *limited) enter(from netip.Addr) bool {
 	return true
 }
 
-func (l *limited) leave(from netip.Addr) {
+func (l *limitedListener) leave(from netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all--

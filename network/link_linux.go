@@ -22,8 +22,8 @@ var (
 	gateway4 = net.IPv4(169, 254, 1, 1).To4()
 )
 
-// inner is the name of the link inside the namespace.
-const inner = "eth0"
+// innerLink is the name of the link inside the namespace.
+const innerLink = "eth0"
 
 // namespace is a network namespace for a machine. Its links are up and its default routes exist. Only the addresses
 // are missing, and the host's end of the pair has a temporary name. Unless it is bound to a path, it disappears when
@@ -40,9 +40,9 @@ func (n *namespace) close() {
 	_ = n.file.Close() // ignore the error, because nothing was written
 }
 
-// settle waits until both ends carry packets. For a short time after the ends were set up, the
+// awaitCarrier waits until both ends carry packets. For a short time after the ends were set up, the
 // kernel drops packets.
-func (n *namespace) settle(host *netlink.Handle) error {
+func (n *namespace) awaitCarrier(host *netlink.Handle) error {
 	for _, end := range []struct {
 		nl   *netlink.Handle
 		link netlink.Link
@@ -58,7 +58,7 @@ func (n *namespace) settle(host *netlink.Handle) error {
 	return nil
 }
 
-// addAddress adds an address. Packets to an IPv6 address do not arrive immediately; see arrive.
+// addAddress adds an address. Packets to an IPv6 address do not arrive immediately; see awaitAddress.
 func addAddress(nl *netlink.Handle, link netlink.Link, a netip.Addr) error {
 	addr := &netlink.Addr{IPNet: hostPrefix(a)}
 	if a.Is6() {
@@ -70,8 +70,8 @@ func addAddress(nl *netlink.Handle, link netlink.Link, a netip.Addr) error {
 	return nil
 }
 
-// arrive waits until packets to a newly added address arrive.
-func arrive(nl *netlink.Handle, a netip.Addr) error {
+// awaitAddress waits until packets to a newly added address arrive.
+func awaitAddress(nl *netlink.Handle, a netip.Addr) error {
 	err := poll(func() (bool, error) {
 		routes, err := nl.RouteGet(a.AsSlice())
 		return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, err
@@ -112,7 +112,7 @@ func (h *host) prepare(file *os.File) (*namespace, error) {
 }
 
 func (h *host) equip(n *namespace) error {
-	if old, err := n.handle.LinkByName(inner); err == nil {
+	if old, err := n.handle.LinkByName(innerLink); err == nil {
 		if err := n.handle.LinkDel(old); err != nil {
 			return fmt.Errorf("remove incomplete link: %w", err)
 		}
@@ -127,7 +127,7 @@ func (h *host) equip(n *namespace) error {
 	if err := errors.Join(n.handle.LinkSetUp(lo), n.handle.LinkSetUp(n.eth0), h.nl.LinkSetUp(n.outer)); err != nil {
 		return fmt.Errorf("set links up: %w", err)
 	}
-	if err := n.settle(h.nl); err != nil {
+	if err := n.awaitCarrier(h.nl); err != nil {
 		return err
 	}
 	for _, gateway := range []net.IP{gateway6, gateway4} {
@@ -144,8 +144,8 @@ func (h *host) equip(n *namespace) error {
 
 func (h *host) addLink(n *namespace) error {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr, attrs.MTU = spareName(), hostMAC, h.mtu
-	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: inner, PeerNamespace: netlink.NsFd(int(n.file.Fd())), PeerMTU: uint32(h.mtu)}
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = pooledName(), hostMAC, h.mtu
+	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: innerLink, PeerNamespace: netlink.NsFd(int(n.file.Fd())), PeerMTU: uint32(h.mtu)}
 	if err := h.nl.LinkAdd(pair); err != nil {
 		return fmt.Errorf("add link: %w", err)
 	}
@@ -157,8 +157,8 @@ func (h *host) addLink(n *namespace) error {
 	if err := h.nl.LinkSetIP6AddrGenMode(n.outer, addrGenNone); err != nil {
 		return fmt.Errorf("address generation: %w", err)
 	}
-	if n.eth0, err = n.handle.LinkByName(inner); err != nil {
-		return fmt.Errorf("find %s: %w", inner, err)
+	if n.eth0, err = n.handle.LinkByName(innerLink); err != nil {
+		return fmt.Errorf("find %s: %w", innerLink, err)
 	}
 	return nil
 }

@@ -60,15 +60,15 @@ func parseName(labels []string) name {
 	if app.Validate() != nil {
 		return name{}
 	}
-	n := below(rest)
+	n := parseBelow(rest)
 	if n.kind != nameUnknown {
 		n.app = app
 	}
 	return n
 }
 
-// below parses the labels before an app's name.
-func below(labels []string) name {
+// parseBelow parses the labels before an app's name.
+func parseBelow(labels []string) name {
 	if len(labels) == 0 {
 		return name{kind: nameApp}
 	}
@@ -95,9 +95,9 @@ func below(labels []string) name {
 	case "nearest.of":
 		return nearest(low)
 	case "of":
-		return emptyIf(low == "nearest")
+		return nameIf(low == "nearest")
 	case "_metadata":
-		return emptyIf(low == "kv")
+		return nameIf(low == "kv")
 	case "kv._metadata":
 		return name{kind: nameEmpty}
 	}
@@ -131,7 +131,7 @@ func nearest(label string) name {
 	return name{kind: nameNearest, count: count}
 }
 
-func emptyIf(it bool) name {
+func nameIf(it bool) name {
 	if it {
 		return name{kind: nameEmpty}
 	}

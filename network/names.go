@@ -64,8 +64,8 @@ type entry struct {
 
 // Limits of the directory.
 const (
-	entryLife   = time.Second
-	mostEntries = 1024
+	entryLife  = time.Second
+	maxEntries = 1024
 )
 
 // directory caches the results of Names for a short time, so that many questions need only one
@@ -131,7 +131,7 @@ func (d *directory) read(name bourse.AppName, e *entry) {
 // trim limits the size of the directory by removing expired entries. If that is not enough, it also
 // removes other entries, except those that are being read, until half of the maximum remain.
 func (d *directory) trim() {
-	if len(d.entries) < mostEntries {
+	if len(d.entries) < maxEntries {
 		return
 	}
 	for name, e := range d.entries {
@@ -139,11 +139,11 @@ func (d *directory) trim() {
 			delete(d.entries, name)
 		}
 	}
-	if len(d.entries) < mostEntries {
+	if len(d.entries) < maxEntries {
 		return
 	}
 	for name, e := range d.entries {
-		if len(d.entries) < mostEntries/2 {
+		if len(d.entries) < maxEntries/2 {
 			return
 		}
 		if !e.at.IsZero() {

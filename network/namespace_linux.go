@@ -30,8 +30,8 @@ func onThread[T any](do func() (T, error)) (T, error) {
 	return r.value, r.err
 }
 
-// within calls a function on a thread in the namespace.
-func within[T any](ns *os.File, do func() (T, error)) (T, error) {
+// inNamespace calls a function on a thread in the namespace.
+func inNamespace[T any](ns *os.File, do func() (T, error)) (T, error) {
 	return onThread(func() (T, error) {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			var none T

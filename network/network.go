@@ -7,12 +7,12 @@ import (
 
 // Config configures a Network.
 type Config struct {
-	Dir      string         // required; identifies this worker's objects on the host
-	Upstream []string       // name servers for names outside the private networks, "address" or "address:port"; default: those in the host's resolv.conf
-	IPv4     netip.Prefix   // range of the machines' addresses for connections to the outside; default 198.18.0.0/15
-	Deny     []netip.Prefix // destinations that machines may not connect to; default: the link-local networks, where clouds serve credentials
-	Spares   int            // namespaces prepared in advance; default 4, negative: none
-	Log      *slog.Logger   // default: discards all records
+	Dir              string         // required; identifies this worker's objects on the host
+	Upstream         []string       // name servers for names outside the private networks, "address" or "address:port"; default: those in the host's resolv.conf
+	IPv4             netip.Prefix   // range of the machines' addresses for connections to the outside; default 198.18.0.0/15
+	Deny             []netip.Prefix // destinations that machines may not connect to; default: the link-local networks, where clouds serve credentials
+	PooledNamespaces int            // namespaces prepared in advance; default 4, negative: none
+	Log              *slog.Logger   // default: discards all records
 
 	fault func(point string) // for crash tests
 }
@@ -36,8 +36,8 @@ func (c Config) withDefaults() Config {
 	if c.Deny == nil {
 		c.Deny = DefaultDeny
 	}
-	if c.Spares == 0 {
-		c.Spares = 4
+	if c.PooledNamespaces == 0 {
+		c.PooledNamespaces = 4
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

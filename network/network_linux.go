@@ -20,7 +20,7 @@ type Network struct {
 	cfg      Config
 	host     *host
 	firewall *firewall
-	spares   *spares
+	pool     *namespacePool
 	needed   chan struct{} // closed when the first machine is attached
 
 	// Attach and Detach hold recovery's read lock, and Recover holds its write lock. recovery is
@@ -29,7 +29,7 @@ type Network struct {
 	busy     keyed[bourse.MachineID]
 
 	mu       sync.Mutex
-	standing bool // whether the host is prepared for machines
+	prepared bool // whether the host is prepared for machines
 	machines map[bourse.MachineID]attached
 	owners   map[netip.Addr]bourse.MachineID // machines by their IPv4 and IPv6 addresses
 }
@@ -68,7 +68,7 @@ func Open(cfg Config) (*Network, error) {
 		firewall: newFirewall(h.mark, dnsPort, deny),
 		machines: map[bourse.MachineID]attached{}, owners: map[netip.Addr]bourse.MachineID{},
 	}
-	n.spares = newSpares(max(0, cfg.Spares), n.fresh)
+	n.pool = newPool(max(0, cfg.PooledNamespaces), n.newNamespace)
 	if err := n.probe(); err != nil {
 		h.nl.Close()
 		return nil, unavailable("this host does not support private networks", err)
@@ -88,7 +88,7 @@ func CheckHost() error {
 	}
 	defer nl.Close()
 	n := &Network{cfg: Config{}.withDefaults(), host: &host{nl: nl}}
-	if err := n.clash(); err != nil {
+	if err := n.checkOverlap(); err != nil {
 		return unavailable("this host does not support private networks", err)
 	}
 	if _, err := os.Stat("/proc/self/ns/net"); err != nil {
@@ -107,10 +107,10 @@ func errNotRoot() error {
 
 // probe sets up, in a separate namespace, all kernel objects that machines will need.
 func (n *Network) probe() error {
-	if err := n.clash(); err != nil {
+	if err := n.checkOverlap(); err != nil {
 		return err
 	}
-	ns, err := n.fresh()
+	ns, err := n.newNamespace()
 	if err != nil {
 		return err
 	}
@@ -123,8 +123,8 @@ func (n *Network) probe() error {
 	return n.host.nl.LinkDel(ns.outer)
 }
 
-// clash returns an error if a network of the host overlaps the IPv4 range for machines.
-func (n *Network) clash() error {
+// checkOverlap returns an error if a network of the host overlaps the IPv4 range for machines.
+func (n *Network) checkOverlap() error {
 	addresses, err := retried(func() ([]netlink.Addr, error) { return n.host.nl.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
@@ -145,7 +145,7 @@ func (n *Network) Labels() map[string]string { return map[string]string{"network
 // Close releases the resources of this process. Machines keep their networks. If no machine has a
 // network, Close also removes the package's remaining objects from the host.
 func (n *Network) Close() error {
-	n.spares.drain(n.host)
+	n.pool.drain(n.host)
 	err := n.clearUnused()
 	n.host.nl.Close()
 	return unavailable("close", err)
@@ -160,7 +160,7 @@ func (n *Network) clearUnused() error {
 	}
 	defer n.recovery.Unlock()
 	n.mu.Lock()
-	unused := n.standing && len(n.machines) == 0
+	unused := n.prepared && len(n.machines) == 0
 	n.mu.Unlock()
 	if !unused {
 		return nil
@@ -180,7 +180,7 @@ func (n *Network) Run(ctx context.Context, names Names) error {
 	}
 	r := newResolver(n.cfg, names, n.machineAt)
 	var wg sync.WaitGroup
-	wg.Go(func() { n.spares.run(ctx, n.host, n.cfg.Log) })
+	wg.Go(func() { n.pool.run(ctx, n.host, n.cfg.Log) })
 	wg.Go(func() { r.run(ctx, n.firewall.resolver) })
 	wg.Go(func() { n.maintainRules(ctx) })
 	wg.Wait()
@@ -221,13 +221,13 @@ func (n *Network) machineAt(from netip.Addr) (Spec, bool) {
 func (n *Network) prepareHost() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.standing {
+	if n.prepared {
 		return nil
 	}
 	if err := n.host.prepareHost(); err != nil {
 		return err
 	}
-	n.standing = true
+	n.prepared = true
 	select {
 	case <-n.needed:
 	default:

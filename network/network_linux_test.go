@@ -234,8 +234,8 @@ func TestMTUIsThatOfTheWayOut(t *testing.T) {
 	}
 	w := newWorker(t, nil)
 	a := w.attach(t, machine(1, "shop", "one/"))
-	got, err := within(a.ns, func() (int, error) {
-		link, err := net.InterfaceByName(inner)
+	got, err := inNamespace(a.ns, func() (int, error) {
+		link, err := net.InterfaceByName(innerLink)
 		if err != nil {
 			return 0, err
 		}

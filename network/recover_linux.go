@@ -57,7 +57,7 @@ func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bours
 	var errs []error
 	for id := range others {
 		if _, ok := wanted[id]; !ok {
-			errs = append(errs, n.host.take(id))
+			errs = append(errs, n.host.remove(id))
 			n.drop(id)
 		}
 	}
@@ -106,7 +106,7 @@ func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec,
 func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) (map[bourse.MachineID]alias, error) {
 	complete := make(map[bourse.MachineID]alias, len(ids))
 	for _, id := range ids {
-		own, ok := n.host.finished(links[id], id)
+		own, ok := n.host.isFinished(links[id], id)
 		if !ok {
 			continue
 		}
@@ -129,7 +129,7 @@ func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec
 // clear removes the rules and the resolver's address from the host.
 func (n *Network) clear() error {
 	n.mu.Lock()
-	n.standing = false
+	n.prepared = false
 	n.mu.Unlock()
-	return errors.Join(n.firewall.delete(), n.host.leave())
+	return errors.Join(n.firewall.delete(), n.host.removeResolver())
 }

@@ -168,8 +168,8 @@ func TestForeignRulesDoNotTriggerRepair(t *testing.T) {
 		t.Errorf("another table came: repaired %t, %v", repaired, err)
 	}
 	w.attach(t, machine(2, "shop", "one/"))
-	if now, err := w.firewall.generation(); err != nil || now != w.firewall.seen {
-		t.Errorf("generation %d, %v after our own change; want it known, %d", now, err, w.firewall.seen)
+	if now, err := w.firewall.generation(); err != nil || now != w.firewall.verified {
+		t.Errorf("generation %d, %v after our own change; want it known, %d", now, err, w.firewall.verified)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestRecoverAfterReboot(t *testing.T) {
 
 // When no machine is left, the host is as it was before the first one was attached.
 func TestUnusedHostIsCleared(t *testing.T) {
-	w := newWorker(t, func(c *Config) { c.Spares = -1 })
+	w := newWorker(t, func(c *Config) { c.PooledNamespaces = -1 })
 	w.run(t)
 	for range 2 {
 		a := w.attach(t, machine(1, "shop", "one/"))

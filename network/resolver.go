@@ -13,11 +13,11 @@ import (
 
 // Limits of the resolver.
 const (
-	timeToLive     = 5    // seconds, for every answer about private networks
-	ednsSize       = 1232 // bytes of a UDP answer that no link fragments
-	mostInHand     = 256  // maximum number of questions being answered
-	mostAsked      = 128  // maximum number of questions being forwarded
-	questionWithin = 5 * time.Second
+	timeToLive      = 5    // seconds, for every answer about private networks
+	ednsSize        = 1232 // bytes of a UDP answer that no link fragments
+	maxAnswering    = 256  // maximum number of questions being answered
+	maxForwarding   = 128  // maximum number of questions being forwarded
+	questionTimeout = 5 * time.Second
 )
 
 // resolver answers the questions of this worker's machines. The source address of a question identifies the machine
@@ -27,13 +27,13 @@ type resolver struct {
 	forwarder *forwarder
 	machineAt func(netip.Addr) (Spec, bool)
 	rates     rates
-	hand      chan struct{} // one element for each question being answered
+	slots     chan struct{} // one element for each question being answered
 	log       *slog.Logger
 }
 
 func newResolver(cfg Config, names Names, machineAt func(netip.Addr) (Spec, bool)) *resolver {
 	r := &resolver{
-		forwarder: newForwarder(cfg.Upstream), machineAt: machineAt, hand: make(chan struct{}, mostInHand), log: cfg.Log,
+		forwarder: newForwarder(cfg.Upstream), machineAt: machineAt, slots: make(chan struct{}, maxAnswering), log: cfg.Log,
 	}
 	r.directory.names = names
 	return r
@@ -41,7 +41,7 @@ func newResolver(cfg Config, names Names, machineAt func(netip.Addr) (Spec, bool
 
 // serveOne answers one question.
 func (r *resolver) serveOne(ctx context.Context, w dns.ResponseWriter, question *dns.Msg) {
-	ctx, cancel := context.WithTimeout(ctx, questionWithin)
+	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
 	from, overTCP := remote(w.RemoteAddr())
 	reply := r.handle(ctx, from, overTCP, question)
@@ -104,8 +104,8 @@ func (r *resolver) reply(ctx context.Context, client Spec, overTCP bool, questio
 		return reply
 	}
 	select {
-	case r.hand <- struct{}{}:
-		defer func() { <-r.hand }()
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
 	default:
 		reply.Rcode = dns.RcodeServerFailure
 		return reply
@@ -120,7 +120,7 @@ func (r *resolver) reply(ctx context.Context, client Spec, overTCP bool, questio
 	case isPrivateReverse(q.Name):
 		reply.Rcode = dns.RcodeNameError
 	default:
-		return r.outside(ctx, overTCP, question, reply)
+		return r.forward(ctx, overTCP, question, reply)
 	}
 	return reply
 }

@@ -66,7 +66,7 @@ func TestResolverConnectionsAreBounded(t *testing.T) {
 	awaitHost(t, a, "shop.internal")
 	to := at(ResolverAddress, dnsPort)
 	alive := 0
-	for range 3 * mostConnections {
+	for range 3 * maxConnections {
 		c, err := a.dial(to)
 		if err != nil {
 			continue
@@ -80,8 +80,8 @@ func TestResolverConnectionsAreBounded(t *testing.T) {
 			alive++
 		}
 	}
-	if alive != mostConnections {
-		t.Errorf("%d connections, want %d", alive, mostConnections)
+	if alive != maxConnections {
+		t.Errorf("%d connections, want %d", alive, maxConnections)
 	}
 	q := new(dns.Msg).SetQuestion("shop.internal.", dns.TypeAAAA)
 	c, err := b.dial(to)

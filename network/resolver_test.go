@@ -328,13 +328,13 @@ func TestDirectoryStaysSmall(t *testing.T) {
 	names, _ := market()
 	var d directory
 	d.names = names
-	for i := range 3 * mostEntries {
+	for i := range 3 * maxEntries {
 		if _, err := d.lookup(t.Context(), bourse.AppName(fmt.Sprintf("app-%d", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(d.entries) > mostEntries {
-		t.Errorf("%d entries, at most %d", len(d.entries), mostEntries)
+	if len(d.entries) > maxEntries {
+		t.Errorf("%d entries, at most %d", len(d.entries), maxEntries)
 	}
 }
 
@@ -342,13 +342,13 @@ func TestRates(t *testing.T) {
 	var r rates
 	now := time.Unix(1000, 0)
 	allowed := 0
-	for range 3 * questionsAtOnce {
+	for range 3 * questionBurst {
 		if r.allow("00000100000001", now) {
 			allowed++
 		}
 	}
-	if allowed != questionsAtOnce {
-		t.Errorf("%d at once, want %d", allowed, questionsAtOnce)
+	if allowed != questionBurst {
+		t.Errorf("%d at once, want %d", allowed, questionBurst)
 	}
 	if !r.allow("00000100000002", now) {
 		t.Error("another machine pays for it")
@@ -393,7 +393,7 @@ func FuzzHandle(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 0, 1}, true)
 	names, _ := market()
 	r := newTestResolver(names)
-	r.forwarder = &forwarder{file: "/dev/null", asked: make(chan struct{}, 1)}
+	r.forwarder = &forwarder{file: "/dev/null", slots: make(chan struct{}, 1)}
 	f.Fuzz(func(t *testing.T, data []byte, overTCP bool) {
 		q := new(dns.Msg)
 		if q.Unpack(data) != nil {

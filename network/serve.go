@@ -51,7 +51,7 @@ func (r *resolver) serve(ctx context.Context, at netip.AddrPort) error {
 	var wg sync.WaitGroup
 	for _, server := range []*dns.Server{
 		{PacketConn: packets, Handler: handler, UDPSize: ednsSize},
-		{Listener: limit(listener), Handler: handler, ReadTimeout: questionWithin},
+		{Listener: limit(listener), Handler: handler, ReadTimeout: questionTimeout},
 	} {
 		started, ended := make(chan struct{}), make(chan struct{})
 		server.NotifyStartedFunc = func() { close(started) }

@@ -14,7 +14,7 @@ import (
 // image's data is read again to find the changes. If the volume is not mounted, nothing is
 // blocked. The caller must sync dst, and must hold the lock of the object that dst belongs to.
 func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, error) {
-	c := &capturing{s: s, id: id, dst: dst, changes: s.mountCount(id)}
+	c := &capture{s: s, id: id, dst: dst, changes: s.mountCount(id)}
 	if err := c.open(); err != nil {
 		return content{}, err
 	}
@@ -30,8 +30,8 @@ func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, 
 	return c.content, err
 }
 
-// capturing is the state of one capture.
-type capturing struct {
+// capture is the state of one capture.
+type capture struct {
 	s       *Store
 	id      string
 	src     *os.File
@@ -41,20 +41,20 @@ type capturing struct {
 	sums    sums
 }
 
-func (c *capturing) open() (err error) {
+func (c *capture) open() (err error) {
 	if err := c.s.requireComplete(c.id); err != nil {
 		return err
 	}
-	c.src, c.content, err = c.s.openImage(c.id, complete)
+	c.src, c.content, err = c.s.openImage(c.id, stageComplete)
 	return err
 }
 
 // clone tries to make dst share the image's blocks. cloned reports whether that succeeded.
-func (c *capturing) clone(ctx context.Context) (cloned bool, err error) {
+func (c *capture) clone(ctx context.Context) (cloned bool, err error) {
 	if c.s.noClone.Load() {
 		return false, nil
 	}
-	err = c.quiesced(ctx, func(bool) (err error) { cloned, err = c.s.clone(c.dst, c.src); return err })
+	err = c.whileFrozen(ctx, func(bool) (err error) { cloned, err = c.s.clone(c.dst, c.src); return err })
 	return cloned, failed(err, "clone %s", c.id)
 }
 
@@ -74,12 +74,12 @@ func (s *Store) clone(dst, src *os.File) (bool, error) {
 
 // copy copies the image while it may change. It then copies the changes while the image cannot
 // change.
-func (c *capturing) copy(ctx context.Context) (err error) {
+func (c *capture) copy(ctx context.Context) (err error) {
 	if c.sums, err = copyImage(ctx, c.src, c.dst, c.content.Bytes); err != nil {
 		return failed(err, "copy %s", c.id)
 	}
 	c.s.step("copied")
-	return failed(c.quiesced(ctx, func(frozen bool) error {
+	return failed(c.whileFrozen(ctx, func(frozen bool) error {
 		if !frozen && c.changes == c.s.mountCount(c.id) {
 			return nil // the volume was not mounted during the copy
 		}
@@ -87,9 +87,9 @@ func (c *capturing) copy(ctx context.Context) (err error) {
 	}), "copy %s", c.id)
 }
 
-// quiesced calls the function do while nothing writes to the volume. It locks the volume and,
+// whileFrozen calls the function do while nothing writes to the volume. It locks the volume and,
 // if the volume is mounted, freezes it. It always thaws the volume again.
-func (c *capturing) quiesced(ctx context.Context, do func(frozen bool) error) error {
+func (c *capture) whileFrozen(ctx context.Context, do func(frozen bool) error) error {
 	unlock, err := c.s.locks.lock(ctx, c.id)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (c *capturing) quiesced(ctx context.Context, do func(frozen bool) error) er
 	if err := c.resize(); err != nil {
 		return err
 	}
-	target := c.s.path(c.id, complete, mountDir)
+	target := c.s.path(c.id, stageComplete, mountDir)
 	device, err := mountedOn(target)
 	if err != nil || device == "" {
 		return errors.Join(err, do(false))
@@ -127,7 +127,7 @@ func (c *capturing) quiesced(ctx context.Context, do func(frozen bool) error) er
 
 // resize adjusts dst if the volume was extended during the capture, because data may now be
 // beyond the old end.
-func (c *capturing) resize() error {
+func (c *capture) resize() error {
 	st, err := c.src.Stat()
 	if err != nil || st.Size() == c.content.Bytes {
 		return err
@@ -138,7 +138,7 @@ func (c *capturing) resize() error {
 
 // recopy updates dst by copying the chunks of the image that have changed since they were copied.
 // It recognizes these chunks by their checksums.
-func (c *capturing) recopy(ctx context.Context) error {
+func (c *capture) recopy(ctx context.Context) error {
 	size := c.content.Bytes
 	return eachChunk(ctx, c.everyChunk(), func(n int, buf []byte) error {
 		was, had := c.sums[n]
@@ -147,7 +147,7 @@ func (c *capturing) recopy(ctx context.Context) error {
 			return err
 		}
 		if had {
-			if err := punch(c.dst, int64(n)*chunkBytes, chunkLength(size, n)); err != nil {
+			if err := punchHole(c.dst, int64(n)*chunkBytes, chunkLength(size, n)); err != nil {
 				return err
 			}
 		}
@@ -158,7 +158,7 @@ func (c *capturing) recopy(ctx context.Context) error {
 
 // everyChunk returns the chunks that now contain data, followed by the chunks that contained
 // data when they were copied but are now holes.
-func (c *capturing) everyChunk() iter.Seq2[int, error] {
+func (c *capture) everyChunk() iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		seen := map[int]bool{}
 		for n, err := range dataChunks(c.src, c.content.Bytes) {

@@ -116,7 +116,7 @@ func operations() []operation {
 			wantCode(t, s.requireComplete(string(snap1)), bourse.CodeNotFound)
 		}},
 		{"scratch", func(*testing.T, *Store) {}, func(ctx context.Context, s *Store) error { _, err := s.Scratch(ctx, mach1, 64); return err }, func(t *testing.T, s *Store) {
-			must(t, os.WriteFile(s.path(string(mach1), complete, mountDir, "a"), noise(1, 1000), 0o600))
+			must(t, os.WriteFile(s.path(string(mach1), stageComplete, mountDir, "a"), noise(1, 1000), 0o600))
 		}},
 		{"remove-scratch", func(t *testing.T, s *Store) { _, err := s.Scratch(t.Context(), mach1, 64); must(t, err) }, func(ctx context.Context, s *Store) error { return s.RemoveScratch(ctx, mach1) }, func(*testing.T, *Store) {}},
 	}
@@ -180,7 +180,7 @@ func killed(t *testing.T, o operation, dir string, step int) bool {
 		t.Fatalf("step %d: %v: %s", step, err, out)
 	}
 	s = &Store{
-		dir: s.dir, log: s.log, live: s.live, step: s.step, pause: s.pause, mounts: map[string]int{}, forks: map[string]*time.Timer{},
+		dir: s.dir, log: s.log, growsMounted: s.growsMounted, step: s.step, pause: s.pause, mounts: map[string]int{}, forks: map[string]*time.Timer{},
 	}
 	must(t, s.Recover(t.Context(), func(string) bool { return true }))
 	for range 2 {

@@ -45,28 +45,28 @@ func (s *Store) check(id bourse.VolumeID, spec bourse.VolumeOrder) error {
 // create creates an object unless it exists. The parameter fill must create the files in the
 // object's directory.
 func (s *Store) create(id string, fill func() error) error {
-	if there, err := s.has(id, complete); err != nil || there {
+	if there, err := s.has(id, stageComplete); err != nil || there {
 		return err
 	}
-	err := s.begin(id, isNew)
+	err := s.begin(id, stageNew)
 	s.step("begun")
 	if err == nil {
 		err = fill()
 	}
 	if err == nil {
 		s.step("filled")
-		err = s.advance(id, isNew, complete)
+		err = s.advance(id, stageNew, stageComplete)
 	}
 	s.step("complete")
 	if err != nil {
-		return errors.Join(err, s.clear(id, isNew))
+		return errors.Join(err, s.clear(id, stageNew))
 	}
 	return nil
 }
 
 // format creates the image of a new volume with a file system.
 func (s *Store) format(ctx context.Context, id string, bytes int64, crypted bool) error {
-	path := s.path(id, isNew, imageFile)
+	path := s.path(id, stageNew, imageFile)
 	f, err := makeImage(path, bytes)
 	if err != nil {
 		return failed(err, "create the image of %s", id)

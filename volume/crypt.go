@@ -17,13 +17,13 @@ import (
 
 const luksMagic = "LUKS\xba\xbe"
 
-var fastKey = []string{"--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"}
+var fastKDFArgs = []string{"--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"}
 
 func luksFormatArgs(image, uuid string) []string {
 	return append([]string{
 		"cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2", "--cipher", "aes-xts-plain64", "--key-size", "512",
 		"--sector-size", "4096", "--uuid", uuid, "--key-file", "-", image,
-	}, fastKey...)
+	}, fastKDFArgs...)
 }
 
 func luksOpenArgs(device, name string) []string {
@@ -37,7 +37,7 @@ func luksTestArgs(image string) []string {
 // luksRekeyArgs returns the command that replaces the key of an image. The command reads the old
 // key from stdin.
 func luksRekeyArgs(image, newKeyFile string) []string {
-	return append([]string{"cryptsetup", "luksChangeKey", "--batch-mode", "--key-file", "-", image, newKeyFile}, fastKey...)
+	return append([]string{"cryptsetup", "luksChangeKey", "--batch-mode", "--key-file", "-", image, newKeyFile}, fastKDFArgs...)
 }
 
 func luksResizeArgs(name string) []string {
@@ -73,7 +73,7 @@ func (s *Store) mayEncrypt() error {
 // it.
 func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	owner := bourse.VolumeID(id)
-	switch b, err := os.ReadFile(s.path(id, at, keyOfFile)); {
+	switch b, err := os.ReadFile(s.path(id, at, keyFile)); {
 	case err == nil:
 		owner = bourse.VolumeID(b)
 	case !errors.Is(err, fs.ErrNotExist):
@@ -94,7 +94,7 @@ func (s *Store) openCrypt(ctx context.Context, id, device string) (string, error
 	if _, err := os.Stat(mapperPath(id)); err == nil {
 		return mapperPath(id), nil
 	}
-	key, err := s.keyOf(id, complete)
+	key, err := s.keyOf(id, stageComplete)
 	if err != nil {
 		return "", err
 	}

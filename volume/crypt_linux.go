@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostCrypts reports whether dm-crypt can be used, which requires cryptsetup, and device-mapper
+// hostSupportsCrypt reports whether dm-crypt can be used, which requires cryptsetup, and device-mapper
 // with the target crypt. The kernel loads the target's module on demand.
-func hostCrypts() bool {
+func hostSupportsCrypt() bool {
 	if _, err := tool("cryptsetup"); err != nil {
 		return false
 	}

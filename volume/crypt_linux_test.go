@@ -13,7 +13,7 @@ import (
 )
 
 func TestEncryptionRefused(t *testing.T) {
-	if hostCrypts() {
+	if hostSupportsCrypt() {
 		t.Skip("this host has dm-crypt: see TestEncrypted")
 	}
 	s := open(t, t.TempDir())
@@ -25,7 +25,7 @@ func TestEncryptionRefused(t *testing.T) {
 	wantCode(t, s.Create(t.Context(), vol1, order), bourse.CodeFailedPrecondition)
 	wantCode(t, s.Copy(t.Context(), vol1, order, string(snap1)), bourse.CodeFailedPrecondition)
 	// The volume was created before the host lost dm-crypt.
-	must(t, os.Mkdir(s.path(string(vol1), complete), 0o700))
+	must(t, os.Mkdir(s.path(string(vol1), stageComplete), 0o700))
 	must(t, os.WriteFile(image(s, string(vol1)), append([]byte(luksMagic), make([]byte, 1<<20)...), 0o600))
 	_, err := s.Mount(t.Context(), vol1)
 	wantCode(t, err, bourse.CodeFailedPrecondition)
@@ -41,7 +41,7 @@ func TestEncryptionRefused(t *testing.T) {
 
 // TestEncrypted creates encrypted volumes. It is skipped on hosts that do not support them.
 func TestEncrypted(t *testing.T) {
-	if !hostCrypts() {
+	if !hostSupportsCrypt() {
 		t.Skip("this host has no dm-crypt")
 	}
 	s := open(t, t.TempDir())
@@ -88,8 +88,8 @@ func TestRekey(t *testing.T) {
 	}
 	s := open(t, t.TempDir())
 	s.key = func(id bourse.VolumeID) ([]byte, error) { return noise(int(id[len(id)-1]), keyBytes), nil }
-	must(t, s.begin(string(vol2), ready))
-	path := s.path(string(vol2), ready, imageFile)
+	must(t, s.begin(string(vol2), stageReady))
+	path := s.path(string(vol2), stageReady, imageFile)
 	f, err := makeImage(path, 64<<20)
 	must(t, errors.Join(err, f.Close()))
 	old, err := s.key(vol1)
@@ -100,18 +100,18 @@ func TestRekey(t *testing.T) {
 	} else if is, err := encrypted(img); err != nil || !is {
 		t.Errorf("an encrypted image is not taken for one: %v", errors.Join(err, img.Close()))
 	}
-	must(t, os.WriteFile(s.path(string(vol2), ready, sourceKeyFile), old, 0o600))
+	must(t, os.WriteFile(s.path(string(vol2), stageReady, sourceKeyFile), old, 0o600))
 	fill := &filler{s: s, id: string(vol2)}
 	for range 2 {
-		must(t, fill.ownKey(t.Context()))
+		must(t, fill.replaceKey(t.Context()))
 	}
 	if err := run(t.Context(), old, luksTestArgs(path)); err == nil {
 		t.Error("the source's key still opens the copy")
 	}
-	own, err := s.keyOf(string(vol2), ready)
+	own, err := s.keyOf(string(vol2), stageReady)
 	must(t, err)
 	must(t, run(t.Context(), own, luksTestArgs(path)))
-	if _, err := os.Stat(s.path(string(vol2), ready, sourceKeyFile)); err == nil {
+	if _, err := os.Stat(s.path(string(vol2), stageReady, sourceKeyFile)); err == nil {
 		t.Error("the source's key is still there")
 	}
 }

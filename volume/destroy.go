@@ -33,15 +33,15 @@ func (s *Store) remove(ctx context.Context, id string) error {
 	if err := s.unmount(ctx, id); err != nil {
 		return err
 	}
-	if err := s.clear(id, gone); err != nil { // an object in this stage may have been left by a crash
+	if err := s.clear(id, stageGone); err != nil { // an object in this stage may have been left by a crash
 		return err
 	}
-	there, err := s.has(id, complete)
+	there, err := s.has(id, stageComplete)
 	if err == nil && there {
-		err = s.advance(id, complete, gone)
+		err = s.advance(id, stageComplete, stageGone)
 	}
 	s.step("gone")
-	for _, at := range []stage{gone, isNew, filling, ready} {
+	for _, at := range []stage{stageGone, stageNew, stageFilling, stageReady} {
 		err = errors.Join(err, s.clear(id, at))
 		s.step("cleared")
 	}

@@ -92,14 +92,14 @@ func (e *export) close() {
 	}
 	life := forkLife
 	if e.sent {
-		life = forkLinger
+		life = forkRetention
 	}
 	e.store.expireFork(e.fork, life)
 }
 
 func (s *Store) openExport(ctx context.Context, id, moment string) (*export, error) {
 	if bourse.SnapshotID(id).Validate() == nil {
-		return s.openStage(id, complete, id)
+		return s.openStage(id, stageComplete, id)
 	}
 	if err := bourse.VolumeID(id).Validate(); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: use a volume or snapshot id", bourse.Quoted(id))
@@ -111,7 +111,7 @@ func (s *Store) openExport(ctx context.Context, id, moment string) (*export, err
 		return s.openFork(id, at)
 	}
 	mounts := s.mountCount(id)
-	device, err := mountedOn(s.path(id, complete, mountDir))
+	device, err := mountedOn(s.path(id, stageComplete, mountDir))
 	if err != nil {
 		return nil, failed(err, "check whether %s is mounted", id)
 	}
@@ -122,7 +122,7 @@ func (s *Store) openExport(ctx context.Context, id, moment string) (*export, err
 		}
 		return s.openFork(id, at)
 	}
-	e, err := s.openStage(id, complete, "")
+	e, err := s.openStage(id, stageComplete, "")
 	if err != nil {
 		return nil, err
 	}

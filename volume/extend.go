@@ -33,7 +33,7 @@ func (s *Store) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) er
 // growImage extends the image and syncs it, because the file system may grow only after the new
 // length is durable.
 func (s *Store) growImage(id string, bytes int64) error {
-	f, err := os.OpenFile(s.path(id, complete, imageFile), os.O_RDWR, 0)
+	f, err := os.OpenFile(s.path(id, stageComplete, imageFile), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return damaged(id, "its image is missing")
 	}
@@ -54,7 +54,7 @@ func (s *Store) growImage(id string, bytes int64) error {
 // grow makes the file system fill its image. If the file system is not mounted, grow mounts it
 // temporarily. The lock of id must be held.
 func (s *Store) grow(ctx context.Context, id string) error {
-	target := s.path(id, complete, mountDir)
+	target := s.path(id, stageComplete, mountDir)
 	device, err := mountedOn(target)
 	if err != nil {
 		return failed(err, "check whether %s is mounted", id)
@@ -66,16 +66,16 @@ func (s *Store) grow(ctx context.Context, id string) error {
 		s.step("mounted to grow")
 		return s.unmount(ctx, id)
 	}
-	if err := growLoop(s.path(id, complete, imageFile)); err != nil {
+	if err := growLoop(s.path(id, stageComplete, imageFile)); err != nil {
 		return failed(err, "extend the device of %s", id)
 	}
 	s.step("device grown")
-	if !s.live {
+	if !s.growsMounted {
 		s.log.Info("volume will grow at its next mount because CAP_SYS_RESOURCE is missing", "volume", id)
 		return nil
 	}
 	if _, err := os.Stat(mapperPath(id)); err == nil {
-		key, err := s.keyOf(id, complete)
+		key, err := s.keyOf(id, stageComplete)
 		if err == nil {
 			err = run(ctx, key, luksResizeArgs(mapperPrefix+id))
 		}

@@ -35,8 +35,8 @@ func nextData(f *os.File, off int64) (from, to int64, err error) {
 	return from, to, err
 }
 
-// punch makes a hole in the file.
-func punch(f *os.File, off, bytes int64) error {
+// punchHole makes a hole in the file.
+func punchHole(f *os.File, off, bytes int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, bytes)
 }
 

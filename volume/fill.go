@@ -36,19 +36,19 @@ func (s *Store) fill(ctx context.Context, id bourse.VolumeID, spec bourse.Volume
 		return err
 	}
 	defer unlock()
-	if exists, err := s.has(string(id), complete); err != nil || exists {
+	if exists, err := s.has(string(id), stageComplete); err != nil || exists {
 		return err
 	}
 	f := &filler{s: s, id: string(id), spec: spec}
-	fetched, err := s.has(f.id, ready)
+	fetched, err := s.has(f.id, stageReady)
 	if err == nil && !fetched {
 		err = fetch(f)
 		if err == nil {
 			s.step("fetched")
-			err = s.advance(f.id, filling, ready)
+			err = s.advance(f.id, stageFilling, stageReady)
 		}
 		if bourse.CodeOf(err) == bourse.CodeInsufficient { // frees space for complete volumes
-			err = errors.Join(err, s.clear(f.id, filling))
+			err = errors.Join(err, s.clear(f.id, stageFilling))
 		}
 	}
 	if err != nil {
@@ -77,12 +77,12 @@ func (f *filler) checkContent(c *content) error {
 
 // copy captures a volume, or copies a snapshot and verifies the copy.
 func (f *filler) copy(ctx context.Context, from string) error {
-	if err := f.s.begin(f.id, filling); err != nil { // a partial copy from an earlier attempt cannot be used
+	if err := f.s.begin(f.id, stageFilling); err != nil { // a partial copy from an earlier attempt cannot be used
 		return err
 	}
 	f.s.step("filling")
 	if bourse.SnapshotID(from).Validate() != nil {
-		c, err := f.s.keep(ctx, from, f.id, filling)
+		c, err := f.s.captureInto(ctx, from, f.id, stageFilling)
 		if err != nil {
 			return err
 		}
@@ -95,12 +95,12 @@ func (f *filler) copy(ctx context.Context, from string) error {
 	if err != nil {
 		return err
 	}
-	src, _, err := f.s.openImage(from, complete)
+	src, _, err := f.s.openImage(from, stageComplete)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = src.Close() }() // Close cannot lose data, because the file is only read
-	dst, err := makeImage(f.s.path(f.id, filling, imageFile), 0)
+	dst, err := makeImage(f.s.path(f.id, stageFilling, imageFile), 0)
 	if err != nil {
 		return failed(err, "fill %s", f.id)
 	}
@@ -111,7 +111,7 @@ func (f *filler) copy(ctx context.Context, from string) error {
 	if digest != c.Digest {
 		return damaged(from, "its content has changed")
 	}
-	return f.s.keepKey(from, f.id, filling, c.Encrypted)
+	return f.s.keepKey(from, f.id, stageFilling, c.Encrypted)
 }
 
 func (f *filler) copySnapshot(ctx context.Context, dst, src *os.File, c *content) (digest string, err error) {
@@ -129,10 +129,10 @@ func (f *filler) copySnapshot(ctx context.Context, dst, src *os.File, c *content
 
 // finish turns the fetched image into the image of the new volume. Each step may be repeated.
 func (f *filler) finish(ctx context.Context) error {
-	path := f.s.path(f.id, ready, imageFile)
+	path := f.s.path(f.id, stageReady, imageFile)
 	var err error
 	if f.spec.Encrypted {
-		err = f.ownKey(ctx)
+		err = f.replaceKey(ctx)
 	} else {
 		err = renewIdentity(ctx, f.id, path)
 	}
@@ -153,7 +153,7 @@ func (f *filler) finish(ctx context.Context) error {
 	if err != nil {
 		return failed(err, "fill %s", f.id)
 	}
-	if err := f.s.advance(f.id, ready, complete); err != nil {
+	if err := f.s.advance(f.id, stageReady, stageComplete); err != nil {
 		return err
 	}
 	f.s.step("filled")
@@ -166,25 +166,25 @@ func (f *filler) finish(ctx context.Context) error {
 // drop removes files next to the fetched image. It ignores missing files.
 func (f *filler) drop(files ...string) error {
 	for _, file := range files {
-		if err := os.Remove(f.s.path(f.id, ready, file)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(f.s.path(f.id, stageReady, file)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// ownKey makes the image accept the volume's own key instead of the source's key, which receive has
+// replaceKey makes the image accept the volume's own key instead of the source's key, which receive has
 // stored next to the image.
-func (f *filler) ownKey(ctx context.Context) error {
-	old, err := os.ReadFile(f.s.path(f.id, ready, sourceKeyFile))
+func (f *filler) replaceKey(ctx context.Context) error {
+	old, err := os.ReadFile(f.s.path(f.id, stageReady, sourceKeyFile))
 	if errors.Is(err, os.ErrNotExist) { // the source is on this host, so its key is known
-		old, err = f.s.keyOf(f.id, ready)
+		old, err = f.s.keyOf(f.id, stageReady)
 	}
 	if err != nil {
 		return err
 	}
-	if err := f.s.rekey(ctx, f.id, ready, old); err != nil {
+	if err := f.s.rekey(ctx, f.id, stageReady, old); err != nil {
 		return err
 	}
-	return f.drop(sourceKeyFile, keyOfFile)
+	return f.drop(sourceKeyFile, keyFile)
 }

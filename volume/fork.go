@@ -15,29 +15,29 @@ const (
 	// forkLife is how long the copy of a mounted volume remains after its reader has
 	// disconnected.
 	forkLife = 15 * time.Minute
-	// forkLinger is how long the copy remains after the whole stream was sent to its reader,
+	// forkRetention is how long the copy remains after the whole stream was sent to its reader,
 	// because the end of the stream may have been lost.
-	forkLinger = 30 * time.Second
+	forkRetention = 30 * time.Second
 )
 
 // fork copies a mounted volume, so that a reader can read the volume's content at one moment. The
 // copy remains until the caller calls expireFork, and survives a restart of the daemon.
 func (s *Store) fork(ctx context.Context, id string) (stage, error) {
-	unlock, err := s.locks.lock(ctx, id+string(forked))
+	unlock, err := s.locks.lock(ctx, id+string(stageForked))
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	at := forked + stage(strconv.Itoa(rand.IntN(1e9)))
-	if err := s.begin(id, isNew); err != nil {
+	at := stageForked + stage(strconv.Itoa(rand.IntN(1e9)))
+	if err := s.begin(id, stageNew); err != nil {
 		return "", err
 	}
-	_, err = s.keep(ctx, id, id, isNew)
+	_, err = s.captureInto(ctx, id, id, stageNew)
 	if err == nil {
-		err = s.advance(id, isNew, at)
+		err = s.advance(id, stageNew, at)
 	}
 	if err != nil {
-		return "", errors.Join(err, s.clear(id, isNew))
+		return "", errors.Join(err, s.clear(id, stageNew))
 	}
 	return at, nil
 }
@@ -45,7 +45,7 @@ func (s *Store) fork(ctx context.Context, id string) (stage, error) {
 // holdFork prevents the removal of a copy. It returns false if the copy does not exist.
 func (s *Store) holdFork(id string, at stage) bool {
 	name := id + string(at)
-	if _, kind, ok := entry(name); !ok || kind != forked {
+	if _, kind, ok := entry(name); !ok || kind != stageForked {
 		return false
 	}
 	s.mu.Lock()
@@ -88,7 +88,7 @@ func (s *Store) removeFork(name string) error {
 
 // forksOf returns the directories of a volume's copies.
 func (s *Store) forksOf(id string) ([]string, error) {
-	files, err := filepath.Glob(s.path(id, forked+"*")) // ids do not contain pattern characters
+	files, err := filepath.Glob(s.path(id, stageForked+"*")) // ids do not contain pattern characters
 	for i := range files {
 		files[i] = filepath.Base(files[i])
 	}

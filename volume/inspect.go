@@ -24,7 +24,7 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 	if err := s.undo(ctx, id); err != nil {
 		return false, failed(err, "repair %s", id)
 	}
-	path := s.path(id, complete, imageFile)
+	path := s.path(id, stageComplete, imageFile)
 	image, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, damaged(id, "its image is missing")
@@ -56,7 +56,7 @@ func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted b
 			return false, failed(err, "repair %s", id)
 		}
 	}
-	if st.Size() > sb.Blocks*sb.Block && !s.live {
+	if st.Size() > sb.Blocks*sb.Block && !s.growsMounted {
 		return false, failed(s.resizeImage(ctx, id, path), "extend the file system of %s", id)
 	}
 	return false, nil
@@ -76,7 +76,7 @@ func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 		return err
 	}
 	s.step("repaired")
-	kept := s.path(id, complete, undoFile)
+	kept := s.path(id, stageComplete, undoFile)
 	if err := run(ctx, nil, []string{"resize2fs", "-z", kept, path}); err != nil {
 		return errors.Join(err, s.undo(context.WithoutCancel(ctx), id))
 	}
@@ -102,7 +102,7 @@ func awaitUnbound(ctx context.Context, path string) (bool, error) {
 
 // undo reverts an interrupted resizeImage. If undo itself is interrupted, it may be repeated.
 func (s *Store) undo(ctx context.Context, id string) error {
-	kept := s.path(id, complete, undoFile)
+	kept := s.path(id, stageComplete, undoFile)
 	switch st, err := os.Stat(kept); {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
@@ -111,7 +111,7 @@ func (s *Store) undo(ctx context.Context, id string) error {
 	case st.Size() > 0:
 		s.log.Warn("volume extension was interrupted, reverting it", "volume", id)
 		// exit code 1: the undo file is still empty, so nothing has been overwritten
-		if err := run(ctx, nil, []string{"e2undo", "-f", kept, s.path(id, complete, imageFile)}, 1); err != nil {
+		if err := run(ctx, nil, []string{"e2undo", "-f", kept, s.path(id, stageComplete, imageFile)}, 1); err != nil {
 			return err
 		}
 	}

@@ -215,6 +215,6 @@ func checkImage(t *testing.T, image string) {
 	}
 }
 
-func image(s *Store, id string) string { return s.path(id, complete, imageFile) }
+func image(s *Store, id string) string { return s.path(id, stageComplete, imageFile) }
 
 func name(n int) string { return fmt.Sprintf("file %d", n) }

@@ -49,7 +49,7 @@ func (s *Store) Unmount(ctx context.Context, id bourse.VolumeID) error {
 
 // mount mounts the image in the directory of id. The lock of id must be held.
 func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, error) {
-	target := s.path(id, complete, mountDir)
+	target := s.path(id, stageComplete, mountDir)
 	device, err := mountedOn(target)
 	if err != nil {
 		return "", failed(err, "check whether %s is mounted", id)
@@ -65,7 +65,7 @@ func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, err
 		return "", failed(err, "mount %s", id)
 	}
 	s.mounted(id)
-	dev, err := attachLoop(s.path(id, complete, imageFile))
+	dev, err := attachLoop(s.path(id, stageComplete, imageFile))
 	if err != nil {
 		return "", failed(err, "attach %s", id)
 	}
@@ -81,7 +81,7 @@ func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, err
 		return "", errors.Join(mountFailed(id, err), closeCrypt(context.WithoutCancel(ctx), id))
 	}
 	s.step("mounted")
-	if s.live && !scratch {
+	if s.growsMounted && !scratch {
 		if err := growFS(target, device); err != nil {
 			s.log.Warn("grow file system of volume failed", "volume", id, "err", err)
 		}
@@ -98,7 +98,7 @@ func mountFailed(id string, err error) error {
 
 // unmount removes every mount of id. The lock of id must be held.
 func (s *Store) unmount(ctx context.Context, id string) error {
-	target := s.path(id, complete, mountDir)
+	target := s.path(id, stageComplete, mountDir)
 	for try := 1; ; try++ {
 		device, err := mountedOn(target)
 		if err != nil {

@@ -16,7 +16,7 @@ const (
 	imageFile     = "image"
 	mountDir      = "mnt"
 	contentFile   = "content.json"
-	keyOfFile     = "key"
+	keyFile       = "key"
 	sourceKeyFile = "sourcekey" // the key that opens the image of an encrypted source
 	progressFile  = "progress"
 	progressNew   = "progress.new"
@@ -26,12 +26,12 @@ const (
 type stage string
 
 const (
-	complete stage = ""
-	isNew    stage = ".new"
-	filling  stage = ".fill"
-	ready    stage = ".ready"
-	gone     stage = ".gone"
-	forked   stage = ".fork" // followed by the copy's number
+	stageComplete stage = ""
+	stageNew      stage = ".new"
+	stageFilling  stage = ".fill"
+	stageReady    stage = ".ready"
+	stageGone     stage = ".gone"
+	stageForked   stage = ".fork" // followed by the copy's number
 )
 
 var entryPattern = regexp.MustCompile(`^(vol_[0-9a-z]{16}|vs_[0-9a-z]{16}|[0-9a-f]{14})(\.new|\.fill|\.ready|\.gone|\.fork[0-9]{1,9})?$`)
@@ -43,8 +43,8 @@ func entry(name string) (id string, at stage, ok bool) {
 		return "", "", false
 	}
 	at = stage(m[2])
-	if strings.HasPrefix(m[2], string(forked)) {
-		at = forked
+	if strings.HasPrefix(m[2], string(stageForked)) {
+		at = stageForked
 	}
 	return m[1], at, true
 }
@@ -68,7 +68,7 @@ func (s *Store) has(id string, at stage) (bool, error) {
 
 // requireComplete returns CodeNotFound if the object is not complete.
 func (s *Store) requireComplete(id string) error {
-	ok, err := s.has(id, complete)
+	ok, err := s.has(id, stageComplete)
 	if err == nil && !ok {
 		err = bourse.Errorf(bourse.CodeNotFound, "%s not found on this host", id)
 	}

@@ -23,7 +23,7 @@ const (
 	syncBytes = 64 << 20
 )
 
-var errDiffers = errors.New("the content differs from its checksum")
+var errChecksum = errors.New("the content differs from its checksum")
 
 // receive creates the image from a source's streams. If a stream breaks off, it requests another
 // stream.
@@ -36,9 +36,9 @@ func (f *filler) receive(ctx context.Context, src Source) error {
 		}
 		reached, err := f.receiveFrom(ctx, src, at)
 		switch {
-		case err == nil || final(err):
+		case err == nil || isPermanent(err):
 			return failed(err, "fill %s", f.id)
-		case errors.Is(err, errDiffers):
+		case errors.Is(err, errChecksum):
 			if wrong++; wrong == contentTries {
 				return bourse.Errorf(bourse.CodeUnavailable, "fill %s: %w", f.id, err)
 			}
@@ -57,8 +57,8 @@ func (f *filler) receive(ctx context.Context, src Source) error {
 	}
 }
 
-// final reports whether err means that another attempt would be useless.
-func final(err error) bool {
+// isPermanent reports whether err means that another attempt would be useless.
+func isPermanent(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeForbidden, bourse.CodeUnauthorized, bourse.CodeInvalid, bourse.CodeFailedPrecondition, bourse.CodeCanceled, bourse.CodeInsufficient:
 		return true
@@ -98,7 +98,7 @@ func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Posi
 	}
 	if head.Moment != at.Moment || at.Moment == "" {
 		at = Position{Moment: head.Moment}
-		if err := f.s.begin(f.id, filling); err != nil {
+		if err := f.s.begin(f.id, stageFilling); err != nil {
 			return at, asDiskError(err)
 		}
 		f.s.step("filling")
@@ -112,8 +112,8 @@ func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Posi
 	if err = asDiskError(err); err == nil {
 		err = in.copy(ctx, r)
 	}
-	if errors.Is(err, errDiffers) {
-		return Position{}, errors.Join(err, image.Close(), f.s.clear(f.id, filling))
+	if errors.Is(err, errChecksum) {
+		return Position{}, errors.Join(err, image.Close(), f.s.clear(f.id, stageFilling))
 	}
 	return in.at, errors.Join(err, asDiskError(image.Close()))
 }
@@ -122,11 +122,11 @@ func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Posi
 // after the position, because that data may not be durable.
 func (f *filler) openTarget(head *header, at Position) (*os.File, error) {
 	if head.Encrypted {
-		if err := writeFile(f.s.path(f.id, filling, sourceKeyFile), head.Key); err != nil {
+		if err := writeFile(f.s.path(f.id, stageFilling, sourceKeyFile), head.Key); err != nil {
 			return nil, err
 		}
 	}
-	image, err := os.OpenFile(f.s.path(f.id, filling, imageFile), os.O_RDWR|os.O_CREATE, 0o600)
+	image, err := os.OpenFile(f.s.path(f.id, stageFilling, imageFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (in *receiver) copy(ctx context.Context, r *bufio.Reader) error {
 			return asDiskError(in.save())
 		}
 		if err != nil {
-			if final(err) || errors.Is(err, errDiffers) {
+			if isPermanent(err) || errors.Is(err, errChecksum) {
 				return err
 			}
 			return errors.Join(err, asDiskError(in.save()))
@@ -181,7 +181,7 @@ func (in *receiver) piece(ctx context.Context, r *bufio.Reader, buf []byte) (int
 			return 0, truncatedStream(ctx, err)
 		}
 		if string(want) != string(in.sum.Sum(nil)) {
-			return 0, errDiffers
+			return 0, errChecksum
 		}
 		in.next = in.size
 		return 0, io.EOF
@@ -238,7 +238,7 @@ func (in *receiver) save() error {
 		return err
 	}
 	in.f.s.step("synced")
-	path := func(file string) string { return in.f.s.path(in.f.id, filling, file) }
+	path := func(file string) string { return in.f.s.path(in.f.id, stageFilling, file) }
 	if err := writeFile(path(progressNew), b); err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (in *receiver) save() error {
 // returns the zero Position.
 func (f *filler) position() (Position, error) {
 	var at Position
-	b, err := os.ReadFile(f.s.path(f.id, filling, progressFile))
+	b, err := os.ReadFile(f.s.path(f.id, stageFilling, progressFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return at, nil
 	}

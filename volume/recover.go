@@ -49,15 +49,15 @@ func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 // recover cleans up one directory.
 func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep bool) error {
 	switch kind {
-	case isNew, gone:
+	case stageNew, stageGone:
 		return s.clear(id, at)
-	case forked:
+	case stageForked:
 		if keep {
 			s.expireFork(id+string(at), forkLife) // the copy's reader may return
 			return nil
 		}
 		return s.clear(id, at)
-	case filling, ready:
+	case stageFilling, stageReady:
 		if keep {
 			return nil
 		}

@@ -23,7 +23,7 @@ func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB i
 		return "", bourse.Errorf(bourse.CodeInvalid, "invalid size of scratch space: %d MiB, use %d to %d", sizeMiB, minScratchMiB, bourse.MaxVolumeGB<<10)
 	}
 	id := string(machine)
-	if is, err := os.Stat(s.path(id, complete, imageFile)); err == nil && is.Size() != sizeMiB<<20 {
+	if is, err := os.Stat(s.path(id, stageComplete, imageFile)); err == nil && is.Size() != sizeMiB<<20 {
 		if err := s.remove(ctx, id); err != nil {
 			return "", err
 		}
@@ -37,7 +37,7 @@ func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB i
 		return "", err
 	}
 	err = s.create(id, func() error {
-		path := s.path(id, isNew, imageFile)
+		path := s.path(id, stageNew, imageFile)
 		f, err := makeImage(path, sizeMiB<<20)
 		if err != nil {
 			return failed(err, "create scratch space of %s", id)
@@ -54,14 +54,14 @@ func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB i
 
 // discardDirty removes scratch space that cannot be mounted without repairs.
 func (s *Store) discardDirty(id string) error {
-	target := s.path(id, complete, mountDir)
+	target := s.path(id, stageComplete, mountDir)
 	if device, err := mountedOn(target); err != nil || device != "" {
 		return failed(err, "check whether %s is mounted", id)
 	}
-	if there, err := s.has(id, complete); err != nil || !there {
+	if there, err := s.has(id, stageComplete); err != nil || !there {
 		return err
 	}
-	image, err := os.Open(s.path(id, complete, imageFile))
+	image, err := os.Open(s.path(id, stageComplete, imageFile))
 	if err == nil {
 		var sb superblock
 		sb, err = readSuperblock(image)
@@ -71,7 +71,7 @@ func (s *Store) discardDirty(id string) error {
 		}
 	}
 	s.log.Warn("scratch space is damaged, recreating it", "machine", id, "err", err)
-	return s.clear(id, complete)
+	return s.clear(id, stageComplete)
 }
 
 // RemoveScratch removes a machine's scratch space. It does nothing if the machine has none.

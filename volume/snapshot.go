@@ -29,7 +29,7 @@ func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.Sn
 	}
 	defer unlock()
 	err = s.create(string(snap), func() error {
-		c, err := s.keep(ctx, string(id), string(snap), isNew)
+		c, err := s.captureInto(ctx, string(id), string(snap), stageNew)
 		if err != nil {
 			return err
 		}
@@ -41,9 +41,9 @@ func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.Sn
 	return s.info(string(snap))
 }
 
-// keep captures a volume into another object's directory, and stores the data needed to read the
+// captureInto captures a volume into another object's directory, and stores the data needed to read the
 // copy without the volume.
-func (s *Store) keep(ctx context.Context, id, into string, at stage) (content, error) {
+func (s *Store) captureInto(ctx context.Context, id, into string, at stage) (content, error) {
 	if err := s.requireComplete(id); err != nil {
 		return content{}, err
 	}
@@ -61,7 +61,7 @@ func (s *Store) keep(ctx context.Context, id, into string, at stage) (content, e
 
 // describe stores the description of a new snapshot, including its digest.
 func (s *Store) describe(ctx context.Context, snap string, c content) error {
-	f, err := os.Open(s.path(snap, isNew, imageFile))
+	f, err := os.Open(s.path(snap, stageNew, imageFile))
 	if err == nil {
 		c.Digest, err = digestOf(ctx, f, &c)
 		err = errors.Join(err, f.Close())
@@ -73,7 +73,7 @@ func (s *Store) describe(ctx context.Context, snap string, c content) error {
 	if err != nil {
 		return err
 	}
-	return failed(writeFile(s.path(snap, isNew, contentFile), b), "describe %s", snap)
+	return failed(writeFile(s.path(snap, stageNew, contentFile), b), "describe %s", snap)
 }
 
 // keepKey stores the id of the volume whose key opens a copy of an encrypted volume.
@@ -81,11 +81,11 @@ func (s *Store) keepKey(id, into string, at stage, crypted bool) error {
 	if !crypted {
 		return nil
 	}
-	owner, err := os.ReadFile(s.path(id, complete, keyOfFile))
+	owner, err := os.ReadFile(s.path(id, stageComplete, keyFile))
 	if errors.Is(err, os.ErrNotExist) {
 		owner, err = []byte(id), nil
 	}
-	return errors.Join(err, writeFile(s.path(into, at, keyOfFile), owner))
+	return errors.Join(err, writeFile(s.path(into, at, keyFile), owner))
 }
 
 func (s *Store) info(id string) (Info, error) {
@@ -93,7 +93,7 @@ func (s *Store) info(id string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	f, err := os.Open(s.path(id, complete, imageFile))
+	f, err := os.Open(s.path(id, stageComplete, imageFile))
 	if err != nil {
 		return Info{}, damaged(id, "its image is missing")
 	}
@@ -107,7 +107,7 @@ func (s *Store) readContent(id string) (content, error) {
 	if err := s.requireComplete(id); err != nil {
 		return c, err
 	}
-	b, err := os.ReadFile(s.path(id, complete, contentFile))
+	b, err := os.ReadFile(s.path(id, stageComplete, contentFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return c, damaged(id, "its description is missing")
 	}

@@ -220,7 +220,7 @@ func TestThaw(t *testing.T) {
 	dir := mount(t, s, vol1)
 	s.step = func(at string) {
 		if at == "frozen" {
-			must(t, s.clear(string(snap1), isNew))
+			must(t, s.clear(string(snap1), stageNew))
 			panic(at)
 		}
 	}

@@ -26,11 +26,11 @@ type Config struct {
 
 // Store manages the volumes, snapshots and scratch space of one host. It is safe for concurrent use.
 type Store struct {
-	dir   string
-	log   *slog.Logger
-	key   func(bourse.VolumeID) ([]byte, error)
-	crypt bool // whether the host has dm-crypt and Config.Key is set
-	live  bool // whether mounted file systems can grow
+	dir          string
+	log          *slog.Logger
+	key          func(bourse.VolumeID) ([]byte, error)
+	crypt        bool // whether the host has dm-crypt and Config.Key is set
+	growsMounted bool // whether mounted file systems can grow
 
 	locks   locks
 	noClone atomic.Bool     // set once it is known that dir's file system does not support reflinks
@@ -60,7 +60,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, failed(err, "open the volume directory")
 	}
 	return &Store{
-		dir: dir, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), key: cfg.Key, crypt: cfg.Key != nil && hostCrypts(), live: mayGrow(),
+		dir: dir, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), key: cfg.Key, crypt: cfg.Key != nil && hostSupportsCrypt(), growsMounted: mayGrow(),
 		step: func(string) {}, pause: 100 * time.Millisecond,
 		mounts: map[string]int{}, forks: map[string]*time.Timer{},
 	}, nil
@@ -78,7 +78,7 @@ func (s *Store) Labels() map[string]string {
 // ExtendsLive reports whether a mounted file system grows at once when its volume is extended. If
 // the worker lacks CAP_SYS_RESOURCE, as in some containers, the file system grows only when it is
 // mounted the next time.
-func (s *Store) ExtendsLive() bool { return s.live }
+func (s *Store) ExtendsLive() bool { return s.growsMounted }
 
 // locks contains a lock for each id.
 type locks struct {

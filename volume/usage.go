@@ -18,7 +18,7 @@ func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage
 	if err := s.requireComplete(string(id)); err != nil {
 		return bourse.VolumeUsage{}, err
 	}
-	target := s.path(string(id), complete, mountDir)
+	target := s.path(string(id), stageComplete, mountDir)
 	switch device, err := mountedOn(target); {
 	case err != nil:
 		return bourse.VolumeUsage{}, failed(err, "check whether %s is mounted", id)
@@ -26,7 +26,7 @@ func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage
 		u, err := statUsage(target)
 		return u, failed(err, "usage of %s", id)
 	}
-	image, err := os.Open(s.path(string(id), complete, imageFile))
+	image, err := os.Open(s.path(string(id), stageComplete, imageFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return bourse.VolumeUsage{}, damaged(string(id), "its image is missing")
 	}

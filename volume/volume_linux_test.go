@@ -262,7 +262,7 @@ func TestRecover(t *testing.T) {
 	must(t, err)
 	_, err = s.Snapshot(t.Context(), vol1, snap1)
 	must(t, err)
-	for _, at := range []stage{isNew, filling, ready, gone, forked + "3"} {
+	for _, at := range []stage{stageNew, stageFilling, stageReady, stageGone, stageForked + "3"} {
 		must(t, s.begin(string(vol3), at))
 	}
 	must(t, os.Mkdir(filepath.Join(s.dir, "not ours"), 0o700))

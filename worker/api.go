@@ -81,12 +81,12 @@ func handleMachines(mux *http.ServeMux, w *Worker) {
 	fabric.MachineWait.Handle(mux, w.waitQuery)
 	fabric.MachineUsage.Handle(mux, func(ctx context.Context, id bourse.MachineID) (fabric.Usage, error) {
 		u, err := w.machines.Usage(ctx, id)
-		u.Tasks = w.tasks.Tally(id)
+		u.Tasks = w.tasks.Counts(id)
 		return u, err
 	})
 	fabric.MachineProcesses.Handle(mux, w.processes)
 	fabric.MachineLogs.Handle(mux, w.logs)
-	for verb, do := range map[*fabric.Verb[fabric.MachineAction, fabric.ActReply]]actor{
+	for verb, do := range map[*fabric.Verb[fabric.MachineAction, fabric.ActReply]]machineCall{
 		&fabric.MachineStart:   w.machines.Start,
 		&fabric.MachineStop:    w.machines.Stop,
 		&fabric.MachineSuspend: w.machines.Suspend,
@@ -123,11 +123,11 @@ func handleMachines(mux *http.ServeMux, w *Worker) {
 	fabric.MachineUse.Handle(mux, w.reach.Use)
 }
 
-// actor is an operation on one machine.
-type actor func(context.Context, bourse.MachineID, fabric.MachineAction) (fabric.ActReply, error)
+// machineCall is an operation on one machine.
+type machineCall func(context.Context, bourse.MachineID, fabric.MachineAction) (fabric.ActReply, error)
 
 // checked validates the request and executes it.
-func (do actor) checked(ctx context.Context, act fabric.MachineAction) (fabric.ActReply, error) {
+func (do machineCall) checked(ctx context.Context, act fabric.MachineAction) (fabric.ActReply, error) {
 	if err := act.Signal.Validate(); act.Signal != "" && err != nil {
 		return fabric.ActReply{}, err
 	}

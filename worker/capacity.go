@@ -25,9 +25,9 @@ type Capacity struct {
 	Overcommit map[string]float64  // factors of at least 1, by resource: "shared" vCPUs per core, "memory", "disk" or a countable
 }
 
-// imagesPart determines the default disk space for images, which is 1/imagesPart of the
+// imagesDivisor determines the default disk space for images, which is 1/imagesDivisor of the
 // disk.
-const imagesPart = 5
+const imagesDivisor = 5
 
 // ImageBudget returns the disk space for images. The ledger contains only the rest of
 // the disk, for machines and volumes.
@@ -35,7 +35,7 @@ func (c *Capacity) ImageBudget() bourse.MiB {
 	if c.Images > 0 {
 		return c.Images
 	}
-	return c.Disk / imagesPart
+	return c.Disk / imagesDivisor
 }
 
 // DefaultShared is the default number of shared vCPUs per core, as on the Machines
@@ -130,7 +130,7 @@ func (c *Config) ledger() admit.Ledger {
 	}
 	l := admit.Ledger{Totals: totals, Shared: c.Capacity.shared(), Rootfs: c.Rootfs}
 	if totals.Has(bourse.ResourceDisk) {
-		l.Kept = c.Kept
+		l.MachineDisk = c.MachineDisk
 	}
 	return l
 }

@@ -63,7 +63,7 @@ func (h *host) refusalOf(order *bourse.Order) bourse.Refusal {
 	h.t.Helper()
 	ctx := h.t.Context()
 	declined := func(err error) *bourse.Refusal {
-		d, _ := errors.AsType[admit.Declined](err)
+		d, _ := errors.AsType[admit.NotFilledError](err)
 		return d.Refusal
 	}
 	quote, err := h.quote(ctx, order.ForQuote())

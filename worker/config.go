@@ -54,15 +54,15 @@ type Parts struct {
 
 // Policy configures how a worker runs machines. The zero value is the default.
 type Policy struct {
-	NetworkMode NetworkMode
-	NoNetwork   error         // the reason why machines with images cannot have private networks; nil if they can
-	SharedQuota bool          // cap each shared vCPU at 5 ms per 80 ms, with bursts; otherwise, shared vCPUs compete for cores
-	PIDs        int           // limit of processes of a machine with an image; default DefaultPIDs, negative for no limit
-	Rootfs      bourse.MiB    // default size of an image's root file system; 0 for no limit, in which case the ledger does not count it
-	Patience    time.Duration // how long a worker may be unreachable before standbys replace its machines; default watch.Patience
-	IdleAfter   time.Duration // idle time after which machines with autostop stop; default watch.IdleAfter
-	Awake       bool          // whether programs of the image "host" get a socket to keep their machines awake
-	Kept        bourse.MiB    // disk reserved for each machine's log and record, even while the machine is stopped; 0 for none
+	NetworkMode   NetworkMode
+	NoNetwork     error         // the reason why machines with images cannot have private networks; nil if they can
+	SharedQuota   bool          // cap each shared vCPU at 5 ms per 80 ms, with bursts; otherwise, shared vCPUs compete for cores
+	PIDs          int           // limit of processes of a machine with an image; default DefaultPIDs, negative for no limit
+	Rootfs        bourse.MiB    // default size of an image's root file system; 0 for no limit, in which case the ledger does not count it
+	FailoverDelay time.Duration // how long a worker may be unreachable before standbys replace its machines; default watch.DefaultFailoverDelay
+	IdleAfter     time.Duration // idle time after which machines with autostop stop; default watch.IdleAfter
+	KeepAlive     bool          // whether programs of the image "host" get a socket to keep their machines awake
+	MachineDisk   bourse.MiB    // disk reserved for each machine's log and record, even while the machine is stopped; 0 for none
 }
 
 // DefaultPIDs is the default limit of processes and threads in a machine with an image.

@@ -31,7 +31,7 @@ func TestTheViewFollowsTheStore(t *testing.T) {
 					s.step()
 				}
 				s.heal()
-				time.Sleep(publish.CheckEvery / 2)
+				time.Sleep(publish.CheckInterval / 2)
 				s.checkView(s.view)
 				s.crash()
 			})

@@ -226,17 +226,17 @@ func (o *others) App(context.Context, bourse.AppRef) ([]bourse.Machine, func(bou
 		if lost {
 			return watch.HostLost
 		}
-		return watch.HostHeard
+		return watch.HostReachable
 	}, nil
 }
 
-func (o *others) Whole() bool {
+func (o *others) Complete() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return !o.blind
 }
 
-func (o *others) Moved() <-chan struct{} { return nil }
+func (o *others) Changed() <-chan struct{} { return nil }
 
 // min_machines_running machines of an app keep running: those with the lowest ids that
 // the worker knows of, on any worker.

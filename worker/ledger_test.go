@@ -33,7 +33,7 @@ func TestCapacityRefusesNonsense(t *testing.T) {
 // The disk for a machine's log and record stays in the ledger while the machine is
 // stopped, and is released when it is destroyed.
 func TestStoppedMachinesFillTheLedger(t *testing.T) {
-	h := newHost(t, func(c *Config) { c.Capacity.Disk, c.Kept = 100, 32 })
+	h := newHost(t, func(c *Config) { c.Capacity.Disk, c.MachineDisk = 100, 32 })
 	var ids []bourse.MachineID
 	for range 3 {
 		m := h.place()

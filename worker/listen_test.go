@@ -40,7 +40,7 @@ func TestInvariant7CanceledWhileAway(t *testing.T) {
 					t.Fatal(r, err)
 				}
 				away(h, func() { v.cancel(filled.ID, unseen.ID, "not an order") })
-				time.Sleep(publish.AgainMost + time.Second)
+				time.Sleep(publish.MaxRetryDelay + time.Second)
 				h.checkCanceled(filled, unseen)
 				if m := h.get(other.ID); m.State != bourse.StateStarted {
 					t.Errorf("a machine of another order is %s", m.State)

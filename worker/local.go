@@ -10,15 +10,15 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Local gives callers in the same process the access to a worker that Handler gives over
+// LocalAPI gives callers in the same process the access to a worker that Handler gives over
 // a network. Until the worker has recovered its state, every call fails with
 // CodeUnavailable.
-type Local struct{ w *Worker }
+type LocalAPI struct{ w *Worker }
 
 // Local returns access to the worker for callers in the same process.
-func (w *Worker) Local() Local { return Local{w} }
+func (w *Worker) Local() LocalAPI { return LocalAPI{w} }
 
-func (l Local) ready() error {
+func (l LocalAPI) ready() error {
 	if !l.w.ready.Load() {
 		return bourse.Errorf(bourse.CodeUnavailable, "worker %s is starting or stopping", l.w.self.Worker)
 	}
@@ -26,7 +26,7 @@ func (l Local) ready() error {
 }
 
 // Claim fills an order on this worker, or returns the refusal, like fabric.OrderClaim.
-func (l Local) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
+func (l LocalAPI) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	if err := l.ready(); err != nil {
 		return nil, nil, err
 	}
@@ -37,7 +37,7 @@ func (l Local) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bours
 }
 
 // Cancel cancels an order on this worker, like fabric.OrderCancel.
-func (l Local) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
+func (l LocalAPI) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Cancellation{}, err
 	}
@@ -46,7 +46,7 @@ func (l Local) Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellati
 
 // App returns the worker's record of the named app. It returns CodeNotFound if there is
 // none.
-func (l Local) App(_ context.Context, name bourse.AppName) (bourse.App, error) {
+func (l LocalAPI) App(_ context.Context, name bourse.AppName) (bourse.App, error) {
 	app, ok, err := l.w.state.App(name)
 	if err == nil && !ok {
 		err = bourse.Errorf(bourse.CodeNotFound, "app %s not found", name)
@@ -56,7 +56,7 @@ func (l Local) App(_ context.Context, name bourse.AppName) (bourse.App, error) {
 
 // Named returns an app's living machine with the given name. It returns CodeNotFound if
 // there is none.
-func (l Local) Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error) {
+func (l LocalAPI) Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error) {
 	var m bourse.Machine
 	if err := l.ready(); err != nil {
 		return m, err
@@ -80,7 +80,7 @@ func (l Local) Named(ctx context.Context, app bourse.App, name string) (bourse.M
 
 // Machines returns the machines of app for which keep returns true, oldest first. If app
 // is nil, it returns the machines of all apps.
-func (l Local) Machines(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
+func (l LocalAPI) Machines(ctx context.Context, app *bourse.App, keep func(*bourse.Machine) bool) ([]bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (l Local) Machines(ctx context.Context, app *bourse.App, keep func(*bourse.
 }
 
 // Stop begins to stop a machine, and returns the machine.
-func (l Local) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
+func (l LocalAPI) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Machine{}, err
 	}
@@ -97,7 +97,7 @@ func (l Local) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, e
 }
 
 // Destroy destroys a machine that is not running, and returns once it is gone.
-func (l Local) Destroy(ctx context.Context, id bourse.MachineID) error {
+func (l LocalAPI) Destroy(ctx context.Context, id bourse.MachineID) error {
 	if err := l.ready(); err != nil {
 		return err
 	}

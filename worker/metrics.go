@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	metricsTimeout = 5 * time.Second // time limit for reading all machines' usage
-	metricsAtOnce  = 4               // number of machines whose usage is read at the same time
+	metricsTimeout     = 5 * time.Second // time limit for reading all machines' usage
+	metricsConcurrency = 4               // number of machines whose usage is read at the same time
 )
 
 // Metrics returns a collector of the worker's metrics. If w is nil, the collector only
@@ -203,7 +203,7 @@ type machineUsage struct {
 // usageOfAll returns the usage of all running machines, except those that have just
 // stopped, or whose usage cannot be read in time.
 func (w *Worker) usageOfAll() []machineUsage {
-	ctx, cancel := context.WithTimeout(w.state.Life(), metricsTimeout)
+	ctx, cancel := context.WithTimeout(w.state.Context(), metricsTimeout)
 	defer cancel()
 	var running []bourse.Machine
 	err := w.store.View(func(tx *store.Tx) error {
@@ -223,7 +223,7 @@ func (w *Worker) usageOfAll() []machineUsage {
 	var mu sync.Mutex
 	var out []machineUsage
 	var group errgroup.Group
-	group.SetLimit(metricsAtOnce)
+	group.SetLimit(metricsConcurrency)
 	for _, m := range running {
 		group.Go(func() error {
 			d, err := w.machines.DriverOf(&m)

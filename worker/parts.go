@@ -22,7 +22,7 @@ func (w *Worker) newMachines() *machines.Machines {
 	c := machines.Config{
 		State: w.state, Admit: w.host, Drivers: map[bourse.ImageKind]driver.Driver{bourse.HostImage: cfg.Driver},
 		Volumes: w.volumes, Secrets: &machines.SecretReader{View: cfg.Secrets}, Network: cfg.Network, Scratch: cfg.Volumes, Images: cfg.Images,
-		Policy: machines.Policy{SharedQuota: cfg.SharedQuota, PIDs: cfg.PIDs}, Awake: w.awakeEnv, Forget: cfg.Forget,
+		Policy: machines.Policy{SharedQuota: cfg.SharedQuota, PIDs: cfg.PIDs}, KeepAliveEnv: w.keepAliveEnv, Forget: cfg.Forget,
 	}
 	if cfg.Container != nil {
 		c.Drivers[bourse.RegistryImage] = cfg.Container
@@ -45,15 +45,15 @@ func (w *Worker) newTasks() *tasks.Tasks {
 	})
 }
 
-// startUsed starts a machine because a client wants to use it.
-func (w *Worker) startUsed(ctx context.Context, id bourse.MachineID) error {
+// startForUse starts a machine because a client wants to use it.
+func (w *Worker) startForUse(ctx context.Context, id bourse.MachineID) error {
 	_, err := w.machines.Start(ctx, id, fabric.MachineAction{})
 	return err
 }
 
 // startScheduled starts a machine that is due according to its schedule.
 func (w *Worker) startScheduled(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) error {
-	ctx, cancel := context.WithTimeout(ctx, scheduledPatience)
+	ctx, cancel := context.WithTimeout(ctx, scheduledTimeout)
 	defer cancel()
 	_, err := w.machines.StartIf(ctx, id, check, write)
 	if bourse.CodeOf(err) == bourse.CodeTimeout { // the start is recorded and continues in the background
@@ -62,13 +62,13 @@ func (w *Worker) startScheduled(ctx context.Context, id bourse.MachineID, check 
 	return err
 }
 
-// scheduledPatience is how long the start of a scheduled machine may delay the machines
+// scheduledTimeout is how long the start of a scheduled machine may delay the machines
 // that are due after it.
-const scheduledPatience = 5 * time.Second
+const scheduledTimeout = 5 * time.Second
 
-// awakeEnv starts listening on a machine's socket. It returns the environment variable
+// keepAliveEnv starts listening on a machine's socket. It returns the environment variable
 // through which the machine's program finds the socket, which keeps the machine awake.
-func (w *Worker) awakeEnv(m *bourse.Machine) []string {
+func (w *Worker) keepAliveEnv(m *bourse.Machine) []string {
 	if w.awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (w *Worker) awakeEnv(m *bourse.Machine) []string {
 	if err := w.awake.Listen(m.ID); err != nil {
 		w.log.Warn("listen on machine socket failed, program cannot keep machine awake", "machine", m.ID, "err", err)
 	}
-	return []string{watch.EnvAwake + "=" + path}
+	return []string{watch.EnvKeepAlive + "=" + path}
 }
 
 // Images manages the host's images.
@@ -123,13 +123,13 @@ type Puller interface {
 }
 
 // newHost returns the description of the worker that package admit needs for decisions.
-// learnLabels adds the labels later.
+// collectLabels adds the labels later.
 func (w *Worker) newHost() *admit.Host {
 	cfg := &w.cfg
 	h := &admit.Host{
 		Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region,
 		Ledger: cfg.ledger(), Ports: cfg.Ports, Devices: cfg.Capacity.Devices, Drivers: w.drivers(),
-		Load: w.load.read, Short: w.store.SpaceError,
+		Load: w.load.read, SpaceError: w.store.SpaceError,
 		NoNetwork: cfg.NoNetwork, ImageBudget: cfg.Capacity.ImageBudget(),
 		Containers: func() error { return w.machines.Containers() },
 		Scratch:    cfg.Volumes != nil, Peers: cfg.Peers != nil, Images: cfg.Images,
@@ -161,11 +161,11 @@ func (w *Worker) drivers() []string {
 	return names
 }
 
-// learnLabels collects labels from the network and volumes, from the drivers, and from
+// collectLabels collects labels from the network and volumes, from the drivers, and from
 // the operator. If several of these set the same label, the last one in this order wins.
 // It must be called again once a driver has recovered, because some of the driver's
 // labels are not available earlier.
-func (w *Worker) learnLabels() {
+func (w *Worker) collectLabels() {
 	shared := map[string]string{}
 	if w.cfg.Network != nil {
 		maps.Copy(shared, w.cfg.Network.Labels())
@@ -192,7 +192,7 @@ func (w *Worker) learnLabels() {
 		}
 		all = with(image, host)
 	}
-	w.host.Labels.Store(&admit.Labels{All: all, Of: map[bourse.ImageKind]map[string]string{
+	w.host.Labels.Store(&admit.Labels{All: all, ByKind: map[bourse.ImageKind]map[string]string{
 		bourse.HostImage: with(host), bourse.RegistryImage: image, bourse.PollerImage: w.cfg.Capacity.Labels,
 	}})
 }

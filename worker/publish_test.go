@@ -52,7 +52,7 @@ func (h *host) checkView(v *memView) {
 		h.t.Errorf("the view has no facts of the worker")
 	} else if heard := *v.facts; true {
 		heard.Load = 0
-		if publish.Notable(&facts, &heard) {
+		if publish.IsUrgent(&facts, &heard) {
 			h.t.Errorf("the view believes in %+v, the worker in %+v", heard, facts)
 		}
 	}
@@ -162,11 +162,11 @@ func TestAViewThatHangsDelaysNothing(t *testing.T) {
 			t.Errorf("claims took %s with a view that hangs", took)
 		}
 		for i := range 10_000 { // more machines than an outbox notes; see package publish
-			h.state.Machines.Changed(bourse.MachineID(fmt.Sprintf("%014x", i)))
+			h.state.Machines.Applied(bourse.MachineID(fmt.Sprintf("%014x", i)))
 		}
-		time.Sleep(2 * publish.CheckEvery)
+		time.Sleep(2 * publish.CheckInterval)
 		hangs.Store(false)
-		time.Sleep(publish.Patience + publish.AgainMost + time.Second)
+		time.Sleep(publish.Timeout + publish.MaxRetryDelay + time.Second)
 		h.checkView(v)
 	})
 }
@@ -208,7 +208,7 @@ func TestTheStoreWins(t *testing.T) {
 		h.checkView(v)
 		// The worker is not told about this change; its regular check finds it.
 		v.has(func() { v.machines[m.ID] = bourse.Machine{ID: m.ID, State: bourse.StateFailed} })
-		time.Sleep(publish.CheckEvery)
+		time.Sleep(publish.CheckInterval)
 		h.checkView(v)
 	})
 }

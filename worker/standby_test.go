@@ -30,7 +30,7 @@ type outlook struct {
 }
 
 func newOutlook() *outlook {
-	return &outlook{moved: make(chan struct{}, 1), state: bourse.StateStarted, host: watch.HostHeard}
+	return &outlook{moved: make(chan struct{}, 1), state: bourse.StateStarted, host: watch.HostReachable}
 }
 
 func (o *outlook) setBlind(blind bool) {
@@ -61,17 +61,17 @@ func (o *outlook) App(context.Context, bourse.AppRef) ([]bourse.Machine, func(bo
 		if tag == primary.Tag() {
 			return host
 		}
-		return watch.HostHeard
+		return watch.HostReachable
 	}, nil
 }
 
-func (o *outlook) Whole() bool {
+func (o *outlook) Complete() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return !o.blind
 }
 
-func (o *outlook) Moved() <-chan struct{} { return o.moved }
+func (o *outlook) Changed() <-chan struct{} { return o.moved }
 
 // spare makes an order's machine a standby for primary.
 func spare(o *bourse.Order) {
@@ -103,16 +103,16 @@ func TestASpareStandsInAndDown(t *testing.T) {
 		is("the primary was stopped", time.Hour, bourse.StateStopped, "")
 		o.set(bourse.StateStarted, watch.HostLost)
 		is("lost for less than the patience", 9*time.Second, bourse.StateStopped, "")
-		o.set(bourse.StateStarted, watch.HostHeard)
+		o.set(bourse.StateStarted, watch.HostReachable)
 		is("it was away for a moment", time.Minute, bourse.StateStopped, "")
 		o.set(bourse.StateStarted, watch.HostLost)
 		is("it is lost", 11*time.Second, bourse.StateStarted, primary)
 		h.crash()
 		h.start(nil)
 		is("the daemon has restarted", time.Minute, bourse.StateStarted, primary)
-		o.set(bourse.StateStopped, watch.HostHeard)
+		o.set(bourse.StateStopped, watch.HostReachable)
 		is("the primary is back, and does not run", time.Minute, bourse.StateStarted, primary)
-		o.set(bourse.StateStarted, watch.HostHeard)
+		o.set(bourse.StateStarted, watch.HostReachable)
 		is("it runs again", time.Minute, bourse.StateStopped, "")
 		want := []string{
 			"launch/created", "prepare/stopped",
@@ -133,12 +133,12 @@ func TestASpareStandsInAndDown(t *testing.T) {
 		is("it is lost again", time.Minute, bourse.StateStarted, primary)
 		h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 		is("someone has stopped the spare", time.Hour, bourse.StateStopped, primary)
-		o.set(bourse.StateStarted, watch.HostHeard)
+		o.set(bourse.StateStarted, watch.HostReachable)
 		is("the primary is back", time.Minute, bourse.StateStopped, "")
 		o.set(bourse.StateStarted, watch.HostLost)
 		is("it is lost once more", time.Minute, bourse.StateStarted, primary)
 		h.must(h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{}))
-		o.set(bourse.StateStarted, watch.HostHeard)
+		o.set(bourse.StateStarted, watch.HostReachable)
 		is("someone has restarted the spare: it is theirs", time.Hour, bourse.StateStarted, "")
 		h.verify()
 	})
@@ -158,7 +158,7 @@ func TestASpareWaitsForTheView(t *testing.T) {
 			t.Errorf("%s while the view is not whole", m.State)
 		}
 		o.setBlind(false)
-		o.set(bourse.StateStarted, watch.HostHeard)
+		o.set(bourse.StateStarted, watch.HostReachable)
 		time.Sleep(time.Minute)
 		o.set("", watch.HostRemoved)
 		time.Sleep(time.Second)
@@ -201,7 +201,7 @@ func TestCrashesOfAStandby(t *testing.T) {
 		if err != nil || fill == nil {
 			return
 		}
-		for _, host := range []watch.Host{watch.HostLost, watch.HostHeard} {
+		for _, host := range []watch.Host{watch.HostLost, watch.HostReachable} {
 			o.set(bourse.StateStarted, host)
 			time.Sleep(30 * time.Second)
 		}
@@ -238,7 +238,7 @@ func TestCrashesOfAStandby(t *testing.T) {
 					if m := h.get(list[0].ID); m.State != bourse.StateStarted || m.Boot.PromotedFor != primary || len(h.tasks()) != 1 {
 						t.Errorf("%s for %q with %d tasks while the primary is lost", m.State, m.Boot.PromotedFor, len(h.tasks()))
 					}
-					o.set(bourse.StateStarted, watch.HostHeard)
+					o.set(bourse.StateStarted, watch.HostReachable)
 					time.Sleep(time.Minute)
 					if m := h.get(list[0].ID); m.State != bourse.StateStopped || m.Boot.PromotedFor != "" || len(h.tasks()) != 0 {
 						t.Errorf("%s for %q with %d tasks when it is back", m.State, m.Boot.PromotedFor, len(h.tasks()))

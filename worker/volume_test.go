@@ -207,7 +207,7 @@ func TestTheViewHearsOfVolumes(t *testing.T) {
 		check("destroyed")
 		stray := bourse.NewVolumeID(1)
 		view.has(func() { view.volumes[stray] = bourse.Volume{ID: stray} })
-		time.Sleep(publish.CheckEvery)
+		time.Sleep(publish.CheckInterval)
 		check("a stray in the view")
 	})
 }

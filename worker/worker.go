@@ -52,7 +52,7 @@ type Worker struct {
 	awake     *watch.Awake // nil if programs cannot keep their machines awake
 
 	ready     atomic.Bool        // set while the worker serves calls
-	up        chan struct{}      // closed when the worker has recovered
+	recovered chan struct{}      // closed when the worker has recovered
 	publisher *publish.Publisher // nil if there is no view
 	standby   *watch.Standbys    // nil if Config.Standby is nil
 }
@@ -71,11 +71,11 @@ func Open(cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		cfg:   cfg,
-		log:   cfg.Log,
-		store: s,
-		turns: throttle.NewTurns(claimTurns()),
-		up:    make(chan struct{}),
+		cfg:       cfg,
+		log:       cfg.Log,
+		store:     s,
+		turns:     throttle.NewTurns(claimTurns()),
+		recovered: make(chan struct{}),
 	}
 	if w.self, err = w.identify(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -83,9 +83,9 @@ func Open(cfg Config) (*Worker, error) {
 	w.state = state.New(w.self, s, cfg.Log)
 	w.engine = w.state.Engine
 	w.host = w.newHost()
-	w.learnLabels()
+	w.collectLabels()
 	w.uses = watch.NewTracker()
-	if cfg.Awake {
+	if cfg.KeepAlive {
 		if w.awake, err = watch.OpenAwake(filepath.Join(cfg.Dir, "awake"), w.uses); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -98,11 +98,11 @@ func Open(cfg Config) (*Worker, error) {
 	w.machines.SetTasks(w.tasks)
 	w.holds = admit.NewHolds(w.state, w.host)
 	w.checks = watch.NewChecks(w.state, w.dial)
-	w.reach = reach.New(reach.Config{Machines: w.state, Start: w.startUsed, Dial: w.dialTo, Uses: w.uses, Host: loopback.HostID()})
+	w.reach = reach.New(reach.Config{Machines: w.state, Start: w.startForUse, Dial: w.dialTo, Uses: w.uses, Host: loopback.HostID()})
 	w.schedules = watch.NewSchedules(w.state, w.startScheduled)
 	w.idle = watch.NewIdle(watch.IdleConfig{State: w.state, Tracker: w.uses, Machines: w.machines, View: cfg.Standby, After: cfg.IdleAfter, Awake: w.awake})
 	if cfg.Standby != nil {
-		w.standby = watch.NewStandbys(w.state, cfg.Standby, w.machines, cfg.Patience)
+		w.standby = watch.NewStandbys(w.state, cfg.Standby, w.machines, cfg.FailoverDelay)
 	}
 	if cfg.View != nil {
 		w.publisher = publish.New(w.state, publish.Config{View: cfg.View, Images: cfg.Images, Facts: w.facts})
@@ -175,7 +175,7 @@ func (w *Worker) Names() Names { return Names{State: w.state} }
 
 // Recovered returns a channel that is closed once the worker has recovered and answers
 // calls.
-func (w *Worker) Recovered() <-chan struct{} { return w.up }
+func (w *Worker) Recovered() <-chan struct{} { return w.recovered }
 
 // Close closes the store. It must be called after Run has returned.
 func (w *Worker) Close() error {
@@ -187,13 +187,13 @@ func (w *Worker) Close() error {
 // Machines continue to run after Run has returned. Run must be called once.
 func (w *Worker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	w.state.Begin(ctx)
+	w.state.SetContext(ctx)
 	if err := w.recover(ctx); err != nil {
 		return err
 	}
 	group.Go(func() error { return w.engine.Run(ctx) })
 	group.Go(func() error { return w.pruneStore(ctx) })
-	group.Go(func() error { return w.machines.RecoverLate(ctx, w.learnLabels) })
+	group.Go(func() error { return w.machines.RetryRecover(ctx, w.collectLabels) })
 	group.Go(func() error { return w.volumes.Run(ctx) })
 	group.Go(func() error { return w.tasks.Run(ctx) })
 	group.Go(func() error { return w.holds.Run(ctx) })
@@ -237,14 +237,14 @@ func (w *Worker) recover(ctx context.Context) error {
 	}
 	if err := w.volumes.Recover(ctx); err != nil {
 		if unknown, ok := errors.AsType[*volumes.Unknown](err); ok {
-			return machines.Unknown(unknown.Volumes)
+			return machines.UnknownObjectsError(unknown.Volumes)
 		}
 		return fmt.Errorf("recover volumes: %w", err)
 	}
-	w.learnLabels()
+	w.collectLabels()
 	w.ready.Store(true)
-	close(w.up)
-	w.log.Info("worker recovered", "machines", found.Machines, "adopted", found.Adopted, "strays", found.Strays, "took", time.Since(begin))
+	close(w.recovered)
+	w.log.Info("worker recovered", "machines", found.Machines, "adopted", found.Adopted, "strays", found.Unknown, "took", time.Since(begin))
 	return nil
 }
 

@@ -47,7 +47,7 @@ func clearNetworks(ctx context.Context, mounts []string) error {
 			continue
 		}
 		seen[worker] = true
-		n, err := network.Open(network.Config{Dir: filepath.Join(worker, "network"), Spares: -1})
+		n, err := network.Open(network.Config{Dir: filepath.Join(worker, "network"), PooledNamespaces: -1})
 		if err == nil {
 			err = errors.Join(n.Recover(ctx, nil), n.Close())
 		}

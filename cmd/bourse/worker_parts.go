@@ -136,7 +136,7 @@ func (p *parts) offered(peers volumes.Peers) worker.Parts {
 // policy returns the operator's settings that apply to machines.
 func (h *host) policy() worker.Policy {
 	c := &h.config.Host
-	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork, Kept: diskPerMachine(), Patience: h.config.Standby, IdleAfter: h.config.IdleAfter, Awake: true}
+	out := worker.Policy{SharedQuota: c.Shared, NoNetwork: h.parts.noNetwork, MachineDisk: diskPerMachine(), FailoverDelay: h.config.Standby, IdleAfter: h.config.IdleAfter, KeepAlive: true}
 	switch c.Network {
 	case serve.NetworkAll:
 		out.NetworkMode = worker.NetworkAll

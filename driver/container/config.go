@@ -88,6 +88,6 @@ const (
 	startGrace    = 15 * time.Second       // limit for starting an exec's command after its caller's context has ended
 	killGrace     = 5 * time.Second        // limit for processes to end after SIGKILL
 	doneTimeout   = 10 * time.Second       // limit for the keeper to finish a log before an exit is reported
-	retryFirst    = 10 * time.Millisecond  // initial pause between attempts
-	retryMost     = time.Second            // maximum pause
+	minRetryDelay = 10 * time.Millisecond  // initial pause between attempts
+	maxRetryDelay = time.Second            // maximum pause
 )

@@ -93,7 +93,7 @@ func TestContainerdKilledUnderLoad(t *testing.T) {
 	}
 	// Once containerd is back, the driver removes everything that it could not remove before.
 	eventually(t, "nothing of the driver's is left", func() bool {
-		return len(mine(server.Leftovers(), d.layout.mark())) == 0 && len(d.debrisOf("")) == 0
+		return len(mine(server.Leftovers(), d.layout.mark())) == 0 && len(d.remainsOf("")) == 0
 	})
 }
 

@@ -82,7 +82,7 @@ func TestCondense(t *testing.T) {
 		`plain`:        "plain",
 		"":             "",
 	} {
-		if got := condense(text); got != want {
+		if got := shortenRuntimeError(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
@@ -92,7 +92,7 @@ func FuzzCondense(f *testing.F) {
 	f.Add("OCI runtime create failed: OCI runtime create failed: ")
 	f.Add(strings.Repeat("é", 600))
 	f.Fuzz(func(t *testing.T, text string) {
-		if got := condense(text); len(got) > 600 || utf8.ValidString(text) && !utf8.ValidString(got) {
+		if got := shortenRuntimeError(text); len(got) > 600 || utf8.ValidString(text) && !utf8.ValidString(got) {
 			t.Errorf("%q became %q", text, got)
 		}
 	})
@@ -110,7 +110,7 @@ func TestErrorCodes(t *testing.T) {
 		"ours":           {bourse.Errorf(bourse.CodeConflict, "x"), bourse.CodeConflict},
 		"nothing":        {nil, ""},
 	} {
-		if got := bourse.CodeOf(coded(t.Context(), c.err)); got != c.want {
+		if got := bourse.CodeOf(withCode(t.Context(), c.err)); got != c.want {
 			t.Errorf("%s: %q, want %q", what, got, c.want)
 		}
 	}
@@ -118,7 +118,7 @@ func TestErrorCodes(t *testing.T) {
 	for remaining, want := range map[time.Duration]bourse.Code{time.Hour: bourse.CodeUnavailable, 500 * time.Millisecond: bourse.CodeTimeout} {
 		ctx, cancel := context.WithTimeout(t.Context(), remaining)
 		defer cancel()
-		if got := bourse.CodeOf(coded(ctx, late)); got != want {
+		if got := bourse.CodeOf(withCode(ctx, late)); got != want {
 			t.Errorf("containerd's deadline passed and the caller had %v left: %q, want %q", remaining, got, want)
 		}
 	}
@@ -183,7 +183,7 @@ func TestOverlayOn(t *testing.T) {
 
 func TestResources(t *testing.T) {
 	r := resourcesOf(driver.Limits{Memory: 1, PIDs: 5, CPUWeight: 1, CPUQuota: 63, CPUPeriod: 80 * time.Millisecond}, true)
-	if *r.Memory.Limit != int64(leastMemory)<<20 || *r.Memory.Swap != *r.Memory.Limit || *r.Pids.Limit != leastPIDs || *r.CPU.Shares != 2 ||
+	if *r.Memory.Limit != int64(minMemory)<<20 || *r.Memory.Swap != *r.Memory.Limit || *r.Pids.Limit != minPIDs || *r.CPU.Shares != 2 ||
 		*r.CPU.Quota != 5040 || *r.CPU.Period != 80_000 {
 		t.Errorf("small limits became %+v", r)
 	}

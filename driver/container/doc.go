@@ -67,7 +67,7 @@
 // # Goroutines and locks
 //
 // Each running task has a goroutine that waits until containerd reports the task's end (about 30
-// KiB). Each start in progress also has a goroutine. Another goroutine removes debris, if there
+// KiB). Each start in progress also has a goroutine. Another goroutine removes remains, if there
 // is any. Close waits for all of them. Driver.mu guards the table of machines, the status of
 // tasks and the client, and is not held during calls.
 //

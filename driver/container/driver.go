@@ -29,11 +29,11 @@ type Driver struct {
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // launches, watchers and cleanup; Close waits for them
 
-	mu     sync.Mutex
-	lock   *os.File // lock on the directory; held from Recover until Close
-	client *containerd.Client
-	debris debris
-	labels map[string]string
+	mu      sync.Mutex
+	lock    *os.File // lock on the directory; held from Recover until Close
+	client  *containerd.Client
+	remains remains
+	labels  map[string]string
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -43,7 +43,7 @@ func New(cfg Config) *Driver {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Driver{
 		cfg: cfg.withDefaults(), ctx: ctx, cancel: cancel, images: newImages(), shims: sync.OnceValue(hostShims),
-		tasks: newTable(), debris: debris{tasks: map[driver.TaskID]bool{}},
+		tasks: newTable(), remains: remains{tasks: map[driver.TaskID]bool{}},
 	}
 }
 
@@ -69,9 +69,9 @@ func (d *Driver) Close() error {
 	return err
 }
 
-// enter registers a goroutine or call that Close must wait for. It returns false if the driver is
+// beginCall registers a goroutine or call that Close must wait for. It returns false if the driver is
 // closed.
-func (d *Driver) enter() bool {
+func (d *Driver) beginCall() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ctx.Err() == nil {

@@ -30,9 +30,9 @@ func errUnavailable(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "cannot reach containerd", Err: cause}
 }
 
-// native converts an error of containerd's API into the corresponding error of containerd's
+// toErrdefs converts an error of containerd's API into the corresponding error of containerd's
 // errdefs package, and returns other errors unchanged.
-func native(err error) error {
+func toErrdefs(err error) error {
 	if _, ok := status.FromError(err); !ok || err == nil {
 		return err
 	}
@@ -40,13 +40,13 @@ func native(err error) error {
 }
 
 // isNotFound reports whether err means that the object does not exist in containerd.
-func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(native(err)) }
+func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(toErrdefs(err)) }
 
-// coded adds a code to an error from a call to containerd. If the caller's context has ended, it
+// withCode adds a code to an error from a call to containerd. If the caller's context has ended, it
 // returns the context's error instead. It also does so if containerd reports that the caller's
 // deadline has passed, because on a busy host containerd may detect this before the context
 // ends.
-func coded(ctx context.Context, err error) error {
+func withCode(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -59,7 +59,7 @@ func coded(ctx context.Context, err error) error {
 		}
 		return own
 	}
-	err = native(err)
+	err = toErrdefs(err)
 	if deadline, ok := ctx.Deadline(); ok && errdefs.IsDeadlineExceeded(err) && time.Until(deadline) < time.Second {
 		return context.DeadlineExceeded
 	}
@@ -106,10 +106,10 @@ var refusals = []string{
 // hidden lists paths of the host that the message must not contain.
 func startError(ctx context.Context, err error, hidden ...string) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok || ctx.Err() != nil {
-		return coded(ctx, err)
+		return withCode(ctx, err)
 	}
-	err = native(err)
-	text := condense(hide(err.Error(), hidden))
+	err = toErrdefs(err)
+	text := shortenRuntimeError(removePaths(err.Error(), hidden))
 	if strings.Contains(text, "no space left on device") {
 		return &bourse.Error{Code: bourse.CodeInsufficient, Message: cannotStart + "no space left on device", Err: err}
 	}
@@ -118,7 +118,7 @@ func startError(ctx context.Context, err error, hidden ...string) error {
 			return &bourse.Error{Code: bourse.CodeInvalid, Message: cannotStart + text, Err: err}
 		}
 	}
-	if err := coded(ctx, err); bourse.CodeOf(err) != bourse.CodeInternal {
+	if err := withCode(ctx, err); bourse.CodeOf(err) != bourse.CodeInternal {
 		return err
 	}
 	return &bourse.Error{Code: bourse.CodeInternal, Message: cannotStart + text} // do not wrap the original error, because users may see this one
@@ -129,8 +129,8 @@ const cannotStart = "the container cannot be started: "
 // rootfs matches the path of a container's root on the host. The rest of the path is within the container.
 var rootfs = regexp.MustCompile(`[^\s"'=:,]*/io\.containerd\.[^\s"'=:,]*/rootfs`)
 
-// hide removes from a runtime's error each path of the host that begins with a prefix in hidden.
-func hide(text string, hidden []string) string {
+// removePaths removes from a runtime's error each path of the host that begins with a prefix in hidden.
+func removePaths(text string, hidden []string) string {
 	text = rootfs.ReplaceAllLiteralString(text, "")
 	for _, path := range hidden {
 		if path == "" {
@@ -164,8 +164,8 @@ var layers = []string{
 	"unable to start container process: ", "cannot start a stopped process: ", "error during container init: ",
 }
 
-// condense returns the relevant part of a runtime's error.
-func condense(text string) string {
+// shortenRuntimeError returns the relevant part of a runtime's error.
+func shortenRuntimeError(text string) string {
 	const most = 512 // short enough for a person to read
 	text = strings.TrimSuffix(strings.TrimSpace(text), ": unknown")
 	for _, layer := range layers {

@@ -40,7 +40,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	if d.tasks.status(t).Exit != nil {
 		return driver.ExecResult{}, errEnded(id)
 	}
-	if !d.enter() { // Close waits until the command has been killed
+	if !d.beginCall() { // Close waits until the command has been killed
 		return driver.ExecResult{}, errUnavailable(errClosed)
 	}
 	defer d.work.Done()
@@ -56,10 +56,10 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 			return result, errFrozen(id)
 		}
 	}
-	if isOver(err) {
+	if isEnded(err) {
 		err = errEnded(id)
 	}
-	return result, coded(ctx, err)
+	return result, withCode(ctx, err)
 }
 
 func checkExec(exec driver.Exec) error {
@@ -85,7 +85,7 @@ type execution struct {
 	out  *output
 	err  *output
 	eof  chan struct{} // closed when the command's stdin has ended
-	over chan struct{} // closed when the command has ended
+	done chan struct{} // closed when the command has ended
 	io   cio.IO
 }
 
@@ -94,12 +94,12 @@ func (x *execution) run(ctx context.Context) (driver.ExecResult, error) {
 	if err != nil {
 		return driver.ExecResult{}, err
 	}
-	x.eof, x.over = make(chan struct{}), make(chan struct{})
+	x.eof, x.done = make(chan struct{}), make(chan struct{})
 	dir := filepath.Join(x.layout.task(x.task.id), x.id)
 	if x.io, err = x.open(dir); err != nil {
 		return driver.ExecResult{}, err
 	}
-	end := sync.OnceFunc(func() { close(x.over) })
+	end := sync.OnceFunc(func() { close(x.done) })
 	defer end()
 	defer x.closeIO()
 	pid, err := x.start(ctx, spec)
@@ -150,7 +150,7 @@ func (x *execution) open(dir string) (cio.IO, error) {
 	if x.exec.Stdin != nil {
 		stdin = &input{
 			Reader: x.exec.Stdin, terminal: x.exec.Terminal != nil,
-			end: sync.OnceFunc(func() { close(x.eof) }), over: x.over,
+			end: sync.OnceFunc(func() { close(x.eof) }), over: x.done,
 		}
 	}
 	options := []cio.Opt{cio.WithFIFODir(dir), cio.WithStreams(stdin, x.out, x.err)}
@@ -219,7 +219,7 @@ func (x *execution) closeStdin(ctx context.Context) {
 	select {
 	case <-x.eof:
 		_, _ = x.c.TaskService().CloseIO(ctx, &tasks.CloseIORequest{ContainerID: x.task.container, ExecID: x.id, Stdin: true})
-	case <-x.over:
+	case <-x.done:
 	}
 }
 
@@ -237,7 +237,7 @@ func (x *execution) resize(ctx context.Context) {
 			_, _ = x.c.TaskService().ResizePty(ctx, &tasks.ResizePtyRequest{
 				ContainerID: x.task.container, ExecID: x.id, Width: uint32(size.Cols), Height: uint32(size.Rows),
 			})
-		case <-x.over:
+		case <-x.done:
 			return
 		}
 	}
@@ -262,14 +262,14 @@ func (x *execution) drain(ctx context.Context) {
 		case <-timer.C:
 		}
 		slow := x.out.writing.Load()+x.err.writing.Load() > 0
-		if quiet := taken() == before && !slow; quiet || taken() > first+pipeMost || ctx.Err() != nil {
+		if quiet := taken() == before && !slow; quiet || taken() > first+maxPipe || ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// pipeMost exceeds the capacity of the pipes between a command and this process.
-const pipeMost = 1 << 20
+// maxPipe exceeds the capacity of the pipes between a command and this process.
+const maxPipe = 1 << 20
 
 func (x *execution) closeIO() {
 	x.io.Cancel()

@@ -15,12 +15,12 @@ var _ driver.Finder = (*Driver)(nil)
 // Found implements driver.Finder. It lists the tasks whose objects in containerd belong to this
 // driver's directory, even if the directory itself is empty.
 func (d *Driver) Found(ctx context.Context) ([]driver.TaskID, error) {
-	if err := d.possess(ctx); err != nil {
+	if err := d.lockDir(ctx); err != nil {
 		return nil, err
 	}
 	var out []driver.TaskID
-	err := d.once(ctx, func(ctx context.Context, c *containerd.Client) error {
-		found, err := d.survey(ctx, c)
+	err := d.withClient(ctx, func(ctx context.Context, c *containerd.Client) error {
+		found, err := d.findObjects(ctx, c)
 		if err == nil {
 			out = slices.AppendSeq(slices.Collect(maps.Keys(found.containers)), maps.Keys(found.tasks))
 		}

@@ -31,10 +31,10 @@ func (d *Driver) Freeze(ctx context.Context, id driver.TaskID, frozen bool) erro
 	defer release()
 	awaitProgram(ctx, d.tasks.status(t).PID)
 	err = freeze(ctx, c, t.container, frozen)
-	if isOver(err) {
+	if isEnded(err) {
 		return errEnded(id)
 	}
-	return coded(ctx, err)
+	return withCode(ctx, err)
 }
 
 // freeze pauses or resumes a container, unless it is already in that state.
@@ -47,13 +47,13 @@ func freeze(ctx context.Context, c *containerd.Client, container string, frozen 
 	default:
 		_, err = c.TaskService().Resume(ctx, &tasks.ResumeTaskRequest{ContainerID: container})
 	}
-	return native(err)
+	return toErrdefs(err)
 }
 
 func isFrozen(ctx context.Context, c *containerd.Client, container string) (bool, error) {
 	r, err := c.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: container})
 	if err != nil {
-		return false, native(err)
+		return false, toErrdefs(err)
 	}
 	return r.Process.Status == tasktypes.Status_PAUSED || r.Process.Status == tasktypes.Status_PAUSING, nil
 }

@@ -174,7 +174,7 @@ func addSMI(ctx context.Context, smi SMI, cards []GPU) []GPU {
 		if !ok {
 			continue
 		}
-		i := slices.IndexFunc(cards, func(g GPU) bool { return sameBus(g.Bus, card.Bus) })
+		i := slices.IndexFunc(cards, func(g GPU) bool { return samePCIAddress(g.Bus, card.Bus) })
 		if i < 0 {
 			continue
 		}
@@ -204,9 +204,9 @@ func parseSMI(line string) (g GPU, memory int64, ok bool) {
 	return GPU{Index: index, Bus: fields[1], UUID: fields[2], Model: fields[3]}, memory, true
 }
 
-// sameBus reports whether two PCI addresses identify the same device. The domain of each may have
+// samePCIAddress reports whether two PCI addresses identify the same device. The domain of each may have
 // four or eight digits.
-func sameBus(a, b string) bool {
+func samePCIAddress(a, b string) bool {
 	normal := func(s string) string {
 		domain, rest, ok := strings.Cut(strings.ToLower(s), ":")
 		if !ok {

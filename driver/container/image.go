@@ -28,8 +28,8 @@ type images struct {
 // The maximum number of images in the cache, and the maximum size of an image's configuration
 // in bytes.
 const (
-	mostImages = 256
-	mostConfig = 1 << 20
+	maxImages = 256
+	maxConfig = 1 << 20
 )
 
 func newImages() *images { return &images{info: map[string]*imageInfo{}} }
@@ -48,7 +48,7 @@ func (i *images) get(ctx context.Context, c *containerd.Client, name string) (*i
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(i.info) >= mostImages {
+	if len(i.info) >= maxImages {
 		clear(i.info) // reading the images again is cheap
 	}
 	i.info[name] = info
@@ -73,21 +73,21 @@ func readImage(ctx context.Context, c *containerd.Client, name string) (*imageIn
 		return nil, errNoImage(name)
 	}
 	if err != nil {
-		return nil, coded(ctx, err)
+		return nil, withCode(ctx, err)
 	}
 	desc, err := image.Config(ctx)
 	if isNotFound(err) {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s has no variant for this host's platform: %w", bourse.Quoted(name), err)
 	}
 	if err != nil {
-		return nil, coded(ctx, err)
+		return nil, withCode(ctx, err)
 	}
-	if desc.Size > mostConfig {
+	if desc.Size > maxConfig {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: a configuration of %d bytes is too large", bourse.Quoted(name), desc.Size)
 	}
 	blob, err := content.ReadBlob(ctx, image.ContentStore(), desc)
 	if err != nil {
-		return nil, coded(ctx, err)
+		return nil, withCode(ctx, err)
 	}
 	return parseImage(name, blob)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// leastMemory and leastPIDs are the lowest limits under which a runtime can start a container,
+// minMemory and minPIDs are the lowest limits under which a runtime can start a container,
 // because the runtime is a Go program that itself runs within the limits. Once the container is
 // created, the process limit is lowered to the ordered value; the memory limit is not.
-const leastMemory, leastPIDs = 16, 32 // MiB, and threads
+const minMemory, minPIDs = 16, 32 // MiB, and threads
 
 // cpuTime is a limit of processor time. All values are in µs, as in the kernel.
 type cpuTime struct{ period, quota, burst int64 }
@@ -36,14 +36,14 @@ func cpuTimeOf(l driver.Limits) cpuTime {
 func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	r := &specs.LinuxResources{}
 	if l.Memory > 0 {
-		limit := int64(max(l.Memory, leastMemory)) << 20
+		limit := int64(max(l.Memory, minMemory)) << 20
 		r.Memory = &specs.LinuxMemory{Limit: &limit}
 		if swap {
 			r.Memory.Swap = &limit
 		}
 	}
 	if l.PIDs > 0 {
-		r.Pids = &specs.LinuxPids{Limit: new(int64(max(l.PIDs, leastPIDs)))}
+		r.Pids = &specs.LinuxPids{Limit: new(int64(max(l.PIDs, minPIDs)))}
 	}
 	if l.CPUWeight > 0 {
 		// One CPU corresponds to the kernel's default of 1024, and the bounds are the kernel's.
@@ -61,10 +61,10 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	return r
 }
 
-// tighten sets the limits that a runtime either does not support or could not start under. The
+// setLateLimits sets the limits that a runtime either does not support or could not start under. The
 // container must have been created, but its program must not be running yet.
-func tighten(g *cgroup.Tree, path string, l driver.Limits) error {
-	if l.PIDs > 0 && l.PIDs < leastPIDs && g.Has("pids") {
+func setLateLimits(g *cgroup.Tree, path string, l driver.Limits) error {
+	if l.PIDs > 0 && l.PIDs < minPIDs && g.Has("pids") {
 		if err := g.Set("pids", path, "pids.max", strconv.Itoa(l.PIDs)); err != nil {
 			return err
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// lockPatience is how long to wait for a daemon that is exiting.
-const lockPatience = 2 * time.Second
+// lockTimeout is how long to wait for a daemon that is exiting.
+const lockTimeout = 2 * time.Second
 
 // lock locks a driver's directory, because two drivers with the same directory would remove each
 // other's objects. The kernel releases the lock when the file is closed or the process dies.
@@ -22,8 +22,8 @@ func lock(ctx context.Context, dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(lockPatience)
-	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+	deadline := time.Now().Add(lockTimeout)
+	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return f, nil

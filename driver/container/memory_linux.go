@@ -55,10 +55,10 @@ func inMemory(data []byte) (string, error) {
 	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
-// Become turns this process into runc with the container's secrets. args consists of the
-// directory with all containers' secrets, followed by runc's arguments. Become returns only if it
+// ExecRunc turns this process into runc with the container's secrets. args consists of the
+// directory with all containers' secrets, followed by runc's arguments. ExecRunc returns only if it
 // fails. It then also writes the error to the log file that the shim reads.
-func Become(args []string) error {
+func ExecRunc(args []string) error {
 	runc, err := exec.LookPath("runc")
 	if err == nil {
 		var with []string

@@ -15,8 +15,8 @@ import (
 // Maximum sizes of a command line and environment, from execve(2). They are far below the maximum
 // size of a message to containerd.
 const (
-	mostString = 128<<10 - 1
-	mostTotal  = 2 << 20
+	maxString = 128<<10 - 1
+	maxTotal  = 2 << 20
 )
 
 // defaultPath is the PATH for an image that sets none.
@@ -50,7 +50,7 @@ func envOf(image, task []string) []string {
 	at := map[string]int{}
 	for _, entry := range slices.Concat([]string{defaultPath}, image, task) {
 		name, _, ok := strings.Cut(entry, "=")
-		if !ok || name == "" || !speakable(entry) {
+		if !ok || name == "" || !validCString(entry) {
 			continue
 		}
 		if i, ok := at[name]; ok {
@@ -63,8 +63,8 @@ func envOf(image, task []string) []string {
 	return out
 }
 
-// speakable reports whether s can be passed unchanged through JSON and to a C program.
-func speakable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+// validCString reports whether s can be passed unchanged through JSON and to a C program.
+func validCString(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // checkTask returns an error for tasks that cannot be run with any image.
 func checkTask(task driver.Task) error {
@@ -89,12 +89,12 @@ func checkTask(task driver.Task) error {
 		return bourse.Errorf(bourse.CodeInvalid, "directory %s must be absolute", bourse.Quoted(task.Dir))
 	}
 	for _, m := range task.Mounts {
-		if !path.IsAbs(m.Source) || !path.IsAbs(m.Target) || path.Clean(m.Target) == "/" || !speakable(m.Target) {
+		if !path.IsAbs(m.Source) || !path.IsAbs(m.Target) || path.Clean(m.Target) == "/" || !validCString(m.Target) {
 			return bourse.Errorf(bourse.CodeInvalid, "invalid mount at %s: source and target must be absolute paths other than the root", bourse.Quoted(m.Target))
 		}
 	}
 	for _, f := range task.Root.Files {
-		if !path.IsAbs(f.Path) || path.Clean(f.Path) == "/" || !speakable(f.Path) {
+		if !path.IsAbs(f.Path) || path.Clean(f.Path) == "/" || !validCString(f.Path) {
 			return bourse.Errorf(bourse.CodeInvalid, "invalid file %s: its path must be absolute and not the root", bourse.Quoted(f.Path))
 		}
 	}
@@ -120,8 +120,8 @@ func checkSecrets(task driver.Task) error {
 	for _, entry := range task.Secrets {
 		name, _, ok := strings.Cut(entry, "=")
 		total += len(entry) + 1
-		if !ok || name == "" || len(entry) > mostString || total > mostTotal || !speakable(entry) {
-			return bourse.Errorf(bourse.CodeInvalid, "secret %s cannot be a variable: use at most %d bytes of UTF-8 without NUL, and %d in total", bourse.Quoted(name), mostString, mostTotal)
+		if !ok || name == "" || len(entry) > maxString || total > maxTotal || !validCString(entry) {
+			return bourse.Errorf(bourse.CodeInvalid, "secret %s cannot be a variable: use at most %d bytes of UTF-8 without NUL, and %d in total", bourse.Quoted(name), maxString, maxTotal)
 		}
 	}
 	return nil
@@ -133,12 +133,12 @@ func checkSize(list []string) error {
 	total := 0
 	for _, s := range list {
 		total += len(s) + 1
-		if len(s) > mostString || !speakable(s) {
-			return bourse.Errorf(bourse.CodeInvalid, "argument or variable has %d bytes (%s): use at most %d bytes of UTF-8 without NUL", len(s), bourse.Quoted(s), mostString)
+		if len(s) > maxString || !validCString(s) {
+			return bourse.Errorf(bourse.CodeInvalid, "argument or variable has %d bytes (%s): use at most %d bytes of UTF-8 without NUL", len(s), bourse.Quoted(s), maxString)
 		}
 	}
-	if total > mostTotal {
-		return bourse.Errorf(bourse.CodeInvalid, "command and environment have %d bytes, at most %d are allowed", total, mostTotal)
+	if total > maxTotal {
+		return bourse.Errorf(bourse.CodeInvalid, "command and environment have %d bytes, at most %d are allowed", total, maxTotal)
 	}
 	return nil
 }

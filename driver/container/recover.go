@@ -22,25 +22,25 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// recoverAtOnce is the maximum number of concurrent requests to containerd and the keeper.
-const recoverAtOnce = 16
+// recoverConcurrency is the maximum number of concurrent requests to containerd and the keeper.
+const recoverConcurrency = 16
 
 // Recover implements driver.Driver: it starts the keeper, adopts running and ended tasks, and removes tasks that an
 // earlier daemon had not finished starting.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
-	if err := d.possess(ctx); err != nil {
+	if err := d.lockDir(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.cfg.Keeper.Start(ctx); err != nil {
 		return nil, err
 	}
 	d.sweepMounts()
-	err := d.once(ctx, func(ctx context.Context, c *containerd.Client) error {
-		found, err := d.survey(ctx, c)
+	err := d.withClient(ctx, func(ctx context.Context, c *containerd.Client) error {
+		found, err := d.findObjects(ctx, c)
 		if err != nil {
 			return err
 		}
-		return d.takeOver(ctx, c, found)
+		return d.adoptAll(ctx, c, found)
 	})
 	if err != nil {
 		return nil, err
@@ -51,8 +51,8 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	return d.tasks.list(), nil
 }
 
-// possess creates and locks the driver's directory once.
-func (d *Driver) possess(ctx context.Context) error {
+// lockDir creates and locks the driver's directory once.
+func (d *Driver) lockDir(ctx context.Context) error {
 	if d.layout.dir != "" {
 		return nil
 	}
@@ -73,15 +73,15 @@ func (d *Driver) possess(ctx context.Context) error {
 	return nil
 }
 
-// survey lists the existing objects of this driver's tasks.
-type survey struct {
+// foundObjects lists the existing objects of this driver's tasks.
+type foundObjects struct {
 	containers map[driver.TaskID]containers.Container
 	tasks      map[driver.TaskID]*tasktypes.Process
 	others     map[driver.TaskID]bool // tasks with other objects, such as a snapshot, a shim or a directory
 }
 
-func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, error) {
-	s := &survey{
+func (d *Driver) findObjects(ctx context.Context, c *containerd.Client) (*foundObjects, error) {
+	s := &foundObjects{
 		containers: map[driver.TaskID]containers.Container{}, tasks: map[driver.TaskID]*tasktypes.Process{},
 		others: map[driver.TaskID]bool{},
 	}
@@ -125,11 +125,11 @@ func (d *Driver) survey(ctx context.Context, c *containerd.Client) (*survey, err
 	return s, err
 }
 
-// takeOver adopts the tasks that the survey found and removes all other objects in it.
-func (d *Driver) takeOver(ctx context.Context, c *containerd.Client, s *survey) error {
+// adoptAll adopts the tasks that the survey found and removes all other objects in it.
+func (d *Driver) adoptAll(ctx context.Context, c *containerd.Client, s *foundObjects) error {
 	var half atomic.Bool // whether a start was incomplete
 	parts, ctx := errgroup.WithContext(ctx)
-	parts.SetLimit(recoverAtOnce)
+	parts.SetLimit(recoverConcurrency)
 	for id, r := range s.containers {
 		parts.Go(func() error {
 			adopted, err := d.adoptContainer(ctx, c, id, r, s.tasks[id])
@@ -156,7 +156,7 @@ func (d *Driver) takeOver(ctx context.Context, c *containerd.Client, s *survey) 
 }
 
 // all returns every task for which an object exists.
-func (s *survey) all() map[driver.TaskID]bool {
+func (s *foundObjects) all() map[driver.TaskID]bool {
 	out := maps.Clone(s.others)
 	for id := range s.tasks {
 		out[id] = true
@@ -176,7 +176,7 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 	status := driver.Status{ID: id, StartedAt: r.CreatedAt.UTC()}
 	if status.Exit = exitOf(r); status.Exit != nil {
 		d.tasks.adopt(t, status)
-		d.leave(t, p != nil)
+		d.endTask(t, p != nil)
 		return true, nil
 	}
 	if p == nil { // the list may omit tasks that did not answer in time
@@ -191,11 +191,11 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 		return false, nil
 	case p == nil:
 		d.tasks.adopt(t, status)
-		d.leave(t, d.finish(t, lostExit(time.Now())))
+		d.endTask(t, d.finish(t, lostExit(time.Now())))
 		return true, nil
 	case p.Status == tasktypes.Status_STOPPED:
 		d.tasks.adopt(t, status)
-		d.leave(t, d.finish(t, exitFrom(p.ExitStatus, p.ExitedAt)))
+		d.endTask(t, d.finish(t, exitFrom(p.ExitStatus, p.ExitedAt)))
 		return true, nil
 	}
 	if err := d.cfg.Keeper.Keep(ctx, d.layout.source(id, t.tty)); err != nil {
@@ -208,9 +208,9 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 	return true, os.WriteFile(d.layout.started(id), nil, 0o600)
 }
 
-// leave records that no goroutine uses an ended task any more. If release is true, it first
+// endTask records that no goroutine uses an ended task any more. If release is true, it first
 // terminates the task's shim in the background.
-func (d *Driver) leave(t *task, release bool) {
+func (d *Driver) endTask(t *task, release bool) {
 	if !release {
 		close(t.gone)
 		return

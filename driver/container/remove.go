@@ -39,7 +39,7 @@ func (d *Driver) discard(ctx context.Context, t *task) error {
 	}
 	defer release()
 	if err := d.remove(ctx, c, t.id); err != nil {
-		return coded(ctx, err)
+		return withCode(ctx, err)
 	}
 	d.tasks.remove(t)
 	return nil
@@ -64,7 +64,7 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 			return err
 		}
 	}
-	if err := d.removeDebris(ctx, id); err != nil {
+	if err := d.removeRemains(ctx, id); err != nil {
 		return err
 	}
 	if err := d.cfg.Keeper.Destroy(ctx, id); err != nil {
@@ -117,24 +117,24 @@ func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.Tas
 	if d.cfg.Address != "" {
 		_ = os.Remove(shimSocket(d.cfg.Address, d.cfg.Namespace, container)) // a shim that exited normally has removed its socket
 	}
-	return errors.Join(Remove(container), os.RemoveAll(d.layout.task(id)))
+	return errors.Join(RemoveSecrets(container), os.RemoveAll(d.layout.task(id)))
 }
 
 // deleteTask deletes a container's task in containerd. If the task is running, deleteTask kills
 // it.
 func deleteTask(ctx context.Context, c *containerd.Client, container string) error {
 	service := c.TaskService()
-	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		_, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: container})
 		if err == nil || isNotFound(err) {
 			return nil
 		}
-		if e := coded(ctx, err); ctx.Err() != nil || bourse.CodeOf(e) == bourse.CodeUnavailable && !isShimGone(err) {
+		if e := withCode(ctx, err); ctx.Err() != nil || bourse.CodeOf(e) == bourse.CodeUnavailable && !isShimGone(err) {
 			return e
 		}
 		// The task is running or being created, or its shim has died and containerd has not
 		// noticed yet.
-		if err := kill(ctx, c, container, uint32(unix.SIGKILL), true); err != nil && !isOver(err) && !isShimGone(err) {
+		if err := kill(ctx, c, container, uint32(unix.SIGKILL), true); err != nil && !isEnded(err) && !isShimGone(err) {
 			return err
 		}
 		timer := time.NewTimer(pause)
@@ -142,7 +142,7 @@ func deleteTask(ctx context.Context, c *containerd.Client, container string) err
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return errors.Join(ctx.Err(), native(err))
+			return errors.Join(ctx.Err(), toErrdefs(err))
 		}
 	}
 }
@@ -152,12 +152,12 @@ func setLabel(ctx context.Context, c *containerd.Client, container, name, value 
 	return err
 }
 
-// once runs call with a containerd client and a context that contains the namespace.
-func (d *Driver) once(ctx context.Context, call func(context.Context, *containerd.Client) error) error {
+// withClient runs call with a containerd client and a context that contains the namespace.
+func (d *Driver) withClient(ctx context.Context, call func(context.Context, *containerd.Client) error) error {
 	ctx, c, release, err := d.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return coded(ctx, call(ctx, c))
+	return withCode(ctx, call(ctx, c))
 }

@@ -25,7 +25,7 @@ import (
 func (d *Driver) prepare(ctx context.Context, c *containerd.Client, task driver.Task, image *imageInfo) ([]mount.Mount, error) {
 	service := c.SnapshotService(d.cfg.Snapshotter)
 	mounts, err := d.snapshot(ctx, service, task, image)
-	if cleaner, ok := service.(snapshots.Cleaner); ok && err != nil && bourse.CodeOf(coded(ctx, err)) == bourse.CodeInternal && !errdefs.IsAlreadyExists(err) && !errdefs.IsNotFound(err) {
+	if cleaner, ok := service.(snapshots.Cleaner); ok && err != nil && bourse.CodeOf(withCode(ctx, err)) == bourse.CodeInternal && !errdefs.IsAlreadyExists(err) && !errdefs.IsNotFound(err) {
 		// If containerd was killed while it created a snapshot, the snapshot's directory prevents
 		// its creation until Cleanup is called.
 		if cleaner.Cleanup(ctx) == nil {
@@ -42,11 +42,11 @@ func (d *Driver) snapshot(ctx context.Context, service snapshots.Snapshotter, ta
 	key := d.layout.container(task.ID)
 	if task.Root.Scratch == "" {
 		mounts, err := service.Prepare(ctx, key, image.chain, labels)
-		return mounts, native(err)
+		return mounts, toErrdefs(err)
 	}
 	mounts, err := service.View(ctx, key, image.chain, labels)
 	if err != nil {
-		return nil, native(err)
+		return nil, toErrdefs(err)
 	}
 	if mounts, err = overlayOn(mounts, task.Root.Scratch); err != nil {
 		return nil, err
@@ -100,12 +100,12 @@ func overlayOn(view []mount.Mount, scratch string) ([]mount.Mount, error) {
 	return []mount.Mount{{Type: "overlay", Source: "overlay", Options: options}}, nil
 }
 
-// furnish writes the order's files into a root file system. It also checks that the order's
+// writeFiles writes the order's files into a root file system. It also checks that the order's
 // working directory exists, because a runtime would create a missing one. It mounts the file
 // system only if necessary.
-func (d *Driver) furnish(task driver.Task, root []mount.Mount) (err error) {
+func (d *Driver) writeFiles(task driver.Task, root []mount.Mount) (err error) {
 	dir := task.Dir
-	if covered(dir, task.Mounts) {
+	if isMounted(dir, task.Mounts) {
 		dir = ""
 	}
 	files := slices.DeleteFunc(slices.Clone(task.Root.Files), func(f driver.File) bool { return f.Secret })
@@ -131,8 +131,8 @@ func (d *Driver) furnish(task driver.Task, root []mount.Mount) (err error) {
 	return nil
 }
 
-// covered reports whether dir is the root or is within a mount.
-func covered(dir string, mounts []driver.Mount) bool {
+// isMounted reports whether dir is the root or is within a mount.
+func isMounted(dir string, mounts []driver.Mount) bool {
 	dir = path.Clean("/" + dir)
 	return dir == "/" || slices.ContainsFunc(mounts, func(m driver.Mount) bool {
 		target := path.Clean(m.Target)
@@ -140,7 +140,7 @@ func covered(dir string, mounts []driver.Mount) bool {
 	})
 }
 
-// unmount removes the mount that furnish created, if it exists. An earlier daemon may have died
+// unmount removes the mount that writeFiles created, if it exists. An earlier daemon may have died
 // before it could remove the mount.
 func unmount(target string) error {
 	return errors.Join(mount.UnmountAll(target, 0), os.Remove(target))

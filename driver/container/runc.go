@@ -92,14 +92,14 @@ func withEnv(process []byte, more []string) ([]byte, error) {
 		}
 	}
 	var err error
-	if p["env"], err = json.Marshal(over(env, more)); err != nil {
+	if p["env"], err = json.Marshal(mergeEnv(env, more)); err != nil {
 		return nil, err
 	}
 	return json.Marshal(p)
 }
 
-// over returns env with the variables in more added. They override variables with the same name.
-func over(env, more []string) []string {
+// mergeEnv returns env with the variables in more added. They override variables with the same name.
+func mergeEnv(env, more []string) []string {
 	out := slices.Clone(env)
 	for _, entry := range more {
 		name, _, _ := strings.Cut(entry, "=")

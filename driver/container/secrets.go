@@ -12,13 +12,13 @@ import (
 
 // BecomeRunc turns this process into runc and passes a container its secrets. args are the
 // arguments that the driver appended to Config.Runc. BecomeRunc returns only if it fails.
-func BecomeRunc(args []string) error { return Become(args) }
+func BecomeRunc(args []string) error { return ExecRunc(args) }
 
-// conceal stores a task's secrets in memory and adds the mounts of its secret files to s. It
+// storeSecrets stores a task's secrets in memory and adds the mounts of its secret files to s. It
 // returns runtime options that make the shim pass the secret variables to the program, or nil
-// if there are no such variables. If the runtime does not support this, conceal adds the
+// if there are no such variables. If the runtime does not support this, storeSecrets adds the
 // variables to the environment in s.
-func (l *launch) conceal(s *specs.Spec, runtime string) (typeurl.Any, error) {
+func (l *launch) storeSecrets(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	env := l.order.Secrets
 	hidden := len(l.cfg.Runc) > 0 && runtime == DefaultRuntime
 	if !hidden {
@@ -28,7 +28,7 @@ func (l *launch) conceal(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	if len(env)+len(files) == 0 {
 		return nil, nil
 	}
-	paths, err := Put(l.task.container, env, files)
+	paths, err := StoreSecrets(l.task.container, env, files)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func secretFiles(task driver.Task) []driver.File {
 // secretTasks returns this driver's tasks that have secrets.
 func (l layout) secretTasks() []driver.TaskID {
 	var out []driver.TaskID
-	for _, name := range Containers() {
+	for _, name := range ContainersWithSecrets() {
 		if id, ok := l.taskOf(name); ok {
 			out = append(out, id)
 		}

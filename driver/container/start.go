@@ -28,7 +28,7 @@ func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, e
 	if err := checkID(order.ID); err != nil {
 		return driver.Status{}, err
 	}
-	t, mine, err := d.tasks.reserve(d.newTask(order.ID), d.enter)
+	t, mine, err := d.tasks.reserve(d.newTask(order.ID), d.beginCall)
 	if err != nil {
 		return driver.Status{}, err
 	}
@@ -66,10 +66,10 @@ type launch struct {
 	task  *task
 	order driver.Task
 
-	image *imageInfo
-	root  []mount.Mount
-	kept  bool // the keeper is reading the output
-	made  bool // objects may exist that undo must remove
+	image      *imageInfo
+	root       []mount.Mount
+	outputRead bool // the keeper is reading the output
+	mayUndo    bool // objects may exist that undo must remove
 }
 
 // start starts the task. If remains of an earlier start of the same task exist, it removes them
@@ -89,29 +89,29 @@ func (l *launch) start() (driver.Status, error) {
 	status, err := l.run(ctx)
 	if errdefs.IsAlreadyExists(err) {
 		if err := l.remove(ctx, c, l.order.ID); err != nil {
-			return driver.Status{}, coded(ctx, err)
+			return driver.Status{}, withCode(ctx, err)
 		}
 		status, err = l.run(ctx)
 	}
-	return status, coded(ctx, err)
+	return status, withCode(ctx, err)
 }
 
 // undo cleans up after a failed start. It returns false if objects may remain. This is always the
 // case if the start failed because containerd was unavailable.
 func (l *launch) undo(failure error) bool {
-	if !l.made {
+	if !l.mayUndo {
 		return true
 	}
 	err := clearScratch(l.order.Root.Scratch)
 	code := bourse.CodeOf(failure)
 	if code != bourse.CodeUnavailable {
 		remove := l.remove
-		if code == bourse.CodeTimeout || l.kept { // a shim may exist, or the keeper is reading
+		if code == bourse.CodeTimeout || l.outputRead { // a shim may exist, or the keeper is reading
 			remove = l.purge
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, removeTimeout)
 		defer cancel()
-		err = errors.Join(err, l.once(ctx, func(ctx context.Context, c *containerd.Client) error { return remove(ctx, c, l.order.ID) }))
+		err = errors.Join(err, l.withClient(ctx, func(ctx context.Context, c *containerd.Client) error { return remove(ctx, c, l.order.ID) }))
 	}
 	if err != nil {
 		l.cfg.Log.Warn("remove remains of failed start failed", "machine", l.order.ID.Machine, "boot", l.order.ID.Boot, "err", err)
@@ -127,7 +127,7 @@ func (l *launch) run(ctx context.Context) (driver.Status, error) {
 	if l.image, err = l.images.get(ctx, l.c, l.order.Image); err != nil {
 		return driver.Status{}, err
 	}
-	l.made = true
+	l.mayUndo = true
 	if err := l.layout.makeTask(l.order.ID, l.order.TTY); err != nil {
 		return driver.Status{}, err
 	}
@@ -156,7 +156,7 @@ func (l *launch) run(ctx context.Context) (driver.Status, error) {
 }
 
 func (l *launch) keep(ctx context.Context) error {
-	l.kept = true
+	l.outputRead = true
 	return l.cfg.Keeper.Keep(ctx, l.layout.source(l.order.ID, l.order.TTY))
 }
 
@@ -170,7 +170,7 @@ func (l *launch) makeRoot(ctx context.Context) ([]mount.Mount, error) {
 	if err != nil {
 		return nil, err
 	}
-	return root, l.furnish(l.order, root)
+	return root, l.writeFiles(l.order, root)
 }
 
 // record returns the container's record in containerd.
@@ -186,7 +186,7 @@ func (l *launch) record(ctx context.Context) (containers.Container, error) {
 	if err := writeNetwork(l.order.Network, spec.Hostname, l.layout.task(l.order.ID)); err != nil {
 		return containers.Container{}, err
 	}
-	options, err := l.conceal(spec, runtime)
+	options, err := l.storeSecrets(spec, runtime)
 	if err != nil {
 		return containers.Container{}, err
 	}
@@ -218,7 +218,7 @@ func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	if err != nil {
 		return 0, startError(ctx, err, l.hostPaths()...)
 	}
-	if err := tighten(&l.groups, cgroup.PathOf(l.layout.mark(), l.task.container), l.order.Limits); err != nil {
+	if err := setLateLimits(&l.groups, cgroup.PathOf(l.layout.mark(), l.task.container), l.order.Limits); err != nil {
 		return 0, err
 	}
 	if _, err := l.c.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.task.container}); err != nil {

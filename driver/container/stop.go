@@ -39,20 +39,20 @@ func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Sig
 	defer release()
 	awaitProgram(ctx, d.tasks.status(t).PID)
 	err = kill(ctx, c, t.container, uint32(signal.Number()), false)
-	if isOver(err) {
+	if isEnded(err) {
 		return errEnded(id)
 	}
-	return coded(ctx, err)
+	return withCode(ctx, err)
 }
 
 // kill sends a signal to a container's main process, or to all its processes.
 func kill(ctx context.Context, c *containerd.Client, container string, signal uint32, all bool) error {
 	_, err := c.TaskService().Kill(ctx, &tasks.KillRequest{ContainerID: container, Signal: signal, All: all})
-	return native(err)
+	return toErrdefs(err)
 }
 
-// isOver reports whether err means that the process to be killed has already ended.
-func isOver(err error) bool {
+// isEnded reports whether err means that the process to be killed has already ended.
+func isEnded(err error) bool {
 	return err != nil && (isNotFound(err) || errdefs.IsFailedPrecondition(err) || strings.Contains(err.Error(), "process already finished"))
 }
 
@@ -80,22 +80,22 @@ func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signa
 		return err
 	}
 	defer release()
-	return coded(ctx, d.stop(ctx, c, t, signal, timeout))
+	return withCode(ctx, d.stop(ctx, c, t, signal, timeout))
 }
 
 func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal bourse.Signal, timeout time.Duration) error {
 	if timeout > 0 && signal != "SIGKILL" {
-		if err := freeze(ctx, c, t.container, false); err != nil && !isOver(err) {
+		if err := freeze(ctx, c, t.container, false); err != nil && !isEnded(err) {
 			return err
 		}
 		grace, cancel := context.WithTimeout(ctx, timeout)
-		err := d.ask(grace, c, t, signal)
+		err := d.signalAndWait(grace, c, t, signal)
 		cancel()
 		if err == nil || ctx.Err() != nil || grace.Err() == nil {
 			return err
 		}
 	}
-	if err := kill(ctx, c, t.container, uint32(unix.SIGKILL), true); err != nil && !isOver(err) {
+	if err := kill(ctx, c, t.container, uint32(unix.SIGKILL), true); err != nil && !isEnded(err) {
 		return err
 	}
 	// With cgroup v1, a killed process that is frozen dies only when it is thawed, before it
@@ -105,31 +105,31 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 	return d.await(ctx, t.done)
 }
 
-// ask sends a signal to a task and waits for its end. The kernel drops signals that the main process does not handle,
-// so ask repeats the signal once a starting program handles it.
-func (d *Driver) ask(ctx context.Context, c *containerd.Client, t *task, signal bourse.Signal) error {
+// signalAndWait sends a signal to a task and waits for its end. The kernel drops signals that the main process does not handle,
+// so signalAndWait repeats the signal once a starting program handles it.
+func (d *Driver) signalAndWait(ctx context.Context, c *containerd.Client, t *task, signal bourse.Signal) error {
 	pid := d.tasks.status(t).PID
 	awaitProgram(ctx, pid)
 	send := func(signal int) error {
 		err := kill(ctx, c, t.container, uint32(signal), false)
-		if isOver(err) {
+		if isEnded(err) {
 			return nil
 		}
 		return err
 	}
-	heard := handles(pid, signal.Number())
+	heard := handlesSignal(pid, signal.Number())
 	if err := send(signal.Number()); err != nil {
 		return err
 	}
-	heard = heard && handles(pid, signal.Number())
-	for tick := askAgain; ; tick = min(2*tick, retryMost) {
-		if !heard && handles(pid, signal.Number()) {
+	heard = heard && handlesSignal(pid, signal.Number())
+	for tick := stopInterval; ; tick = min(2*tick, maxRetryDelay) {
+		if !heard && handlesSignal(pid, signal.Number()) {
 			if err := send(signal.Number()); err != nil {
 				return err
 			}
 			heard = true
 		}
-		if halted(pid) { // a stopped process cannot handle the signal
+		if isStopped(pid) { // a stopped process cannot handle the signal
 			if err := send(int(unix.SIGCONT)); err != nil {
 				return err
 			}
@@ -162,14 +162,14 @@ func awaitProgram(ctx context.Context, pid int) {
 	}
 }
 
-// askAgain is the initial interval at which ask checks whether a program handles a signal or has
+// stopInterval is the initial interval at which ask checks whether a program handles a signal or has
 // been stopped.
-const askAgain = 20 * time.Millisecond
+const stopInterval = 20 * time.Millisecond
 
-// handles reports whether a process would receive a signal, because it catches the signal, or
-// blocks it and will receive it later. If that cannot be determined, handles returns true. See
+// handlesSignal reports whether a process would receive a signal, because it catches the signal, or
+// blocks it and will receive it later. If that cannot be determined, handlesSignal returns true. See
 // proc_pid_status(5).
-func handles(pid, signal int) bool {
+func handlesSignal(pid, signal int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil || pid <= 0 {
 		return true
@@ -187,8 +187,8 @@ func handles(pid, signal int) bool {
 	return false
 }
 
-// halted reports whether a process is stopped by a signal; see proc_pid_stat(5).
-func halted(pid int) bool {
+// isStopped reports whether a process is stopped by a signal; see proc_pid_stat(5).
+func isStopped(pid int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil || pid <= 0 {
 		return false

@@ -42,7 +42,7 @@ func (d *Driver) watch(t *task) {
 // awaitExit waits until containerd reports a task's exit.
 func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 	missing := 0
-	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		exit, err := d.askExit(t)
 		if d.ctx.Err() != nil {
 			return bourse.Exit{}, context.Cause(d.ctx)
@@ -138,7 +138,7 @@ func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 func (d *Driver) drain(t *task) {
 	ctx, cancel := context.WithTimeout(d.ctx, doneTimeout)
 	defer cancel()
-	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		err := d.cfg.Keeper.Done(ctx, d.layout.source(t.id, t.tty))
 		if err == nil {
 			return
@@ -165,7 +165,7 @@ func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, removeTimeout)
 	defer cancel()
-	err = d.once(ctx, func(ctx context.Context, c *containerd.Client) error {
+	err = d.withClient(ctx, func(ctx context.Context, c *containerd.Client) error {
 		return setLabel(ctx, c, t.container, labelExit, label)
 	})
 	if err != nil && d.ctx.Err() == nil {
@@ -179,7 +179,7 @@ func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 func (d *Driver) release(t *task) {
 	ctx, cancel := context.WithTimeout(d.ctx, removeTimeout)
 	defer cancel()
-	err := d.once(ctx, func(ctx context.Context, c *containerd.Client) error {
+	err := d.withClient(ctx, func(ctx context.Context, c *containerd.Client) error {
 		return deleteTask(ctx, c, t.container)
 	})
 	if err != nil && d.ctx.Err() == nil {

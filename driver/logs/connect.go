@@ -17,8 +17,8 @@ import (
 // Timeouts, intervals and the number of attempts for calls to the keeper's process.
 const (
 	connectTimeout = 30 * time.Second
-	retryFirst     = 20 * time.Millisecond
-	retryMost      = 2 * time.Second
+	minRetryDelay  = 20 * time.Millisecond
+	maxRetryDelay  = 2 * time.Second
 	callTries      = 3 // maximum number of attempts per call; each may reach a different process
 	reapGrace      = time.Second
 )
@@ -30,11 +30,11 @@ func errUnreached(cause error) error {
 // ensure connects to the keeper's process unless it is already connected.
 func (k *Keeper) ensure(ctx context.Context) error {
 	select {
-	case k.turn <- struct{}{}:
+	case k.connecting <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-k.turn }()
+	defer func() { <-k.connecting }()
 	k.mu.Lock()
 	has := k.lease != nil
 	k.mu.Unlock()
@@ -66,7 +66,7 @@ func (k *Keeper) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conn, err := k.greet(ctx, l)
+	conn, err := k.connectOrSpawn(ctx, l)
 	if errors.Is(err, errVersion) {
 		// The old process exits without changing anything, and a process of this release
 		// continues its work.
@@ -74,7 +74,7 @@ func (k *Keeper) connect(ctx context.Context) error {
 		if err := endProcess(ctx, l); err != nil {
 			return err
 		}
-		conn, err = k.greet(ctx, l)
+		conn, err = k.connectOrSpawn(ctx, l)
 	}
 	if err != nil {
 		return err
@@ -96,13 +96,13 @@ func (k *Keeper) connect(ctx context.Context) error {
 		return errors.Join(context.Cause(k.ctx), conn.Close())
 	}
 	k.lease = conn
-	close(k.up)
-	k.work.Go(func() { k.mind(conn) })
+	close(k.connected)
+	k.work.Go(func() { k.watchProcess(conn) })
 	return nil
 }
 
-// mind waits for the process to exit, and starts another process if there are held sources.
-func (k *Keeper) mind(conn *net.UnixConn) {
+// watchProcess waits for the process to exit, and starts another process if there are held sources.
+func (k *Keeper) watchProcess(conn *net.UnixConn) {
 	_, _ = io.Copy(io.Discard, conn) // the process sends nothing
 	k.drop(conn)
 	k.reap()
@@ -113,7 +113,7 @@ func (k *Keeper) mind(conn *net.UnixConn) {
 		return
 	}
 	k.cfg.Log.Warn("keeper lost", "dir", k.cfg.Dir, "pid", pid)
-	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		err := k.ensure(k.ctx)
 		if err == nil || k.ctx.Err() != nil {
 			return
@@ -137,7 +137,7 @@ func (k *Keeper) drop(conn *net.UnixConn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.lease == conn {
-		k.lease, k.up = nil, make(chan struct{})
+		k.lease, k.connected = nil, make(chan struct{})
 	}
 }
 
@@ -224,24 +224,24 @@ func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
 // when the process is replaced, and returns nil when the machine is destroyed.
 func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	k.mu.Lock()
-	r := k.gone[id]
+	r := k.removals[id]
 	if r == nil {
 		r = &removal{done: make(chan struct{})}
-		k.gone[id] = r
+		k.removals[id] = r
 	}
 	r.refs++
 	k.mu.Unlock()
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if r.refs--; r.refs == 0 && k.gone[id] == r {
-			delete(k.gone, id)
+		if r.refs--; r.refs == 0 && k.removals[id] == r {
+			delete(k.removals, id)
 		}
 	}()
 	news() // existing lines can be read without a process
 	for {
 		k.mu.Lock()
-		up := k.up
+		up := k.connected
 		k.mu.Unlock()
 		select {
 		case <-up:
@@ -255,7 +255,7 @@ func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) er
 		if err := k.ask(ctx, &request{Op: opWatch, Machine: id}, news); err == nil {
 			return nil
 		}
-		pause := time.NewTimer(retryFirst)
+		pause := time.NewTimer(minRetryDelay)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

@@ -25,17 +25,17 @@ type KeepConfig struct {
 	Grace time.Duration
 }
 
-// keep is the state of the keeper's process. mu guards the table of machines and is not held
+// server is the state of the keeper's process. mu guards the table of machines and is not held
 // during blocking operations.
-type keep struct {
+type server struct {
 	layout layout
 	log    *slog.Logger
 	wake   chan struct{} // has capacity 1; a value restarts the idle timer
-	over   chan struct{} // closed when the process must exit
+	exit   chan struct{} // closed when the process must exit
 	work   sync.WaitGroup
 
 	mu       sync.Mutex
-	machines map[bourse.MachineID]*kept
+	machines map[bourse.MachineID]*keptMachine
 	settings settings
 	reading  int  // number of sources being read
 	stopping bool // whether new sources are rejected
@@ -71,7 +71,7 @@ func Keep(ctx context.Context, cfg KeepConfig) error {
 }
 
 // prepareKeep locks the directory and prepares the process.
-func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
+func prepareKeep(cfg KeepConfig) (*server, *net.UnixListener, error) {
 	l, err := newLayout(cfg.Dir)
 	if err != nil {
 		return nil, nil, err
@@ -82,9 +82,9 @@ func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
 	if err := os.Chdir("/"); err != nil { // otherwise the current directory's file system could not be unmounted
 		return nil, nil, err
 	}
-	k := &keep{
-		layout: l, log: cfg.Log, wake: make(chan struct{}, 1), over: make(chan struct{}),
-		machines: map[bourse.MachineID]*kept{},
+	k := &server{
+		layout: l, log: cfg.Log, wake: make(chan struct{}, 1), exit: make(chan struct{}),
+		machines: map[bourse.MachineID]*keptMachine{},
 	}
 	listener, err := companion.Listen(l.run())
 	if err != nil {
@@ -93,7 +93,7 @@ func prepareKeep(cfg KeepConfig) (*keep, *net.UnixListener, error) {
 	return k, listener, nil
 }
 
-func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.UnixListener) error {
+func (k *server) serve(ctx context.Context, grace time.Duration, listener *net.UnixListener) error {
 	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/4)) // the keeper mostly waits
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTERM)
@@ -110,7 +110,7 @@ func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.Uni
 			idle.Reset(grace)
 		case <-idle.C:
 			done = k.retire()
-		case <-k.over:
+		case <-k.exit:
 			done = true
 		case <-ctx.Done():
 			done = true
@@ -123,12 +123,12 @@ func (k *keep) serve(ctx context.Context, grace time.Duration, listener *net.Uni
 	err := listener.Close()
 	_ = os.Remove(filepath.Join(k.layout.run(), companion.SocketName)) // if this fails, the next keeper removes the socket
 	k.work.Wait()
-	k.leave()
+	k.stopReading()
 	return err
 }
 
 // wakeUp makes the main loop restart the idle timer.
-func (k *keep) wakeUp() {
+func (k *server) wakeUp() {
 	select {
 	case k.wake <- struct{}{}:
 	default:

@@ -37,20 +37,20 @@ type KeeperConfig struct {
 // read, and restarts it when it dies. All methods are safe for concurrent use. Errors have a bourse code:
 // CodeUnavailable if the process cannot be reached or started, CodeInvalid if a path is not a FIFO.
 type Keeper struct {
-	cfg    KeeperConfig
-	ctx    context.Context //nolint:containedctx // the life of what keeps the connection, until Close
-	cancel context.CancelCauseFunc
-	work   sync.WaitGroup
-	turn   chan struct{} // has capacity 1; full while a goroutine is connecting
+	cfg        KeeperConfig
+	ctx        context.Context //nolint:containedctx // the life of what keeps the connection, until Close
+	cancel     context.CancelCauseFunc
+	work       sync.WaitGroup
+	connecting chan struct{} // has capacity 1; full while a goroutine is connecting
 
-	mu     sync.Mutex
-	layout layout
-	held   map[sourceID]*heldSource
-	lease  *net.UnixConn // connection to the process; closed when the process ends; nil if there is none
-	up     chan struct{} // closed while there is a lease
-	child  *os.Process   // the process if this daemon has started it, otherwise nil
-	pid    int           // process id of the latest process that answered
-	gone   map[bourse.MachineID]*removal
+	mu        sync.Mutex
+	layout    layout
+	held      map[sourceID]*heldSource
+	lease     *net.UnixConn // connection to the process; closed when the process ends; nil if there is none
+	connected chan struct{} // closed while there is a lease
+	child     *os.Process   // the process if this daemon has started it, otherwise nil
+	pid       int           // process id of the latest process that answered
+	removals  map[bourse.MachineID]*removal
 }
 
 // heldSource is a source that is sent to every new process.
@@ -77,8 +77,8 @@ func NewKeeper(cfg KeeperConfig) *Keeper {
 	cfg.Bytes, cfg.Files = Defaults(cfg.Bytes, cfg.Files)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Keeper{
-		cfg: cfg, ctx: ctx, cancel: cancel, turn: make(chan struct{}, 1), up: make(chan struct{}),
-		held: map[sourceID]*heldSource{}, gone: map[bourse.MachineID]*removal{},
+		cfg: cfg, ctx: ctx, cancel: cancel, connecting: make(chan struct{}, 1), connected: make(chan struct{}),
+		held: map[sourceID]*heldSource{}, removals: map[bourse.MachineID]*removal{},
 	}
 }
 
@@ -222,9 +222,9 @@ func (k *Keeper) Destroy(ctx context.Context, id bourse.MachineID) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r := k.gone[id]; r != nil {
+	if r := k.removals[id]; r != nil {
 		close(r.done)
-		delete(k.gone, id)
+		delete(k.removals, id)
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ func TestWritersEndWhileNobodyReads(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
 	mustKeep(t, k, s.Source)
-	k.turn <- struct{}{} // prevents a new keeper from starting
+	k.connecting <- struct{}{} // prevents a new keeper from starting
 	kill(t, k)
 	eventually(t, "its end is noticed", func() bool {
 		k.mu.Lock()
@@ -162,7 +162,7 @@ func TestWritersEndWhileNobodyReads(t *testing.T) {
 	})
 	s.say(t, "the last words\n")
 	s.end(t)
-	<-k.turn
+	<-k.connecting
 	mustDone(t, k, s.Source)
 	checkLines(t, k, "the last words")
 }

@@ -172,7 +172,7 @@ func TestDestroy(t *testing.T) {
 				eventually(t, "it follows", func() bool {
 					k.mu.Lock()
 					defer k.mu.Unlock()
-					return k.gone[someMachine] != nil
+					return k.removals[someMachine] != nil
 				})
 			}
 			for range 2 {

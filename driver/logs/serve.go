@@ -16,7 +16,7 @@ import (
 )
 
 // accept serves connections until ctx ends.
-func (k *keep) accept(ctx context.Context, l *net.UnixListener) {
+func (k *server) accept(ctx context.Context, l *net.UnixListener) {
 	for {
 		conn, err := l.AcceptUnix()
 		if err != nil {
@@ -40,7 +40,7 @@ func (k *keep) accept(ctx context.Context, l *net.UnixListener) {
 
 // serveConn handles the one request of a connection. The request is canceled when the other side closes the
 // connection or dies.
-func (k *keep) serveConn(ctx context.Context, conn *net.UnixConn) error {
+func (k *server) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	if err := companion.CheckPeer(conn); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (k *keep) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	return k.handle(ctx, req, send)
 }
 
-func (k *keep) handle(ctx context.Context, req *request, send func(*reply) error) error {
+func (k *server) handle(ctx context.Context, req *request, send func(*reply) error) error {
 	var err error
 	switch req.Op {
 	case opHello:
@@ -99,7 +99,7 @@ func (k *keep) handle(ctx context.Context, req *request, send func(*reply) error
 
 // hello answers a daemon's hello and applies the daemon's settings. The connection remains open
 // until the daemon or this process exits.
-func (k *keep) hello(ctx context.Context, req *request, send func(*reply) error) error {
+func (k *server) hello(ctx context.Context, req *request, send func(*reply) error) error {
 	if err := send(&reply{Version: protocolVersion, PID: os.Getpid()}); err != nil || req.Version != protocolVersion {
 		return err
 	}
@@ -115,11 +115,11 @@ func (k *keep) hello(ctx context.Context, req *request, send func(*reply) error)
 }
 
 // stop makes the process exit. Further calls have no effect.
-func (k *keep) stop() {
+func (k *server) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.ending {
 		k.ending = true
-		close(k.over)
+		close(k.exit)
 	}
 }

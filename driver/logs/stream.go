@@ -78,14 +78,14 @@ func (s *Stream) take(fd int) (again bool, err error) {
 	}
 }
 
-// pipeMost is the kernel's default for the maximum capacity of a pipe.
-const pipeMost = 1 << 20
+// maxPipe is the kernel's default for the maximum capacity of a pipe.
+const maxPipe = 1 << 20
 
 // drain reads the remaining data of a pipe that other processes hold open. It reads at most a
 // pipe's capacity, because those processes may continue to write.
 func (s *Stream) drain(raw syscall.RawConn) {
 	_ = raw.Control(func(fd uintptr) {
-		for range pipeMost / chunk {
+		for range maxPipe / chunk {
 			if again, err := s.take(int(fd)); again || err != nil {
 				return
 			}

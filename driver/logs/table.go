@@ -9,13 +9,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// kept is the keeper's entry for a machine while it is in use. Operations on its sources are serialized.
-type kept struct {
-	log  *Log
-	refs int           // number of users; guarded by the table's mutex
-	turn chan struct{} // has capacity 1; full while a goroutine is changing sources
+// keptMachine is the keeper's entry for a machine while it is in use. Operations on its sources are serialized.
+type keptMachine struct {
+	log      *Log
+	refs     int           // number of users; guarded by the table's mutex
+	changing chan struct{} // has capacity 1; full while a goroutine is changing sources
 
-	sources map[int]*openSource // by boot; the holder of turn may access it
+	sources map[int]*openSource // by boot; the holder of changing may access it
 }
 
 // doneGrace is how long an output may continue after its program has ended: the process that
@@ -23,7 +23,7 @@ type kept struct {
 const doneGrace = 2 * time.Second
 
 // hold returns a machine's entry, which the caller must pass to release.
-func (k *keep) hold(id bourse.MachineID) (*kept, error) {
+func (k *server) hold(id bourse.MachineID) (*keptMachine, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopping {
@@ -31,7 +31,7 @@ func (k *keep) hold(id bourse.MachineID) (*kept, error) {
 	}
 	m := k.machines[id]
 	if m == nil {
-		m = &kept{log: k.layout.files().Log(id), turn: make(chan struct{}, 1), sources: map[int]*openSource{}}
+		m = &keptMachine{log: k.layout.files().Log(id), changing: make(chan struct{}, 1), sources: map[int]*openSource{}}
 		m.log.Configure(k.settings.Bytes, k.settings.Files)
 		k.machines[id] = m
 	}
@@ -40,7 +40,7 @@ func (k *keep) hold(id bourse.MachineID) (*kept, error) {
 }
 
 // release releases an entry. An entry without users is removed from the table.
-func (k *keep) release(id bourse.MachineID, m *kept) {
+func (k *server) release(id bourse.MachineID, m *keptMachine) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if m.refs--; m.refs > 0 {
@@ -53,7 +53,7 @@ func (k *keep) release(id bourse.MachineID, m *kept) {
 }
 
 // change calls fn while holding the machine's turn. It fails if the keeper is shutting down.
-func (k *keep) change(ctx context.Context, id bourse.MachineID, fn func(m *kept) error) error {
+func (k *server) change(ctx context.Context, id bourse.MachineID, fn func(m *keptMachine) error) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (k *keep) change(ctx context.Context, id bourse.MachineID, fn func(m *kept)
 		if err != nil {
 			return err
 		}
-		again, err := k.inTurn(ctx, id, m, fn)
+		again, err := k.tryChange(ctx, id, m, fn)
 		k.release(id, m)
 		if !again {
 			return err
@@ -70,15 +70,15 @@ func (k *keep) change(ctx context.Context, id bourse.MachineID, fn func(m *kept)
 	}
 }
 
-// inTurn is one attempt of change. again is true if the machine was destroyed while inTurn
+// tryChange is one attempt of change. again is true if the machine was destroyed while tryChange
 // waited. The caller must then try again with the machine's new entry.
-func (k *keep) inTurn(ctx context.Context, id bourse.MachineID, m *kept, fn func(m *kept) error) (again bool, err error) {
+func (k *server) tryChange(ctx context.Context, id bourse.MachineID, m *keptMachine, fn func(m *keptMachine) error) (again bool, err error) {
 	select {
-	case m.turn <- struct{}{}:
+	case m.changing <- struct{}{}:
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	defer func() { <-m.turn }()
+	defer func() { <-m.changing }()
 	k.mu.Lock()
 	current := k.machines[id] == m
 	k.mu.Unlock()
@@ -89,11 +89,11 @@ func (k *keep) inTurn(ctx context.Context, id bourse.MachineID, m *kept, fn func
 }
 
 // keep starts reading a source. It returns nil if the source is already being read.
-func (k *keep) keep(ctx context.Context, src Source) error {
+func (k *server) keep(ctx context.Context, src Source) error {
 	if err := src.validate(); err != nil {
 		return err
 	}
-	return k.change(ctx, src.Machine, func(m *kept) error {
+	return k.change(ctx, src.Machine, func(m *keptMachine) error {
 		if have := m.sources[src.Boot]; have != nil {
 			if have.Source != src {
 				return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d already has other outputs", src.Machine, src.Boot)
@@ -115,7 +115,7 @@ func (k *keep) keep(ctx context.Context, src Source) error {
 
 // begin adds a source. The source counts as a user of its machine's entry until it is passed to
 // end.
-func (k *keep) begin(m *kept, s *openSource) error {
+func (k *server) begin(m *keptMachine, s *openSource) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopping {
@@ -127,7 +127,7 @@ func (k *keep) begin(m *kept, s *openSource) error {
 	return nil
 }
 
-func (k *keep) end(m *kept, s *openSource) {
+func (k *server) end(m *keptMachine, s *openSource) {
 	s.release()
 	delete(m.sources, s.Boot)
 	k.mu.Lock()
@@ -139,11 +139,11 @@ func (k *keep) end(m *kept, s *openSource) {
 
 // done stops reading a source whose task has ended. When it returns, the source's output is in
 // the log. If the source's FIFOs exist but are not being read, done reads them first.
-func (k *keep) done(ctx context.Context, src Source) error {
+func (k *server) done(ctx context.Context, src Source) error {
 	if err := k.keep(ctx, src); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err
 	}
-	return k.change(ctx, src.Machine, func(m *kept) error {
+	return k.change(ctx, src.Machine, func(m *keptMachine) error {
 		s := m.sources[src.Boot]
 		if s == nil {
 			return nil
@@ -157,8 +157,8 @@ func (k *keep) done(ctx context.Context, src Source) error {
 }
 
 // destroy removes all data stored for a machine.
-func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
-	return k.change(ctx, id, func(m *kept) error {
+func (k *server) destroy(ctx context.Context, id bourse.MachineID) error {
+	return k.change(ctx, id, func(m *keptMachine) error {
 		for _, s := range m.sources {
 			if err := s.stop(ctx, 0); err != nil {
 				return err
@@ -181,7 +181,7 @@ func (k *keep) destroy(ctx context.Context, id bourse.MachineID) error {
 
 // watch calls news at once and whenever there are new lines in a machine's log. It returns nil when the machine is
 // destroyed.
-func (k *keep) watch(ctx context.Context, id bourse.MachineID, news func()) error {
+func (k *server) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}
@@ -193,13 +193,13 @@ func (k *keep) watch(ctx context.Context, id bourse.MachineID, news func()) erro
 	return m.log.Watch(ctx, news)
 }
 
-// leave stops reading all sources. The keeper must be stopping.
-func (k *keep) leave() {
+// stopReading stops reading all sources. The keeper must be stopping.
+func (k *server) stopReading() {
 	k.mu.Lock()
 	machines := slices.Collect(maps.Values(k.machines))
 	k.mu.Unlock()
 	for _, m := range machines {
-		m.turn <- struct{}{} // never released, so that the entry's sources can no longer be changed
+		m.changing <- struct{}{} // never released, so that the entry's sources can no longer be changed
 		for _, s := range m.sources {
 			_ = s.stop(context.Background(), 0) // cannot fail, because its context does not end
 			s.release()
@@ -210,7 +210,7 @@ func (k *keep) leave() {
 
 // retire marks an idle keeper as stopping. It returns false if the keeper is reading a source
 // or is already stopping.
-func (k *keep) retire() bool {
+func (k *server) retire() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.reading > 0 || k.stopping { // the caller of stop ends the process

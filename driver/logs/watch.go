@@ -83,15 +83,15 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 		if err := r.read(line); err != nil {
 			return err
 		}
-		if destroyed || r.vanished() {
+		if destroyed || r.isRemoved() {
 			return nil
 		}
 	}
 }
 
-// vanished reports whether the log was removed after the reader had begun to read it. This can
+// isRemoved reports whether the log was removed after the reader had begun to read it. This can
 // happen without a notification.
-func (r *reader) vanished() bool {
+func (r *reader) isRemoved() bool {
 	if r.number == 0 {
 		return false
 	}

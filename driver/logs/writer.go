@@ -29,7 +29,7 @@ type Log struct {
 	file    *os.File
 	number  int
 	size    int64
-	more    chan struct{} // closed at the next write; nil if nobody waits for one
+	written chan struct{} // closed at the next write; nil if nobody waits for one
 	dropped int64         // number of bytes that could not be written, to be reported in the log
 	gone    bool          // whether the machine was destroyed
 }
@@ -86,13 +86,13 @@ func (m *Log) append(records []byte) {
 		m.dropped += int64(len(records))
 		return
 	}
-	m.tellLocked()
+	m.notifyLocked()
 }
 
-func (m *Log) tellLocked() {
-	if m.more != nil {
-		close(m.more)
-		m.more = nil
+func (m *Log) notifyLocked() {
+	if m.written != nil {
+		close(m.written)
+		m.written = nil
 	}
 }
 
@@ -195,7 +195,7 @@ func (m *Log) end() {
 	defer m.mu.Unlock()
 	m.closeLocked()
 	m.gone = true
-	m.tellLocked()
+	m.notifyLocked()
 }
 
 // state reports whether the log was destroyed. It also returns a channel that is closed at the
@@ -203,8 +203,8 @@ func (m *Log) end() {
 func (m *Log) state() (gone bool, more <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.more == nil {
-		m.more = make(chan struct{})
+	if m.written == nil {
+		m.written = make(chan struct{})
 	}
-	return m.gone, m.more
+	return m.gone, m.written
 }

@@ -68,7 +68,7 @@ func executable(name, full string) (exists bool, err error) {
 }
 
 // startError adds a code to the error of a failed fork or exec.
-func startError(name string, with *surroundings, err error) error {
+func startError(name string, with *taskEnv, err error) error {
 	code := bourse.CodeInvalid
 	switch {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE),

@@ -14,8 +14,8 @@ import (
 // Timeouts and retry intervals for connecting to a supervisor.
 const (
 	recoverTimeout = 30 * time.Second
-	retryFirst     = 20 * time.Millisecond
-	retryMost      = 2 * time.Second
+	minRetryDelay  = 20 * time.Millisecond
+	maxRetryDelay  = 2 * time.Second
 )
 
 // Recover implements driver.Driver: it connects to the running supervisor or starts one. It can be called only once.
@@ -45,7 +45,7 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 // connect tries to connect to the supervisor until it succeeds, ctx ends, or further attempts
 // are useless. On success, a goroutine reads the new link, and reconnects when the link ends.
 func (d *Driver) connect(ctx context.Context) error {
-	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		err := d.tryConnect(ctx)
 		if err == nil || errors.Is(err, errVersion) || bourse.CodeOf(err) == bourse.CodeInvalid {
 			return err
@@ -121,7 +121,7 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 		return errLinkEnded(err) // the link ended before it was in use
 	}
 	d.link, d.labels, d.pid = l, r.Hello.Labels, r.Hello.PID
-	close(d.up)
+	close(d.linked)
 	return nil
 }
 
@@ -135,7 +135,7 @@ func (d *Driver) keep(l *link) {
 	d.mu.Lock()
 	used := d.link == l
 	if used {
-		d.link, d.up = nil, make(chan struct{})
+		d.link, d.linked = nil, make(chan struct{})
 	}
 	d.mu.Unlock()
 	switch {

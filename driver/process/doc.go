@@ -37,7 +37,7 @@
 //     are none: see cgroup.None.
 //   - A task's limits are set before its program is executed: see cgroup.
 //   - A task with its own network or mounts runs in its own namespaces, as do
-//     commands executed in it; see apart. No other process ever enters these
+//     commands executed in it; see isolation. No other process ever enters these
 //     namespaces.
 //   - A frozen task's processes do not run until they are thawed, even if the
 //     daemon restarts. They can be killed without being thawed first.
@@ -48,7 +48,7 @@
 // # State, goroutines and locks
 //
 // Supervisor: supervisor.mu guards the table of machines (table.go). Each machine's log
-// (driver/logs) has its own mutex, taken after supervisor.mu. children.forking and children.mu
+// (driver/logs) has its own mutex, taken after supervisor.mu. children.forkLock and children.mu
 // cover the time between a fork and its registration (reap.go). Goroutines: the main loop
 // (signals, reaping, idleness), one that accepts connections, and one for each connection, request
 // in progress and output stream. An idle task costs two parked goroutines and three descriptors,

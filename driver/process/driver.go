@@ -26,7 +26,7 @@ type Driver struct {
 
 	mu     sync.Mutex
 	link   *link         // nil while no supervisor is connected
-	up     chan struct{} // closed while there is a link
+	linked chan struct{} // closed while there is a link
 	child  *os.Process   // the supervisor if this process has started it, otherwise nil
 	labels map[string]string
 	pid    int // the supervisor's process id
@@ -41,7 +41,7 @@ var errClosed = errors.New("the driver is closed")
 func New(cfg Config) *Driver {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Driver{
-		cfg: cfg.withDefaults(), ctx: ctx, cancel: cancel, up: make(chan struct{}),
+		cfg: cfg.withDefaults(), ctx: ctx, cancel: cancel, linked: make(chan struct{}),
 		mirror: mirror{tasks: map[driver.TaskID]*mirrored{}},
 	}
 }

@@ -44,8 +44,8 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	if with == nil {
 		return none, errEnded(req.Task)
 	}
-	with.still.RLock()
-	leave := sync.OnceFunc(func() { with.still.RUnlock(); with.forks.Done() })
+	with.freezing.RLock()
+	leave := sync.OnceFunc(func() { with.freezing.RUnlock(); with.forks.Done() })
 	defer leave()
 	if with.frozen {
 		return none, errFrozen(req.Task)
@@ -53,8 +53,8 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	end := make(chan ended, 1) // buffered, so that reporting the command's end does not block
 	p := child{
 		command: stringsOf(req.Command), env: with.env, terminal: req.Terminal,
-		files: [3]uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
-		born:  func(int) func(ended) { return func(e ended) { end <- e } },
+		files:   [3]uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
+		started: func(int) func(ended) { return func(e ended) { end <- e } },
 	}
 	if p.terminal {
 		p.env = withTerm(p.env, req.Term)
@@ -93,7 +93,7 @@ func withTerm(env []string, term string) []string {
 
 // join returns the surroundings of a running task, or nil if the task has ended. The caller must
 // call forks.Done after forking.
-func (s *supervisor) join(t *task) *surroundings {
+func (s *supervisor) join(t *task) *taskEnv {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.with != nil {

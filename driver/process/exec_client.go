@@ -79,7 +79,7 @@ func checkExec(exec driver.Exec) error {
 
 // askExec sends the request with the command's files and waits for the command's end.
 func askExec(conn *net.UnixConn, req *request, files Files) (*reply, error) {
-	theirs := files.Theirs()
+	theirs := files.CommandFiles()
 	err := sendWithFiles(conn, req, theirs[:])
 	if err = errors.Join(err, files.Sent()); err != nil {
 		return nil, err

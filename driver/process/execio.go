@@ -13,10 +13,10 @@ const Grace = 500 * time.Millisecond
 
 // Files contains the daemon's ends of a command's input and outputs.
 type Files interface {
-	// Theirs returns the files for the command's stdin, stdout and stderr. They may be the same
+	// CommandFiles returns the files for the command's stdin, stdout and stderr. They may be the same
 	// file.
-	Theirs() [3]*os.File
-	// Sent closes the daemon's copies of the files returned by Theirs. Otherwise the
+	CommandFiles() [3]*os.File
+	// Sent closes the daemon's copies of the files returned by CommandFiles. Otherwise the
 	// outputs would never end.
 	Sent() error
 	// Finish returns the stored output. It must be called after the command has ended. If escaped

@@ -40,8 +40,8 @@ func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) 
 	defer with.forks.Done()
 	ctx, cancel := context.WithTimeout(ctx, freezeLimit)
 	defer cancel()
-	with.still.Lock()
-	defer with.still.Unlock()
+	with.freezing.Lock()
+	defer with.freezing.Unlock()
 	err = errors.ErrUnsupported
 	if with.group != nil {
 		err = with.group.Freeze(ctx, frozen)
@@ -70,8 +70,8 @@ func (s *supervisor) thaw(t *task, kill bool) {
 		return
 	}
 	defer with.forks.Done()
-	with.still.Lock()
-	defer with.still.Unlock()
+	with.freezing.Lock()
+	defer with.freezing.Unlock()
 	switch {
 	case !with.frozen:
 		return

@@ -38,7 +38,7 @@ func (d *Driver) watch(ctx context.Context, id bourse.MachineID, news func()) er
 	}
 	for {
 		d.mu.Lock()
-		up := d.up
+		up := d.linked
 		d.mu.Unlock()
 		select {
 		case <-up:
@@ -50,7 +50,7 @@ func (d *Driver) watch(ctx context.Context, id bourse.MachineID, news func()) er
 		if err := d.call(ctx, &request{Op: opWatch, Machine: id}, tell); err == nil {
 			return nil
 		}
-		pause := time.NewTimer(retryFirst)
+		pause := time.NewTimer(minRetryDelay)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

@@ -16,10 +16,10 @@ const execLimit = 1 << 20
 
 // pipes holds the files of a command without a terminal.
 type pipes struct {
-	ours  [2]*os.File // stdout and stderr
-	given [3]*os.File
-	kept  [2]limited // store the beginning of each output that is not streamed to a writer
-	work  sync.WaitGroup
+	outputs      [2]*os.File // stdout and stderr
+	commandFiles [3]*os.File
+	buffered     [2]cappedBuffer // store the beginning of each output that is not streamed to a writer
+	work         sync.WaitGroup
 }
 
 func newPipes(exec driver.Exec) (*pipes, error) {
@@ -45,20 +45,20 @@ func newPipes(exec driver.Exec) (*pipes, error) {
 		}
 		return nil, err
 	}
-	e.ours, e.given = [2]*os.File{outR, errR}, [3]*os.File{inR, outW, errW}
+	e.outputs, e.commandFiles = [2]*os.File{outR, errR}, [3]*os.File{inR, outW, errW}
 	streams := [2]io.Writer{exec.Stdout, exec.Stderr}
 	if exec.Stdout != nil && exec.Stderr == nil {
 		streams[1] = io.Discard // no output is returned if either is streamed
 	}
 	for i, to := range streams {
 		if to == nil {
-			e.kept[i].limit = exec.Limit
+			e.buffered[i].limit = exec.Limit
 			if exec.Limit <= 0 {
-				e.kept[i].limit = execLimit
+				e.buffered[i].limit = execLimit
 			}
-			to = &e.kept[i]
+			to = &e.buffered[i]
 		}
-		e.work.Go(func() { copyOutput(to, e.ours[i]) })
+		e.work.Go(func() { copyOutput(to, e.outputs[i]) })
 	}
 	if inW != nil {
 		go feed(inW, exec.Stdin)
@@ -66,21 +66,21 @@ func newPipes(exec driver.Exec) (*pipes, error) {
 	return e, nil
 }
 
-func (e *pipes) Theirs() [3]*os.File { return e.given }
+func (e *pipes) CommandFiles() [3]*os.File { return e.commandFiles }
 
 func (e *pipes) Sent() error {
-	return errors.Join(e.given[0].Close(), e.given[1].Close(), e.given[2].Close())
+	return errors.Join(e.commandFiles[0].Close(), e.commandFiles[1].Close(), e.commandFiles[2].Close())
 }
 
 func (e *pipes) Finish() (stdout, stderr []byte) {
-	for _, f := range e.ours {
+	for _, f := range e.outputs {
 		_ = f.SetReadDeadline(time.Now().Add(Grace))
 	}
 	e.work.Wait()
-	for _, f := range e.ours {
+	for _, f := range e.outputs {
 		_ = f.Close()
 	}
-	return e.kept[0].b, e.kept[1].b
+	return e.buffered[0].b, e.buffered[1].b
 }
 
 // feed copies stdin to w until either side ends. Nobody waits for feed, because a blocking Read
@@ -93,7 +93,7 @@ func feed(w *os.File, r io.Reader) {
 // copyOutput copies until the output ends, or until its read deadline has passed and the
 // available data has been read.
 func copyOutput(to io.Writer, from *os.File) {
-	w := &patient{w: to}
+	w := &blackholeWriter{w: to}
 	_, err := io.Copy(w, from)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return
@@ -114,29 +114,29 @@ func copyOutput(to io.Writer, from *os.File) {
 	})
 }
 
-// patient is a writer that accepts all data, even after a write to w has failed. A command is
+// blackholeWriter is a writer that accepts all data, even after a write to w has failed. A command is
 // therefore not blocked when the reader of its output disconnects.
-type patient struct {
-	w    io.Writer
-	left bool
+type blackholeWriter struct {
+	w      io.Writer
+	failed bool
 }
 
-func (p *patient) Write(b []byte) (int, error) {
-	if !p.left {
+func (p *blackholeWriter) Write(b []byte) (int, error) {
+	if !p.failed {
 		_, err := p.w.Write(b)
-		p.left = err != nil
+		p.failed = err != nil
 	}
 	return len(b), nil
 }
 
-// limited stores the first bytes written to it, up to its limit, and discards the rest, so that
+// cappedBuffer stores the first bytes written to it, up to its limit, and discards the rest, so that
 // the writer is never blocked.
-type limited struct {
+type cappedBuffer struct {
 	b     []byte
 	limit int
 }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *cappedBuffer) Write(p []byte) (int, error) {
 	l.b = append(l.b, p[:min(len(p), l.limit-len(l.b))]...)
 	return len(p), nil
 }

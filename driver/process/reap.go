@@ -10,12 +10,12 @@ import (
 // children notifies callers when the processes that they have started end. No thread or goroutine
 // waits for a single child: at each SIGCHLD, one goroutine reaps all children that have ended.
 //
-// Lock order: forking is locked before mu, and never together with another lock.
+// Lock order: forkLock is locked before mu, and never together with another lock.
 type children struct {
-	// forking is locked for reading from before a fork until the child is in byPID. After reaping
+	// forkLock is locked for reading from before a fork until the child is in byPID. After reaping
 	// an unknown pid, the reaper locks it for writing; then the pid is either in byPID or belongs
 	// to an orphan.
-	forking sync.RWMutex
+	forkLock sync.RWMutex
 
 	mu    sync.Mutex
 	byPID map[int]func(ended)
@@ -30,8 +30,8 @@ type ended struct {
 // start calls fork, which returns the child's pid and a function to call when the child has
 // ended. That function is called once, in the reaper's goroutine, and must not block.
 func (c *children) start(fork func() (pid int, onEnd func(ended), err error)) (int, error) {
-	c.forking.RLock()
-	defer c.forking.RUnlock()
+	c.forkLock.RLock()
+	defer c.forkLock.RUnlock()
 	pid, onEnd, err := fork()
 	if err != nil {
 		return 0, err
@@ -68,8 +68,8 @@ func (c *children) take(pid int) func(ended) {
 		return f
 	}
 	// Once the lock is acquired, all forks in progress have been registered.
-	c.forking.Lock()
-	defer c.forking.Unlock()
+	c.forkLock.Lock()
+	defer c.forkLock.Unlock()
 	return c.remove(pid)
 }
 

@@ -14,7 +14,7 @@ import (
 
 // enterDir determines the working directory of a machine's program. If the task specifies no
 // directory, enterDir creates and uses the machine's own directory.
-func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
+func (s *supervisor) enterDir(id bourse.MachineID, with *taskEnv) error {
 	if with.dir == "" {
 		with.dir = s.layout.home(id)
 		if err := os.Mkdir(with.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -25,14 +25,14 @@ func (s *supervisor) enterDir(id bourse.MachineID, with *surroundings) error {
 		}
 		return nil
 	}
-	if with.apart != nil {
+	if with.isolation != nil {
 		return nil // checked later, because only the task's own thread can see the directory
 	}
 	return checkDir(with)
 }
 
 // checkDir returns CodeInvalid unless the working directory exists.
-func checkDir(with *surroundings) error {
+func checkDir(with *taskEnv) error {
 	info, err := os.Stat(with.dir)
 	switch {
 	case err != nil:
@@ -51,25 +51,25 @@ type child struct {
 	env      []string
 	files    [3]uintptr // stdin, stdout and stderr
 	terminal bool       // whether files are a terminal, which becomes the program's controlling terminal
-	// born is called as soon as the child exists, before its end can be handled. The function
+	// started is called as soon as the child exists, before its end can be handled. The function
 	// that it returns is called when the child has ended.
-	born func(pid int) func(ended)
+	started func(pid int) func(ended)
 }
 
-// ownThreads is the maximum number of threads for concurrent forks. The forks themselves are
+// maxForkThreads is the maximum number of threads for concurrent forks. The forks themselves are
 // serialized in a Go program (syscall.ForkLock).
-const ownThreads = 4
+const maxForkThreads = 4
 
 // run looks up a program and forks it in the given surroundings. It enters the task's groups first,
 // because within the task's namespaces the groups' paths may lead to other files.
-func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
+func (s *supervisor) run(with *taskEnv, p child) (pid int, err error) {
 	inGroup := func() { pid, err = s.runApart(with, p, &syscall.SysProcAttr{}) }
 	if g := with.group; g != nil {
 		inGroup = func() {
 			pid, err = g.Fork(func(sys *syscall.SysProcAttr) (int, error) { return s.runApart(with, p, sys) })
 		}
 	}
-	if with.apart == nil && (with.group == nil || !s.groups.ByThread()) {
+	if with.isolation == nil && (with.group == nil || !s.groups.ByThread()) {
 		inGroup()
 		return pid, err
 	}
@@ -80,9 +80,9 @@ func (s *supervisor) run(with *surroundings, p child) (pid int, err error) {
 }
 
 // runApart is the second part of run. The calling thread has entered the task's groups before.
-func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
-	if with.apart != nil {
-		if err := with.apart.enter(places{data: filepath.Dir(s.layout.dir), scratch: s.layout.run(), dir: with.dir}); err != nil {
+func (s *supervisor) runApart(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
+	if with.isolation != nil {
+		if err := with.isolation.enter(places{data: filepath.Dir(s.layout.dir), scratch: s.layout.run(), dir: with.dir}); err != nil {
 			return 0, err
 		}
 		if err := checkDir(with); err != nil {
@@ -94,7 +94,7 @@ func (s *supervisor) runApart(with *surroundings, p child, sys *syscall.SysProcA
 
 // runHere is the part of run after the calling thread has entered the task's groups
 // and namespaces.
-func (s *supervisor) runHere(with *surroundings, p child, sys *syscall.SysProcAttr) (int, error) {
+func (s *supervisor) runHere(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
 	path, err := lookup(p.command[0], searchPath(p.env), with.dir)
 	if err != nil {
 		return 0, err
@@ -105,7 +105,7 @@ func (s *supervisor) runHere(with *surroundings, p child, sys *syscall.SysProcAt
 		if u := with.user; u != nil && os.Geteuid() == 0 {
 			sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 		}
-		hurry(s.nice)
+		requestShortSlice(s.nice)
 		var pid int
 		var err error
 		tuning.ForkUnprotected(func() {
@@ -114,6 +114,6 @@ func (s *supervisor) runHere(with *surroundings, p child, sys *syscall.SysProcAt
 		if err != nil {
 			return 0, nil, startError(p.command[0], with, err)
 		}
-		return pid, p.born(pid), nil
+		return pid, p.started(pid), nil
 	})
 }

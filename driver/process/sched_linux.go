@@ -10,12 +10,12 @@ import (
 // forkSlice is the time slice that a thread requests before it forks.
 const forkSlice = 100 * time.Microsecond
 
-// hurry allows the calling thread to preempt others when it wakes, which Linux supports since
+// requestShortSlice allows the calling thread to preempt others when it wakes, which Linux supports since
 // 6.12 for threads with a short slice (sched(7), sched_setattr(2)). A fork wakes its parent when
 // the child starts to run. Without this setting the parent often waits until the child has loaded
 // its libraries: 0.7 ms instead of 0.2 ms on two cores. Children do not inherit the setting.
 // Older kernels ignore it; a failure costs only time.
-func hurry(nice int) {
+func requestShortSlice(nice int) {
 	const resetOnFork = 1 // SCHED_FLAG_RESET_ON_FORK
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{
 		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Flags: resetOnFork,

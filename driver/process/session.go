@@ -150,10 +150,10 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 		me.send(answer)
 		return nil
 	}
-	if !s.takeOver(me, first.Hello.Settings) {
+	if !s.setSession(me, first.Hello.Settings) {
 		return nil // the daemon will try again and find or start the next supervisor
 	}
-	defer s.leave(me)
+	defer s.endSession(me)
 	defer close(me.read)
 	// Kill leftovers of the previous supervisor, which are found by their mark. Processes of running
 	// tasks are known and are not killed.
@@ -169,7 +169,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 			return err
 		}
 		if req.Op == opCancel { // handled here because it must precede later requests and is fast
-			me.giveUp(req.ID)
+			me.cancelCall(req.ID)
 			continue
 		}
 		select {
@@ -206,7 +206,7 @@ func (me *session) begin(ctx context.Context, id uint64) (_ context.Context, don
 	}
 }
 
-func (me *session) giveUp(id uint64) {
+func (me *session) cancelCall(id uint64) {
 	me.mu.Lock()
 	defer me.mu.Unlock()
 	if cancel := me.cancels[id]; cancel != nil {
@@ -214,9 +214,9 @@ func (me *session) giveUp(id uint64) {
 	}
 }
 
-// takeOver makes me the current session. It returns false if the supervisor is
+// setSession makes me the current session. It returns false if the supervisor is
 // shutting down.
-func (s *supervisor) takeOver(me *session, settings settings) bool {
+func (s *supervisor) setSession(me *session, settings settings) bool {
 	for {
 		s.mu.Lock()
 		if s.stopping {
@@ -244,8 +244,8 @@ func (s *supervisor) takeOver(me *session, settings settings) bool {
 	}
 }
 
-// leave closes a session. If it is still the current session, leave removes it.
-func (s *supervisor) leave(me *session) {
+// endSession closes a session. If it is still the current session, endSession removes it.
+func (s *supervisor) endSession(me *session) {
 	me.close()
 	me.work.Wait()
 	s.mu.Lock()
@@ -294,7 +294,7 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 	case opDestroy:
 		err = s.destroy(ctx, req.Machine)
 	case opHold:
-		s.hold(req.Hold)
+		s.storeExits(req.Hold)
 	case opWatch:
 		err = s.watch(ctx, req.Machine, func() { me.send(&reply{ID: req.ID, More: true}) })
 	case opList:

@@ -26,7 +26,7 @@ func specOf(task driver.Task) (*spec, error) {
 	case len(task.Stdin) > driver.MaxStdin:
 		return nil, bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes, at most %d are allowed", len(task.Stdin), driver.MaxStdin)
 	}
-	if _, err := apartOf(task.Network, task.Mounts); err != nil {
+	if _, err := isolationOf(task.Network, task.Mounts); err != nil {
 		return nil, err
 	}
 	user, err := identityOf(task.User)

@@ -13,7 +13,7 @@ import (
 // when the program has ended. If text is empty, stdin returns the null device.
 func (s *supervisor) stdin(text []byte) (*os.File, error) {
 	if len(text) == 0 {
-		return s.null, nil
+		return s.devNull, nil
 	}
 	f, err := os.CreateTemp(s.layout.run(), "stdin-")
 	if err != nil {

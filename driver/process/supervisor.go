@@ -24,17 +24,17 @@ import (
 // the settings, and is not held during blocking system calls. A machine's log has its own mutex,
 // which is locked after mu.
 type supervisor struct {
-	layout   layout
-	mark     string
-	log      *slog.Logger
-	groups   cgroup.Groups
-	null     *os.File // default stdin of tasks
-	nice     int
-	children children
-	threads  chan struct{}  // limits the number of threads that run uses
-	work     sync.WaitGroup // goroutines that must end before Supervise returns
-	wake     chan struct{}  // has capacity 1; a value makes the main loop check whether the supervisor is idle
-	over     chan struct{}  // closed when a shutdown is complete
+	layout       layout
+	mark         string
+	log          *slog.Logger
+	groups       cgroup.Groups
+	devNull      *os.File // default stdin of tasks
+	nice         int
+	children     children
+	threads      chan struct{}  // limits the number of threads that run uses
+	work         sync.WaitGroup // goroutines that must end before Supervise returns
+	wake         chan struct{}  // has capacity 1; a value makes the main loop check whether the supervisor is idle
+	shutdownDone chan struct{}  // closed when a shutdown is complete
 
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*machine
@@ -81,10 +81,10 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 		return nil, nil, err
 	}
 	s := &supervisor{
-		layout: layout, mark: layout.mark(), log: cfg.Log, null: null, nice: niceness(),
-		wake: make(chan struct{}, 1), over: make(chan struct{}),
+		layout: layout, mark: layout.mark(), log: cfg.Log, devNull: null, nice: niceness(),
+		wake: make(chan struct{}, 1), shutdownDone: make(chan struct{}),
 		machines: map[bourse.MachineID]*machine{},
-		children: children{byPID: map[int]func(ended){}}, threads: make(chan struct{}, ownThreads),
+		children: children{byPID: map[int]func(ended){}}, threads: make(chan struct{}, maxForkThreads),
 	}
 	if err := adoptOrphans(); err != nil {
 		s.log.Warn("adopt orphans failed", "err", err)
@@ -134,7 +134,7 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 			if !s.retire() {
 				continue
 			}
-		case <-s.over:
+		case <-s.shutdownDone:
 		case <-ctx.Done():
 			s.work.Go(func() { s.endAll(context.WithoutCancel(ctx)) })
 			ctx = context.WithoutCancel(ctx)
@@ -145,14 +145,14 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 	cancel()
 	err := listener.Close()
 	_ = os.Remove(filepath.Join(s.layout.run(), companion.SocketName)) // if this fails, the next supervisor removes the socket
-	s.windUp(signals)
+	s.awaitWork(signals)
 	s.groups.Close()
 	return err
 }
 
-// windUp waits for the work in progress. The work may include waiting for a killed command, so
-// windUp continues to reap children.
-func (s *supervisor) windUp(signals <-chan os.Signal) {
+// awaitWork waits for the work in progress. The work may include waiting for a killed command, so
+// awaitWork continues to reap children.
+func (s *supervisor) awaitWork(signals <-chan os.Signal) {
 	done := make(chan struct{})
 	go func() { s.work.Wait(); close(done) }()
 	for {
@@ -178,7 +178,7 @@ func (s *supervisor) endAll(ctx context.Context) {
 	if err := s.shutdown(ctx); err != nil {
 		s.log.Error("shutdown incomplete", "err", err)
 	}
-	close(s.over)
+	close(s.shutdownDone)
 }
 
 // wakeUp makes the main loop check whether the supervisor is idle.

@@ -181,8 +181,8 @@ func (s *supervisor) forget(id driver.TaskID) {
 	}
 }
 
-// hold stores exits of an earlier supervisor's tasks.
-func (s *supervisor) hold(list []driver.Status) {
+// storeExits stores exits of an earlier supervisor's tasks.
+func (s *supervisor) storeExits(list []driver.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, status := range list {

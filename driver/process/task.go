@@ -25,24 +25,24 @@ type task struct {
 	done    chan struct{} // closed when status.Exit is set
 
 	pid    int
-	at     time.Time     // time of the start
-	with   *surroundings // nil once the task has ended
+	at     time.Time // time of the start
+	with   *taskEnv  // nil once the task has ended
 	output *output
 	log    *logs.Log
 }
 
-// surroundings contains the settings that a task's program shares with the commands executed in the
+// taskEnv contains the settings that a task's program shares with the commands executed in the
 // task.
-type surroundings struct {
-	env   []string
-	dir   string
-	user  *identity
-	group cgroup.Group   // nil if the host has no usable cgroups
-	apart *apart         // nil if the task has the host's network, directories and name servers
-	forks sync.WaitGroup // operations in progress on the group; incremented before the first fork, later under the table's mutex
+type taskEnv struct {
+	env       []string
+	dir       string
+	user      *identity
+	group     cgroup.Group   // nil if the host has no usable cgroups
+	isolation *isolation     // nil if the task has the host's network, directories and name servers
+	forks     sync.WaitGroup // operations in progress on the group; incremented before the first fork, later under the table's mutex
 
-	still  sync.RWMutex // locked to freeze and thaw the group; locked for reading while an exec forks
-	frozen bool         // guarded by still
+	freezing sync.RWMutex // locked to freeze and thaw the group; locked for reading while an exec forks
+	frozen   bool         // guarded by still
 }
 
 // markVariable is the environment variable that marks a task's processes and their descendants:
@@ -62,8 +62,8 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 // launch starts the program of a task that is in the table, after creating what the program
 // needs. The program's end is handled only after launch has returned.
 func (s *supervisor) launch(t *task, sp *spec) (err error) {
-	with := &surroundings{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User}
-	if with.apart, err = apartOf(sp.Network, sp.Mounts); err != nil {
+	with := &taskEnv{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User}
+	if with.isolation, err = isolationOf(sp.Network, sp.Mounts); err != nil {
 		return err
 	}
 	if err := s.enterDir(t.id.Machine, with); err != nil {
@@ -78,7 +78,7 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 		return err
 	}
 	defer func() {
-		if stdin != s.null {
+		if stdin != s.devNull {
 			_ = stdin.Close() // the program has its own copy of the descriptor
 		}
 	}()
@@ -104,14 +104,14 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	if with.group, err = s.grouping().New(sp.Limits); err != nil {
 		err = bourse.Errorf(bourse.CodeUnavailable, "create cgroup for the task: %w", err)
 	} else {
-		_, err = s.run(with, child{command: command, env: with.env, files: files, born: born})
+		_, err = s.run(with, child{command: command, env: with.env, files: files, started: born})
 	}
 	err = errors.Join(err, syscall.Close(outEnd), syscall.Close(errEnd))
 	if !lives {
 		if with.group != nil {
 			err = errors.Join(err, with.group.Remove())
 		}
-		with.apart.close()
+		with.isolation.close()
 		return cmp.Or(err, errors.Join(syscall.Close(stdout), syscall.Close(stderr)))
 	}
 	return nil
@@ -125,7 +125,7 @@ func (s *supervisor) finish(t *task, e ended) {
 	t.with = nil // prevents new execs
 	s.mu.Unlock()
 	with.forks.Wait()
-	with.apart.close()
+	with.isolation.close()
 	g := with.group
 	if g != nil {
 		g.KillAll(killGrace)

@@ -16,10 +16,10 @@ import (
 // terminal is the terminal of a command. The daemon holds the master side, so the command
 // receives SIGHUP if the daemon dies.
 type terminal struct {
-	screen *os.File
-	given  *os.File // the command's side, which is its stdin, stdout and stderr
-	work   sync.WaitGroup
-	over   chan struct{} // closed when the size can no longer change
+	screen      *os.File
+	commandFile *os.File // the command's side, which is its stdin, stdout and stderr
+	work        sync.WaitGroup
+	done        chan struct{} // closed when the size can no longer change
 }
 
 func newTerminal(exec driver.Exec) (*terminal, error) {
@@ -27,7 +27,7 @@ func newTerminal(exec driver.Exec) (*terminal, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &terminal{screen: screen, given: given, over: make(chan struct{})}
+	e := &terminal{screen: screen, commandFile: given, done: make(chan struct{})}
 	e.resize(exec.Terminal.Size)
 	e.work.Go(func() { copyOutput(exec.Stdout, screen) })
 	if exec.Terminal.Resize != nil {
@@ -39,7 +39,7 @@ func newTerminal(exec driver.Exec) (*terminal, error) {
 						return
 					}
 					e.resize(size)
-				case <-e.over:
+				case <-e.done:
 					return
 				}
 			}
@@ -78,12 +78,14 @@ func (e *terminal) resize(size driver.Size) {
 	})
 }
 
-func (e *terminal) Theirs() [3]*os.File { return [3]*os.File{e.given, e.given, e.given} }
+func (e *terminal) CommandFiles() [3]*os.File {
+	return [3]*os.File{e.commandFile, e.commandFile, e.commandFile}
+}
 
-func (e *terminal) Sent() error { return e.given.Close() }
+func (e *terminal) Sent() error { return e.commandFile.Close() }
 
 func (e *terminal) Finish() (stdout, stderr []byte) {
-	close(e.over)
+	close(e.done)
 	_ = e.screen.SetReadDeadline(time.Now().Add(Grace))
 	e.work.Wait()
 	_ = e.screen.Close()
@@ -97,7 +99,7 @@ const endOfInput = 4
 // feed types the data from stdin into the terminal, followed by ^D. Nobody waits for feed,
 // because a blocking Read cannot be interrupted.
 func (e *terminal) feed(stdin io.Reader) {
-	w := &typist{w: e.screen}
+	w := &terminalWriter{w: e.screen}
 	if stdin != nil {
 		if _, err := io.Copy(w, stdin); err != nil {
 			return
@@ -109,13 +111,13 @@ func (e *terminal) feed(stdin io.Reader) {
 	_, _ = w.Write([]byte{endOfInput})
 }
 
-// typist writes to a terminal and tracks whether the last line is incomplete.
-type typist struct {
+// terminalWriter writes to a terminal and tracks whether the last line is incomplete.
+type terminalWriter struct {
 	w      io.Writer
 	inLine bool
 }
 
-func (t *typist) Write(b []byte) (int, error) {
+func (t *terminalWriter) Write(b []byte) (int, error) {
 	if len(b) > 0 {
 		last := b[len(b)-1]
 		t.inLine = last != '\n' && last != '\r' && last != endOfInput

@@ -43,13 +43,13 @@ func (s *supervisor) usage(id driver.TaskID) (*driver.Usage, error) {
 		members = with.group.Members
 	}
 	if u.CPU < 0 || u.Memory < 0 || u.PIDs < 0 {
-		u = completed(u, account(members()))
+		u = fillMissing(u, account(members()))
 	}
 	return &u, nil
 }
 
-// completed returns u with its negative values replaced by the values from more.
-func completed(u, more driver.Usage) driver.Usage {
+// fillMissing returns u with its negative values replaced by the values from more.
+func fillMissing(u, more driver.Usage) driver.Usage {
 	if u.CPU < 0 {
 		u.CPU = more.CPU
 	}

@@ -26,7 +26,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 		return err
 	}
 	if j.phase == running { // the claimer repeats its claim
-		j.heard = time.Now()
+		j.lastSeen = time.Now()
 		d.mu.Unlock()
 		return nil
 	}
@@ -45,10 +45,10 @@ func (d *Driver) Claim(name string, who Claimer) error {
 	}
 	delete(d.offers, j.ID.Machine)
 	d.jobs[j.ID.Machine] = j
-	d.take(j)
-	j.heard = time.Now()
+	d.useCapacity(j)
+	j.lastSeen = time.Now()
 	j.enter(running)
-	d.tell() // wakes the followers of its log
+	d.notify() // wakes the followers of its log
 	return nil
 }
 
@@ -63,7 +63,7 @@ func (d *Driver) claimable(name string, who Claimer) (*job, error) {
 	switch {
 	case j == nil:
 		return nil, errNoJob(name)
-	case j.phase == running && who.Ticket.isOf(j.Ticket) && j.Host == who.Host:
+	case j.phase == running && who.Ticket.matches(j.Ticket) && j.Host == who.Host:
 		return j, nil
 	case j.phase != offered:
 		return nil, bourse.Errorf(bourse.CodeConflict, "job %s has been claimed", name)
@@ -95,13 +95,13 @@ func (d *Driver) End(name string, r Report) error {
 	}
 	d.mu.Lock()
 	j := d.names[name]
-	anothers := j != nil && j.claimed() && !r.Ticket.isOf(j.Ticket)
+	anothers := j != nil && j.claimed() && !r.Ticket.matches(j.Ticket)
 	d.mu.Unlock()
 	switch {
 	case j == nil:
 		return errNoJob(name)
 	case anothers:
-		return errAnothers(name)
+		return errOtherTicket(name)
 	}
 	return d.finish(j, bourse.Exit{Code: r.Code, Error: r.Error}, r.Output, false)
 }
@@ -139,13 +139,13 @@ func (d *Driver) finish(j *job, exit bourse.Exit, output []byte, givenUp bool) e
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {
-		j.heard = time.Now()
+		j.lastSeen = time.Now()
 		j.enter(running)
 		return bourse.Errorf(bourse.CodeUnavailable, "write the end of job %s: %w", j.Name, err)
 	}
-	d.giveBack(j)
+	d.releaseCapacity(j)
 	j.Exit, j.GivenUp, j.Output = next.Exit, next.GivenUp, next.Output
 	j.enter(ended)
-	d.tell()
+	d.notify()
 	return nil
 }

@@ -48,7 +48,7 @@ type Driver struct {
 	hosts   map[string]*host
 	used    map[string]Size // total size of each host's claimed jobs that have not ended
 	cancels uint64          // number of the latest cancellation
-	news    chan struct{}   // closed and replaced to wake the callers of Cancellations and Logs
+	changed chan struct{}   // closed and replaced to wake the callers of Cancellations and Logs
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -66,7 +66,7 @@ func Open(cfg Config) (*Driver, error) {
 	}
 	return &Driver{
 		cfg: cfg, root: root, fault: func(string) error { return nil }, offers: map[bourse.MachineID]*job{}, jobs: map[bourse.MachineID]*job{},
-		names: map[string]*job{}, hosts: map[string]*host{}, used: map[string]Size{}, news: make(chan struct{}),
+		names: map[string]*job{}, hosts: map[string]*host{}, used: map[string]Size{}, changed: make(chan struct{}),
 	}, nil
 }
 
@@ -87,10 +87,10 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	out := make([]driver.Status, 0, len(records))
 	for i := range records {
 		j := jobOf(&records[i])
-		j.heard = time.Now()
+		j.lastSeen = time.Now()
 		d.jobs[j.ID.Machine] = j
 		if j.phase == running {
-			d.take(j)
+			d.useCapacity(j)
 		}
 		if old := d.names[j.Name]; old == nil || old.phase == ended {
 			d.names[j.Name] = j
@@ -170,31 +170,31 @@ func (d *Driver) until(ctx context.Context, j *job, want phase) error {
 	}
 }
 
-// errElsewhere is returned by operations that this driver cannot perform.
-var errElsewhere = bourse.Errorf(bourse.CodeFailedPrecondition, "a poller runs the machine: signals, exec and usage are not supported")
+// errUnsupported is returned by operations that this driver cannot perform.
+var errUnsupported = bourse.Errorf(bourse.CodeFailedPrecondition, "a poller runs the machine: signals, exec and usage are not supported")
 
 // Signal implements driver.Driver.
 func (d *Driver) Signal(ctx context.Context, id driver.TaskID, _ bourse.Signal) error {
 	_, err := d.Inspect(ctx, id)
-	return errors.Join(err, errElsewhere)
+	return errors.Join(err, errUnsupported)
 }
 
 // Exec implements driver.Driver.
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, _ driver.Exec) (driver.ExecResult, error) {
 	_, err := d.Inspect(ctx, id)
-	return driver.ExecResult{}, errors.Join(err, errElsewhere)
+	return driver.ExecResult{}, errors.Join(err, errUnsupported)
 }
 
 // Freeze implements driver.Driver.
 func (d *Driver) Freeze(ctx context.Context, id driver.TaskID, _ bool) error {
 	_, err := d.Inspect(ctx, id)
-	return errors.Join(err, errElsewhere)
+	return errors.Join(err, errUnsupported)
 }
 
 // Usage implements driver.Driver.
 func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
 	_, err := d.Inspect(ctx, id)
-	return driver.Usage{}, errors.Join(err, errElsewhere)
+	return driver.Usage{}, errors.Join(err, errUnsupported)
 }
 
 // Labels implements driver.Driver. This driver enforces no limits.

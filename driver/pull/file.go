@@ -18,11 +18,11 @@ import (
 // is written, synced and renamed, and the directory is synced. A crash therefore leaves either
 // the old record or the new one.
 const (
-	jobsDir    = "jobs"
-	suffix     = ".json"
-	halfDone   = ".tmp"
-	maxRecord  = 8 << 20 // maximum size of a file in bytes
-	recordForm = 1       // version of the file format
+	jobsDir       = "jobs"
+	suffix        = ".json"
+	tempSuffix    = ".tmp"
+	maxRecord     = 8 << 20 // maximum size of a file in bytes
+	recordVersion = 1       // version of the file format
 )
 
 // The stages of a write at which tests kill the daemon. At each stage, the file contains either
@@ -58,7 +58,7 @@ func decodeRecord(text []byte) (record, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return r, err
 	}
-	if r.Form != recordForm {
+	if r.Form != recordVersion {
 		return r, bourse.Errorf(bourse.CodeInvalid, "unknown format %d", r.Form)
 	}
 	if r.ID.Boot < 1 {
@@ -69,13 +69,13 @@ func decodeRecord(text []byte) (record, error) {
 
 // write makes r durable.
 func (d *Driver) write(r record) error {
-	r.Form = recordForm
+	r.Form = recordVersion
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	name := string(r.ID.Machine) + suffix
-	f, err := d.root.OpenFile(name+halfDone, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := d.root.OpenFile(name+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (d *Driver) write(r record) error {
 	if err := errors.Join(err, f.Sync(), f.Close(), d.fault(stageWritten)); err != nil {
 		return err
 	}
-	if err := errors.Join(d.root.Rename(name+halfDone, name), d.fault(stageRenamed)); err != nil {
+	if err := errors.Join(d.root.Rename(name+tempSuffix, name), d.fault(stageRenamed)); err != nil {
 		return err
 	}
 	return errors.Join(d.syncDir(), d.fault(stageSynced))
@@ -115,7 +115,7 @@ func (d *Driver) readAll() ([]record, error) {
 	}
 	var out []record
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), halfDone) {
+		if strings.HasSuffix(e.Name(), tempSuffix) {
 			if err := d.root.Remove(e.Name()); err != nil {
 				return nil, err
 			}

@@ -10,11 +10,11 @@ import (
 
 // host is a registered host. Its fields are guarded by Driver.mu.
 type host struct {
-	name  string
-	own   []byte // hash of the host's ticket
-	size  Size
-	polls int       // number of open calls of Next
-	heard time.Time // time when the latest call of Next ended or when the host registered, whichever is later
+	name       string
+	ticketHash []byte // hash of the host's ticket
+	size       Size
+	polls      int       // number of open calls of Next
+	lastSeen   time.Time // time when the latest call of Next ended or when the host registered, whichever is later
 }
 
 // MaxHosts is the maximum number of registered hosts.
@@ -25,7 +25,7 @@ const MaxHosts = 10_000
 // size; forbidden if the host or its jobs belong to another ticket; rate_limited if there are
 // too many hosts; unavailable if the end of a job could not be written.
 func (d *Driver) Register(name string, ticket Ticket, size Size, running []string) error {
-	if err := d.enlist(name, ticket, size); err != nil || running == nil {
+	if err := d.addHost(name, ticket, size); err != nil || running == nil {
 		return err
 	}
 	var errs []error
@@ -48,7 +48,7 @@ func (d *Driver) missing(name string, has []string) []*job {
 	return out
 }
 
-func (d *Driver) enlist(name string, ticket Ticket, size Size) error {
+func (d *Driver) addHost(name string, ticket Ticket, size Size) error {
 	if bourse.ValidateMachineName(name) != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid host %s: use 1 to 63 of a-z, 0-9 and \"-\"", bourse.Quoted(name))
 	}
@@ -57,7 +57,7 @@ func (d *Driver) enlist(name string, ticket Ticket, size Size) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.anothers(name, ticket) {
+	if d.belongsToOther(name, ticket) {
 		return errNotThisHost(name)
 	}
 	h := d.hosts[name]
@@ -65,22 +65,22 @@ func (d *Driver) enlist(name string, ticket Ticket, size Size) error {
 		if len(d.hosts) >= MaxHosts {
 			return bourse.Errorf(bourse.CodeRateLimited, "the maximum of %d hosts is reached", len(d.hosts))
 		}
-		h = &host{name: name, own: ticket.hash()}
+		h = &host{name: name, ticketHash: ticket.hash()}
 		d.hosts[name] = h
 	}
-	h.size, h.heard = size, time.Now()
+	h.size, h.lastSeen = size, time.Now()
 	return nil
 }
 
-// anothers reports whether a host belongs to a ticket other than the given one. A host belongs
+// belongsToOther reports whether a host belongs to a ticket other than the given one. A host belongs
 // to the ticket with which it was registered. After a restart of the daemon, it belongs to the
 // ticket of its jobs until it registers again. mu must be held.
-func (d *Driver) anothers(name string, ticket Ticket) bool {
+func (d *Driver) belongsToOther(name string, ticket Ticket) bool {
 	if h := d.hosts[name]; h != nil {
-		return !ticket.isOf(h.own)
+		return !ticket.matches(h.ticketHash)
 	}
 	for _, j := range d.jobs {
-		if j.Host == name && j.phase == running && !ticket.isOf(j.Ticket) {
+		if j.Host == name && j.phase == running && !ticket.matches(j.Ticket) {
 			return true
 		}
 	}
@@ -101,7 +101,7 @@ func (d *Driver) hostNamed(name string, ticket Ticket) (*host, error) {
 	if h == nil {
 		return nil, bourse.Errorf(bourse.CodeNotFound, "host %s is not registered", bourse.Quoted(name))
 	}
-	if !ticket.isOf(h.own) {
+	if !ticket.matches(h.ticketHash) {
 		return nil, errNotThisHost(name)
 	}
 	return h, nil
@@ -119,15 +119,15 @@ func (d *Driver) free(h *host) Size {
 	return left
 }
 
-// take adds the size of j to the used capacity of the host that has claimed it. giveBack subtracts
+// useCapacity adds the size of j to the used capacity of the host that has claimed it. releaseCapacity subtracts
 // it. mu must be held.
-func (d *Driver) take(j *job) {
+func (d *Driver) useCapacity(j *job) {
 	if j.Host != "" {
 		d.used[j.Host] = d.used[j.Host].plus(j.Size)
 	}
 }
 
-func (d *Driver) giveBack(j *job) {
+func (d *Driver) releaseCapacity(j *job) {
 	if j.Host == "" {
 		return
 	}

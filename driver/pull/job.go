@@ -78,7 +78,7 @@ type job struct {
 	forgotten bool      // whether the worker has recorded the job's end
 	cancel    uint64
 	watchers  int       // number of open calls of Cancellations that name the job
-	heard     time.Time // time of the latest other sign of life
+	lastSeen  time.Time // time of the latest other sign of life
 	changed   chan struct{}
 }
 
@@ -108,7 +108,7 @@ func (j *job) status() driver.Status {
 	return s
 }
 
-func (j *job) told() Job {
+func (j *job) description() Job {
 	return Job{Name: j.Name, Machine: j.ID.Machine, Command: j.task.Command, Env: j.task.Env, Dir: j.task.Dir, Size: j.Size}
 }
 

@@ -21,7 +21,7 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 	seen := false
 	for first := true; ; first = false {
 		d.mu.Lock()
-		j, news := d.jobs[machine], d.news
+		j, news := d.jobs[machine], d.changed
 		over := j != nil && j.phase == ended
 		d.mu.Unlock()
 		if over && j != told {
@@ -29,7 +29,7 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 			if !first {
 				want.Tail, want.After = 0, "" // return all lines of a later job
 			}
-			if err := tellOutput(j, want, line); err != nil {
+			if err := writeOutput(j, want, line); err != nil {
 				return err
 			}
 		}
@@ -45,15 +45,15 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 	}
 }
 
-// tellOutput calls line for each line of output of a job that has ended. The job's record no longer
+// writeOutput calls line for each line of output of a job that has ended. The job's record no longer
 // changes.
-func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) error {
+func writeOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if want.After == "" && (j.Exit.At.Before(want.Since) || want.Tail < 0) {
 		return nil
 	}
 	lines := split(j, string(j.Output))
 	if want.After != "" {
-		n, err := linesHad(j, want.After)
+		n, err := linesUntil(j, want.After)
 		if err != nil {
 			return err
 		}
@@ -70,9 +70,9 @@ func tellOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) e
 	return nil
 }
 
-// linesHad returns the number of a job's lines up to and including the position after. It
+// linesUntil returns the number of a job's lines up to and including the position after. It
 // returns 0 if the position is in an earlier job.
-func linesHad(j *job, after string) (int, error) {
+func linesUntil(j *job, after string) (int, error) {
 	job, line, ok := strings.Cut(after, ".")
 	at, err1 := strconv.ParseInt(job, 10, 64)
 	n, err2 := strconv.ParseUint(line, 10, 31)

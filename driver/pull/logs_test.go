@@ -16,7 +16,7 @@ func TestPositions(t *testing.T) {
 	j.Exit, j.Output = &bourse.Exit{At: time.Unix(1, 5)}, []byte("one\ntwo\nthree")
 	read := func(after string) (texts, positions []string) {
 		t.Helper()
-		if err := tellOutput(j, driver.LogQuery{After: after, Tail: -1}, func(l driver.LogLine) error {
+		if err := writeOutput(j, driver.LogQuery{After: after, Tail: -1}, func(l driver.LogLine) error {
 			texts, positions = append(texts, l.Text), append(positions, l.Position)
 			return nil
 		}); err != nil {
@@ -34,7 +34,7 @@ func TestPositions(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"x", "1", ".", "1.-1", "1.1.1"} {
-		if err := tellOutput(j, driver.LogQuery{After: bad}, nil); bourse.CodeOf(err) != bourse.CodeInvalid {
+		if err := writeOutput(j, driver.LogQuery{After: bad}, nil); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("position %q: %v, want invalid", bad, err)
 		}
 	}

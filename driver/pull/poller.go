@@ -35,7 +35,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 	}
 	if x := d.dueFor(h); x != nil && ctx.Err() == nil {
 		x.due, x.to, x.at = false, h, time.Now()
-		j = x.told()
+		j = x.description()
 		d.mu.Unlock()
 		return j, true, nil
 	}
@@ -45,7 +45,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 
 	select {
 	case x := <-p.got:
-		return x.told(), true, nil
+		return x.description(), true, nil
 	case <-ctx.Done():
 	}
 	d.mu.Lock()
@@ -56,7 +56,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 	}
 	x := <-p.got // p was removed from the list, so an offer has been sent to it
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return x.told(), true, nil
+		return x.description(), true, nil
 	}
 	if x.phase == offered {
 		d.reoffer(x)
@@ -69,7 +69,7 @@ func (d *Driver) polled(h *host) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h.polls--
-	h.heard = time.Now()
+	h.lastSeen = time.Now()
 }
 
 // offer removes p from the waiting pollers and offers j to it. mu must be held.

@@ -109,7 +109,7 @@ func dieIn(t *testing.T, stage, write string) {
 		claim(next, true)
 	}
 	held := r.open()
-	if left, _ := filepath.Glob(filepath.Join(r.dir, jobsDir, "*"+halfDone)); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(r.dir, jobsDir, "*"+tempSuffix)); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
 	for _, s := range held {

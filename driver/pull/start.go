@@ -128,14 +128,14 @@ func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 // withdraw withdraws an offer that is not claimed. mu must be held.
 func (d *Driver) withdraw(j *job) {
 	delete(d.offers, j.ID.Machine)
-	d.unname(j)
+	d.releaseName(j)
 	j.enter(withdrawn)
-	d.tell()
+	d.notify()
 }
 
-// unname releases j's name. If the job of the machine's previous boot had the same name, the
+// releaseName releases j's name. If the job of the machine's previous boot had the same name, the
 // name refers to that job again.
-func (d *Driver) unname(j *job) {
+func (d *Driver) releaseName(j *job) {
 	if d.names[j.Name] != j {
 		return
 	}

@@ -20,7 +20,7 @@ func (d *Driver) Stop(ctx context.Context, id driver.TaskID, _ bourse.Signal, ti
 	if err == nil && j.phase < ended && j.cancel == 0 {
 		d.cancels++
 		j.cancel = d.cancels
-		d.tell()
+		d.notify()
 	}
 	d.mu.Unlock()
 	if err != nil {
@@ -65,8 +65,8 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	}
 	d.mu.Lock()
 	delete(d.jobs, id)
-	d.unname(j)
-	d.tell()
+	d.releaseName(j)
+	d.notify()
 	d.mu.Unlock()
 	return d.erase(id)
 }
@@ -80,10 +80,10 @@ func (d *Driver) settle(ctx context.Context, j *job) error {
 	return err
 }
 
-// tell wakes the goroutines that wait in Cancellations or follow a log. mu must be held.
-func (d *Driver) tell() {
-	close(d.news)
-	d.news = make(chan struct{})
+// notify wakes the goroutines that wait in Cancellations or follow a log. mu must be held.
+func (d *Driver) notify() {
+	close(d.changed)
+	d.changed = make(chan struct{})
 }
 
 // Cancellations waits until there are jobs to end, and returns their names. If ctx ends first, it
@@ -95,7 +95,7 @@ func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string
 	defer d.watch(ticket, jobs)()
 	for {
 		d.mu.Lock()
-		names, news := d.canceled(ticket, jobs, after), d.news
+		names, news := d.canceled(ticket, jobs, after), d.changed
 		next = d.cancels
 		d.mu.Unlock()
 		if len(names) > 0 {
@@ -112,7 +112,7 @@ func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string
 // canceled returns the names that Cancellations must return now, if any. mu must be held.
 func (d *Driver) canceled(ticket Ticket, jobs []string, after uint64) (names []string) {
 	for _, name := range jobs {
-		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended || j.claimed() && !ticket.isOf(j.Ticket) {
+		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended || j.claimed() && !ticket.matches(j.Ticket) {
 			names = append(names, name)
 		}
 	}
@@ -135,7 +135,7 @@ func (d *Driver) watch(ticket Ticket, jobs []string) func() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, name := range jobs {
-		if j := d.names[name]; j != nil && j.claimed() && ticket.isOf(j.Ticket) {
+		if j := d.names[name]; j != nil && j.claimed() && ticket.matches(j.Ticket) {
 			j.watchers++
 			watched = append(watched, j)
 		}
@@ -145,7 +145,7 @@ func (d *Driver) watch(ticket Ticket, jobs []string) func() {
 		defer d.mu.Unlock()
 		for _, j := range watched {
 			j.watchers--
-			j.heard = time.Now()
+			j.lastSeen = time.Now()
 		}
 	}
 }

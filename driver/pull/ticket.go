@@ -28,9 +28,9 @@ func (t Ticket) Named(s string) bool {
 	return subtle.ConstantTimeCompare([]byte(t.String()), []byte(s)) == 1
 }
 
-// isOf reports whether kept is the hash of this ticket.
-func (t Ticket) isOf(kept []byte) bool { return subtle.ConstantTimeCompare(t.hash(), kept) == 1 }
+// matches reports whether kept is the hash of this ticket.
+func (t Ticket) matches(kept []byte) bool { return subtle.ConstantTimeCompare(t.hash(), kept) == 1 }
 
-func errAnothers(name string) error {
+func errOtherTicket(name string) error {
 	return bourse.Errorf(bourse.CodeForbidden, "job %s was claimed with another ticket", bourse.Quoted(name))
 }

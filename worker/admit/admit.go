@@ -9,7 +9,7 @@
 // that takes the resources. Capacity is therefore never oversold (invariant 4), and a
 // refusal names the worker, the resources, and the wanted and free amounts (invariant
 // 10). A warm task also needs a free slot on a warm machine, so package tasks makes that
-// decision, using the same functions: [Host.UnsupportedTask], [Past], [Host.Barred] and
+// decision, using the same functions: [Host.UnsupportedTask], [History], [Host.CheckConditions] and
 // [Host.Fits].
 //
 // A decision writes nothing. Besides the store, it consults only parts of the host that
@@ -35,14 +35,14 @@ type Host struct {
 	Tag    bourse.WorkerTag
 	Region bourse.Region
 
-	Ledger  Ledger
-	Ports   PortRange           // ports that machines may get as $PORT
-	Devices map[string][]string // device names by GPU kind, for kinds whose devices have names
-	Drivers []string            // kinds of images that this worker can run
-	Labels  atomic.Pointer[Labels]
-	Tries   Tries
-	Load    func() float64 // returns the host's load, as in [bourse.Quote]
-	Short   func() error   // returns an error while the store accepts no new work; see [store.Store.Short]
+	Ledger     Ledger
+	Ports      PortRange           // ports that machines may get as $PORT
+	Devices    map[string][]string // device names by GPU kind, for kinds whose devices have names
+	Drivers    []string            // kinds of images that this worker can run
+	Labels     atomic.Pointer[Labels]
+	Tries      Tries
+	Load       func() float64 // returns the host's load, as in [bourse.Quote]
+	SpaceError func() error   // returns an error while the store accepts no new work; see [store.Store.SpaceError]
 
 	Private      map[bourse.ImageKind]bool            // kinds of images whose machines have private networks
 	NoNetwork    error                                // the reason why machines with images cannot have private networks; nil if they can
@@ -66,8 +66,8 @@ type Images interface {
 // Labels holds a worker's labels. A machine's driver determines which of them the
 // machine may require.
 type Labels struct {
-	Of  map[bourse.ImageKind]map[string]string
-	All map[string]string // labels that the worker publishes; if drivers disagree, the label from the driver for host images
+	ByKind map[bourse.ImageKind]map[string]string
+	All    map[string]string // labels that the worker publishes; if drivers disagree, the label from the driver for host images
 }
 
 // Labels that describe a host's features.
@@ -93,7 +93,7 @@ func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order) (
 		case err != nil:
 			return err
 		case d.Fill != nil:
-			showFill(&q, d.Fill)
+			addFill(&q, d.Fill)
 			return nil
 		case d.Refusal == nil:
 			q.Takes, q.Accounts = d.Takes, h.Ledger.Accounts(d.Committed)
@@ -107,8 +107,8 @@ func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order) (
 	return q, err
 }
 
-// showFill adds the order's existing fill to its quote.
-func showFill(q *bourse.Quote, f *bourse.Fill) {
+// addFill adds the order's existing fill to its quote.
+func addFill(q *bourse.Quote, f *bourse.Fill) {
 	switch f.Kind() {
 	case bourse.KindMachine:
 		q.Filled = &f.Machine
@@ -154,17 +154,17 @@ func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order
 // reason is either that too little of a resource is free, or that the store is so short
 // of space that it only records the ends of existing objects.
 func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
-	if err := h.Short(); err != nil {
-		return h.By(&bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)})
+	if err := h.SpaceError(); err != nil {
+		return h.FromThisWorker(&bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)})
 	}
 	return h.Ledger.Fits(committed, takes)
 }
 
-// Room returns a refusal if a machine's amounts cannot change from has, the current ones,
+// CheckRoom returns a refusal if a machine's amounts cannot change from has, the current ones,
 // to wants, the desired ones, and nil otherwise. It checks only the resources whose
 // amounts increase, so a machine may keep its resources even after the operator has
 // lowered the worker's capacity.
-func (h *Host) Room(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, error) {
+func (h *Host) CheckRoom(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, error) {
 	more := slices.DeleteFunc(slices.Clone(wants), func(a bourse.Amount) bool { return a.Amount <= has.Of(a.Resource) })
 	if len(more) == 0 {
 		return nil, nil
@@ -173,11 +173,11 @@ func (h *Host) Room(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, e
 	if err != nil {
 		return nil, err
 	}
-	return h.By(h.Ledger.Fits(less(committed, has), more)), nil
+	return h.FromThisWorker(h.Ledger.Fits(less(committed, has), more)), nil
 }
 
-// By names this worker in a refusal and returns the refusal, which may be nil.
-func (h *Host) By(r *bourse.Refusal) *bourse.Refusal {
+// FromThisWorker names this worker in a refusal and returns the refusal, which may be nil.
+func (h *Host) FromThisWorker(r *bourse.Refusal) *bourse.Refusal {
 	if r != nil {
 		r.Worker, r.Region = h.Worker, h.Region
 	}
@@ -186,7 +186,7 @@ func (h *Host) By(r *bourse.Refusal) *bourse.Refusal {
 
 // Refusal returns a refusal by this worker.
 func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refusal {
-	return h.By(&bourse.Refusal{Reason: reason, Detail: detail})
+	return h.FromThisWorker(&bourse.Refusal{Reason: reason, Detail: detail})
 }
 
 // Answer converts the error of a claim that recorded nothing into the claim's answer: the
@@ -194,7 +194,7 @@ func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refus
 // called once something has been recorded, because a refused order is filled on another
 // worker.
 func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
-	if d, ok := errors.AsType[Declined](err); ok {
+	if d, ok := errors.AsType[NotFilledError](err); ok {
 		return d.Fill, d.Refusal, nil
 	}
 	if bourse.CodeOf(err) == bourse.CodeUnavailable { // nothing was recorded, for example because the disk is full

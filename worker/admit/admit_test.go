@@ -38,7 +38,7 @@ func TestTasksAreRefusedForGood(t *testing.T) {
 // While the store accepts nothing new, nothing fits, however much capacity is free.
 func TestNothingFitsWhileTheStoreIsShort(t *testing.T) {
 	var short error
-	h := &Host{Worker: "w1", Region: "gru", Short: func() error { return short }, Ledger: Ledger{Totals: bourse.Amounts{{Resource: "slots", Amount: 2}}}}
+	h := &Host{Worker: "w1", Region: "gru", SpaceError: func() error { return short }, Ledger: Ledger{Totals: bourse.Amounts{{Resource: "slots", Amount: 2}}}}
 	one := bourse.Amounts{{Resource: "slots", Amount: 1}}
 	if r := h.Fits(one, one); r != nil {
 		t.Errorf("one of two free: %+v", r)

@@ -19,44 +19,44 @@ type Decision struct {
 	Takes     bourse.Amounts // resources that the order takes; for a machine, those that it takes while it runs
 	Committed bourse.Amounts // amounts that are already committed, excluding capacity that the reservation holds for this order
 	Held      bool           // whether the reservation holds all of Takes
-	Draws     []bourse.Hold  // the reservation's holds that the machine uses, with the amounts that remain afterwards
+	UsedHolds []bourse.Hold  // the reservation's holds that the machine uses, with the amounts that remain afterwards
 	Devices   []string       // names of the machine's devices
 	Port      int            // the machine's $PORT; 0 if it needs none
 }
 
-// Declined is the error that rolls back a claim's transaction if the order is already
+// NotFilledError is the error that rolls back a claim's transaction if the order is already
 // filled here or is refused.
-type Declined struct{ Decision }
+type NotFilledError struct{ Decision }
 
-func (d Declined) Error() string {
+func (d NotFilledError) Error() string {
 	if d.Refusal != nil {
 		return d.Refusal.Detail
 	}
 	return "the order is filled already"
 }
 
-// Take calls Decide for a claim. Its error is a [Declined] if the order is already
+// Take calls Decide for a claim. Its error is a [NotFilledError] if the order is already
 // filled or is refused.
 func (h *Host) Take(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
 	d, err := h.Decide(tx, order, now)
-	return d, declined(d, err)
+	return d, notFilled(d, err)
 }
 
 // Precheck checks a claim's order before the claim begins a write transaction, so that
 // refused orders do not need one. It does not try ports or ask pollers, because their
-// state may change before the transaction. Like Take, it returns a [Declined].
+// state may change before the transaction. Like Take, it returns a [NotFilledError].
 func (h *Host) Precheck(s *store.Store, order *bourse.Order) error {
 	return s.View(func(tx *store.Tx) error {
 		d, err := h.byRecords(tx, order, time.Now())
-		return declined(d, err)
+		return notFilled(d, err)
 	})
 }
 
-// declined returns a [Declined] if the decision is not to fill the order, otherwise
+// notFilled returns a [NotFilledError] if the decision is not to fill the order, otherwise
 // err.
-func declined(d Decision, err error) error {
+func notFilled(d Decision, err error) error {
 	if err == nil && (d.Fill != nil || d.Refusal != nil) {
-		return Declined{d}
+		return NotFilledError{d}
 	}
 	return err
 }
@@ -67,7 +67,7 @@ func declined(d Decision, err error) error {
 func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
 	d, err := h.byRecords(tx, order, now)
 	if err == nil && d.Fill == nil && d.Refusal == nil && order.Kind() != bourse.KindVolume {
-		d.Refusal = h.By(h.byHost(tx, order, &d))
+		d.Refusal = h.FromThisWorker(h.byHost(tx, order, &d))
 	}
 	return d, err
 }
@@ -75,7 +75,7 @@ func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decisio
 // byRecords makes the part of a decision that depends only on the worker's records and
 // features.
 func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d Decision, err error) {
-	fill, past, err := Past(tx, order, now)
+	fill, past, err := History(tx, order, now)
 	if err != nil || fill != nil {
 		return Decision{Fill: fill}, err
 	}
@@ -85,10 +85,10 @@ func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d De
 	}
 	d.Refusal, err = first(append([]check{
 		func() (*bourse.Refusal, error) { return h.supports(order), nil },
-		func() (*bourse.Refusal, error) { return h.Barred(tx, order, past) },
+		func() (*bourse.Refusal, error) { return h.CheckConditions(tx, order, past) },
 		func() (*bourse.Refusal, error) { return cordoned(tx) },
 	}, checks(tx, order, now, &d)...))
-	h.By(d.Refusal)
+	h.FromThisWorker(d.Refusal)
 	return d, err
 }
 
@@ -108,12 +108,12 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 	return nil
 }
 
-// Barred checks the conditions for starting anything for an order, apart from resources.
+// CheckConditions checks the conditions for starting anything for an order, apart from resources.
 // It refuses the order if a later try of the order has asked this worker, if the order's
-// app was deleted, or if past is not nil. past is the refusal that [Past] has returned.
+// app was deleted, or if past is not nil. past is the refusal that [History] has returned.
 // It ignores a cordon, because a cordoned worker's machines still receive calls and
 // requests.
-func (h *Host) Barred(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
+func (h *Host) CheckConditions(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
 	return first([]check{
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
 		func() (*bourse.Refusal, error) { return past, nil },
@@ -140,11 +140,11 @@ func first(checks []check) (*bourse.Refusal, error) {
 // for a machine, a cold task or a hold. The checks also fill in d.
 func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Decision) []check {
 	c := &order.Config
-	d.Takes = h.Ledger.Running(c)
+	d.Takes = h.Ledger.WhileRunning(c)
 	return []check{
 		func() (*bourse.Refusal, error) { return nameTaken(tx, order) },
 		func() (*bourse.Refusal, error) { return h.mounts(tx, order) },
-		func() (*bourse.Refusal, error) { return d.draw(tx, order, now) },
+		func() (*bourse.Refusal, error) { return d.useHolds(tx, order, now) },
 		func() (*bourse.Refusal, error) { return h.Fits(d.Committed, d.Takes), nil },
 		func() (r *bourse.Refusal, err error) {
 			if order.Kind() == bourse.KindHold || order.SkipLaunch {
@@ -156,11 +156,11 @@ func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Deci
 	}
 }
 
-// Past checks an order's history on this worker. It returns the order's existing fill, or
+// History checks an order's history on this worker. It returns the order's existing fill, or
 // a refusal if the order's id must not be used again. It returns nil for both if the
 // order may be filled. An order that was canceled, or whose machine, volume or hold no
 // longer exists, is not filled again, because a late repetition must have no effect.
-func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bourse.Refusal, error) {
+func History(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bourse.Refusal, error) {
 	no := func(detail string) (*bourse.Fill, *bourse.Refusal, error) {
 		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: detail}, nil
 	}
@@ -213,17 +213,17 @@ func Past(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bour
 	return no("the reservation was released")
 }
 
-// Filled answers a repeated claim once the first one is complete. It returns the order's
+// Repeat answers a repeated claim once the first one is complete. It returns the order's
 // fill, or a refusal if the first claim failed.
-func (h *Host) Filled(s *store.Store, order *bourse.Order) (fill *bourse.Fill, refusal *bourse.Refusal, err error) {
+func (h *Host) Repeat(s *store.Store, order *bourse.Order) (fill *bourse.Fill, refusal *bourse.Refusal, err error) {
 	err = s.View(func(tx *store.Tx) error {
-		fill, refusal, err = Past(tx, order, time.Now())
+		fill, refusal, err = History(tx, order, time.Now())
 		return err
 	})
 	if err == nil && fill == nil && refusal == nil {
 		refusal = &bourse.Refusal{Reason: bourse.RefusedDriver, Detail: "the order's first claim failed here"}
 	}
-	return fill, h.By(refusal), err
+	return fill, h.FromThisWorker(refusal), err
 }
 
 // cordoned refuses all new orders while the worker is cordoned, even those for an
@@ -329,7 +329,7 @@ func (h *Host) FreeDevices(tx *store.Tx, guest *bourse.Guest, m bourse.MachineID
 	free := slices.DeleteFunc(slices.Clone(h.Devices[guest.GPUKind]), func(name string) bool { return taken[name] })
 	if n := int64(len(free)); n < guest.GPUs { // the ledger has already checked the number of GPUs, but the operator may have changed the device names
 		resource := bourse.GPUResource(guest.GPUKind)
-		return nil, h.By(&bourse.Refusal{
+		return nil, h.FromThisWorker(&bourse.Refusal{
 			Reason: bourse.RefusedResource, Resource: string(resource), Wanted: guest.GPUs, Free: n,
 			Detail: fmt.Sprintf("insufficient %s: wanted %d, free %d", resource, guest.GPUs, n),
 		}), nil

@@ -102,7 +102,7 @@ func TestPast(t *testing.T) {
 			asked := order
 			of(&asked)
 			err := s.View(func(tx *store.Tx) error {
-				fill, refusal, err := Past(tx, &asked, now)
+				fill, refusal, err := History(tx, &asked, now)
 				switch open := slices.Contains(c.open, kind); {
 				case (fill != nil) != (kind == c.fill), fill != nil && fill.Kind() != kind, fill != nil && refusal != nil:
 					t.Errorf("%s, order of kind %q: fill %+v, refusal %+v; want orders of kind %q filled", name, kind, fill, refusal, c.fill)
@@ -149,7 +149,7 @@ func TestRoom(t *testing.T) {
 			if err := tx.PutMachine(&other); err != nil {
 				return err
 			}
-			r, err := h.Room(tx, m.Takes, c.wants)
+			r, err := h.CheckRoom(tx, m.Takes, c.wants)
 			if (r == nil) != (c.short == "") || r != nil && (r.Resource != string(c.short) || r.Worker != h.Worker) {
 				t.Errorf("%s: %+v, want it short of %q", name, r, c.short)
 			}
@@ -173,7 +173,7 @@ func TestPrecheckAsksNothingOfTheHost(t *testing.T) {
 	var asked int
 	h := &Host{
 		Worker: "w1", Region: "gru", Drivers: []string{string(bourse.HostImage), string(bourse.PollerImage)},
-		Ports: PortRange{First: used, Last: used}, Short: s.SpaceError, Load: func() float64 { return 0 },
+		Ports: PortRange{First: used, Last: used}, SpaceError: s.SpaceError, Load: func() float64 { return 0 },
 		Ledger: Ledger{Totals: bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: 8000}, {Resource: bourse.ResourceMemory, Amount: 4096}}, Shared: 16},
 		Pollers: func(*bourse.Config) *bourse.Refusal {
 			asked++
@@ -199,7 +199,7 @@ func TestPrecheckAsksNothingOfTheHost(t *testing.T) {
 			t.Errorf("%s: quote: %+v, %v; want it refused: %s", image, q.Refusal, err, want)
 		}
 		err := s.View(func(tx *store.Tx) error { _, err := h.Take(tx, &order, time.Now()); return err })
-		if d, ok := errors.AsType[Declined](err); !ok || d.Refusal == nil || d.Refusal.Reason != want {
+		if d, ok := errors.AsType[NotFilledError](err); !ok || d.Refusal == nil || d.Refusal.Reason != want {
 			t.Errorf("%s: claim: %v; want it refused: %s", image, err, want)
 		}
 	}

@@ -16,14 +16,14 @@ import (
 // Holds fills orders to hold capacity and deletes holds that have expired. Its methods
 // are safe for concurrent use.
 type Holds struct {
-	state  *state.State
-	host   *Host
-	sooner chan struct{} // signals that a hold may expire before the time that Run is waiting for
+	state *state.State
+	host  *Host
+	wake  chan struct{} // signals that a hold may expire before the time that Run is waiting for
 }
 
 // NewHolds returns the holds of a worker. [Holds.Run] deletes those that have expired.
 func NewHolds(s *state.State, host *Host) *Holds {
-	return &Holds{state: s, host: host, sooner: make(chan struct{}, 1)}
+	return &Holds{state: s, host: host, wake: make(chan struct{}, 1)}
 }
 
 // Claim fills an order to hold capacity, or returns the refusal. It holds the resources
@@ -62,7 +62,7 @@ func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err er
 		Order: order.ID, Reservation: order.Hold.Reservation, Index: order.Hold.Index, App: order.App.Name, AppID: order.App.ID,
 		Worker: hs.host.Worker, Tag: hs.host.Tag, Region: hs.host.Region, Takes: d.Takes, Remaining: d.Takes, CreatedAt: now,
 	}
-	if hold.ExpiresAt, err = prolong(tx, order.Hold.Reservation, now, now.Add(time.Duration(order.Hold.TTL))); err != nil {
+	if hold.ExpiresAt, err = extendExpiry(tx, order.Hold.Reservation, now, now.Add(time.Duration(order.Hold.TTL))); err != nil {
 		return hold, err
 	}
 	decision := c.Decision
@@ -73,21 +73,21 @@ func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err er
 	return hold, tx.PutHold(&hold)
 }
 
-// prolong sets the expiry of all holds of a reservation to until, or to the latest
+// extendExpiry sets the expiry of all holds of a reservation to until, or to the latest
 // expiry among them if that is later. It returns the new expiry. Holds that have
 // expired are not prolonged, because their capacity may be taken.
-func prolong(tx *store.Tx, key bourse.ReservationKey, now, until time.Time) (time.Time, error) {
+func extendExpiry(tx *store.Tx, key bourse.ReservationKey, now, until time.Time) (time.Time, error) {
 	holds, err := liveHolds(tx, key, nil, now)
 	for _, h := range holds {
 		if h.ExpiresAt.After(until) {
 			until = h.ExpiresAt
 		}
 	}
-	return until, errors.Join(err, endAt(tx, holds, until))
+	return until, errors.Join(err, setExpiry(tx, holds, until))
 }
 
-// endAt sets the expiry of holds.
-func endAt(tx *store.Tx, holds []bourse.Hold, end time.Time) error {
+// setExpiry sets the expiry of holds.
+func setExpiry(tx *store.Tx, holds []bourse.Hold, end time.Time) error {
 	for i := range holds {
 		h := &holds[i]
 		if h.ExpiresAt.Equal(end) {
@@ -110,10 +110,10 @@ func liveHolds(tx *store.Tx, key bourse.ReservationKey, app *bourse.App, now tim
 	}), err
 }
 
-// draw fills in Committed, Held and Draws. Capacity that the order's reservation holds
-// counts as free. draw refuses an order whose reservation has no holds for its app on
+// useHolds fills in Committed, Held and UsedHolds. Capacity that the order's reservation holds
+// counts as free. useHolds refuses an order whose reservation has no holds for its app on
 // this worker.
-func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bourse.Refusal, err error) {
+func (d *Decision) useHolds(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bourse.Refusal, err error) {
 	d.Committed, err = tx.CommittedAt(now)
 	if err != nil || order.Reservation == "" {
 		return nil, err
@@ -126,27 +126,27 @@ func (d *Decision) draw(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bo
 		return &bourse.Refusal{Reason: bourse.RefusedReservation, Detail: fmt.Sprintf(
 			"nothing is held for reservation %s and app %s: it has expired, was released, or never existed", order.Reservation.Key(), order.App.Name)}, nil
 	}
-	drawn := draw(slices.Clone(holds), d.Takes)
+	drawn := subtractHeld(slices.Clone(holds), d.Takes)
 	d.Held = slices.Equal(drawn, d.Takes)
 	d.Committed = less(d.Committed, drawn)
 	takes := d.Takes
 	if order.SkipLaunch { // the machine does not start yet, so it takes only its disk from the holds
-		takes = Resting(takes)
+		takes = WhileStopped(takes)
 	}
 	after := slices.Clone(holds)
-	draw(after, takes)
+	subtractHeld(after, takes)
 	for i := range after {
 		if !slices.Equal(holds[i].Remaining, after[i].Remaining) {
 			after[i].Remaining = slices.DeleteFunc(after[i].Remaining, func(a bourse.Amount) bool { return a.Amount == 0 })
-			d.Draws = append(d.Draws, after[i])
+			d.UsedHolds = append(d.UsedHolds, after[i])
 		}
 	}
 	return nil, nil
 }
 
-// draw subtracts takes from the holds, one hold after the other, as far as their
+// subtractHeld subtracts takes from the holds, one hold after the other, as far as their
 // remaining amounts allow. It returns the amounts that it has subtracted.
-func draw(holds []bourse.Hold, takes bourse.Amounts) bourse.Amounts {
+func subtractHeld(holds []bourse.Hold, takes bourse.Amounts) bourse.Amounts {
 	need := slices.Clone(takes)
 	for h := range holds {
 		holds[h].Remaining = slices.Clone(holds[h].Remaining) // the caller's holds may share this slice
@@ -220,7 +220,7 @@ func (hs *Holds) Extend(ctx context.Context, key bourse.ReservationKey, ttl time
 		if len(live) == 0 {
 			return errNoHold(key)
 		}
-		return endAt(tx, live, time.Now().UTC().Add(ttl))
+		return setExpiry(tx, live, time.Now().UTC().Add(ttl))
 	})
 	if err != nil { // after an error, the transaction may still be writing to live, so do not read it
 		return nil, err
@@ -253,7 +253,7 @@ func errNoHold(key bourse.ReservationKey) error {
 // changed signals that a hold may expire before the time that Run is waiting for.
 func (hs *Holds) changed() {
 	select {
-	case hs.sooner <- struct{}{}:
+	case hs.wake <- struct{}{}:
 	default:
 	}
 }
@@ -272,7 +272,7 @@ func (hs *Holds) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-hs.sooner:
+		case <-hs.wake:
 			continue
 		case <-due:
 		}
@@ -280,7 +280,7 @@ func (hs *Holds) Run(ctx context.Context) error {
 			if kept, ok := failures.Due(); ok {
 				hs.state.Log.Warn("delete expired holds failed", "err", err, "not_logged", kept)
 			}
-			state.Rest(ctx, expireRetry)
+			state.Sleep(ctx, expireRetry)
 		} else if n > 0 {
 			hs.state.Log.Info("holds expired", "count", n)
 		}

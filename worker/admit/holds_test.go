@@ -36,7 +36,7 @@ func TestDraw(t *testing.T) {
 		}
 		shared := slices.Clone(holds)
 		takes := drawAmounts(t, "takes")
-		drawn := draw(holds, takes)
+		drawn := subtractHeld(holds, takes)
 		for i, a := range takes {
 			was, is := int64(0), int64(0)
 			for h := range holds {
@@ -76,7 +76,7 @@ func TestProlong(t *testing.T) {
 				return err
 			}
 		}
-		end, err := prolong(tx, key, now, now.Add(time.Minute))
+		end, err := extendExpiry(tx, key, now, now.Add(time.Minute))
 		if want := now.Add(time.Hour); !end.Equal(want) {
 			t.Errorf("the holds end at %v, want %v", end, want)
 		}

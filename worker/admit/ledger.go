@@ -10,10 +10,10 @@ import (
 // It does not track usage: callers pass the committed amounts, which they read from the
 // store in the transaction that decides.
 type Ledger struct {
-	Totals bourse.Amounts // capacity times overcommit
-	Shared float64        // shared vCPUs per core
-	Rootfs bourse.MiB     // default size of a root file system; 0 for no limit
-	Kept   bourse.MiB     // disk reserved for each machine's log and record
+	Totals      bourse.Amounts // capacity times overcommit
+	Shared      float64        // shared vCPUs per core
+	Rootfs      bourse.MiB     // default size of a root file system; 0 for no limit
+	MachineDisk bourse.MiB     // disk reserved for each machine's log and record
 }
 
 // Scratch returns how much a machine with this config may write to its root file
@@ -30,26 +30,26 @@ func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 	return l.Rootfs
 }
 
-// Running returns the resources of a machine with this config while it runs: its guest,
+// WhileRunning returns the resources of a machine with this config while it runs: its guest,
 // its root file system, its log and record, and the countables among its requirements. If
 // a poller runs the machine, the machine takes only countables, and disk for its log and
 // record.
-func (l *Ledger) Running(c *bourse.Config) bourse.Amounts {
+func (l *Ledger) WhileRunning(c *bourse.Config) bourse.Amounts {
 	takes := Countables(c.Requirements)
 	if c.ImageKind() != bourse.PollerImage {
 		for _, a := range c.Guest.Takes(l.Shared) {
 			takes = takes.Plus(a)
 		}
 	}
-	if n := l.Scratch(c) + l.Kept; n > 0 {
+	if n := l.Scratch(c) + l.MachineDisk; n > 0 {
 		takes = takes.Plus(bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(n)})
 	}
 	return takes.Sorted()
 }
 
-// Resting returns the part of takes that a machine keeps while it is stopped, which is
+// WhileStopped returns the part of takes that a machine keeps while it is stopped, which is
 // its disk.
-func Resting(takes bourse.Amounts) bourse.Amounts {
+func WhileStopped(takes bourse.Amounts) bourse.Amounts {
 	if n := takes.Of(bourse.ResourceDisk); n > 0 {
 		return bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: n}}
 	}
@@ -100,8 +100,8 @@ func (l *Ledger) Accounts(committed bourse.Amounts) []bourse.Account {
 	return out
 }
 
-// Most returns the larger amount of each resource in a and b.
-func Most(a, b bourse.Amounts) bourse.Amounts {
+// Max returns the larger amount of each resource in a and b.
+func Max(a, b bourse.Amounts) bourse.Amounts {
 	var out bourse.Amounts
 	for _, x := range a {
 		out = append(out, bourse.Amount{Resource: x.Resource, Amount: max(x.Amount, b.Of(x.Resource))})
@@ -114,8 +114,8 @@ func Most(a, b bourse.Amounts) bourse.Amounts {
 	return out.Sorted()
 }
 
-// Least returns the smaller amount of each resource in a and b.
-func Least(a, b bourse.Amounts) bourse.Amounts {
+// Min returns the smaller amount of each resource in a and b.
+func Min(a, b bourse.Amounts) bourse.Amounts {
 	var out bourse.Amounts
 	for _, x := range a {
 		if n := min(x.Amount, b.Of(x.Resource)); n > 0 {

@@ -64,7 +64,7 @@ func TestFitsNeverOversells(t *testing.T) {
 				CPUs:     rapid.Int64Range(1, bourse.MaxCPUs).Draw(t, "n"),
 				MemoryMB: bourse.MiB(rapid.Int64Range(1, int64(bourse.MaxMemory)).Draw(t, "mb")),
 			}
-			takes := l.Running(&bourse.Config{Guest: &g})
+			takes := l.WhileRunning(&bourse.Config{Guest: &g})
 			if l.Fits(committed, takes) != nil {
 				continue
 			}

@@ -56,7 +56,7 @@ func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int,
 	case has != 0:
 		return has, nil
 	case !tx.HasFreePort(h.Ports.First, h.Ports.Last):
-		return 0, h.By(&bourse.Refusal{
+		return 0, h.FromThisWorker(&bourse.Refusal{
 			Reason: bourse.RefusedResource, Resource: ResourcePorts, Wanted: 1,
 			Detail: fmt.Sprintf("insufficient ports: wanted 1, free 0 of %d-%d", h.Ports.First, h.Ports.Last),
 		})
@@ -101,9 +101,9 @@ func declaredPort(c *bourse.Config, ports PortRange) int {
 	return 0
 }
 
-// Foreign reports whether a program other than the machine uses port, the port of a
+// PortInUse reports whether a program other than the machine uses port, the port of a
 // machine that is not running.
-func Foreign(port int) bool { return port != 0 && errors.Is(bind(port), syscall.EADDRINUSE) }
+func PortInUse(port int) bool { return port != 0 && errors.Is(bind(port), syscall.EADDRINUSE) }
 
 // bind tries to bind a TCP port on all IPv4 addresses, and releases it. It fails with
 // EADDRINUSE while a program listens on the port at an IPv4 address, or uses it for an

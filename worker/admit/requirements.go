@@ -25,9 +25,9 @@ const (
 func (h *Host) Unsupported(org string, c *bourse.Config) *bourse.Refusal {
 	r := h.runs(org, c)
 	if r == nil {
-		r = h.labels(c.Requirements, h.Labels.Load().Of[c.ImageKind()])
+		r = h.labels(c.Requirements, h.Labels.Load().ByKind[c.ImageKind()])
 	}
-	return h.By(r)
+	return h.FromThisWorker(r)
 }
 
 // UnsupportedTask is like Unsupported, for a task's order. Such an order contains no
@@ -37,7 +37,7 @@ func (h *Host) UnsupportedTask(order *bourse.Order) *bourse.Refusal {
 	if r == nil {
 		r = h.labels(order.Config.Requirements, h.Labels.Load().All)
 	}
-	return h.By(r)
+	return h.FromThisWorker(r)
 }
 
 // supports refuses an order that the worker could not fill even if nothing else ran here.
@@ -116,7 +116,7 @@ func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 			return &bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)}
 		}
 	}
-	if c.Runtime != "" && !offersRuntime(h.Labels.Load().Of[bourse.RegistryImage], c.Runtime) {
+	if c.Runtime != "" && !offersRuntime(h.Labels.Load().ByKind[bourse.RegistryImage], c.Runtime) {
 		return &bourse.Refusal{
 			Reason: bourse.RefusedUnknown, Resource: labelRuntime + c.Runtime,
 			Detail: fmt.Sprintf("the worker has no runtime %s", c.Runtime),

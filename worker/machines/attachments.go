@@ -43,9 +43,9 @@ type Attached struct {
 	Scratch string
 }
 
-// isPlain reports whether m's program runs directly on this host or on a poller's host.
+// isHostProgram reports whether m's program runs directly on this host or on a poller's host.
 // Such a machine has no attachments and starts in one step.
-func isPlain(m *bourse.Machine) bool {
+func isHostProgram(m *bourse.Machine) bool {
 	return m.Config.ImageKind() != bourse.RegistryImage && !m.PrivateIP.IsValid() && len(m.Config.Mounts) == 0
 }
 
@@ -53,7 +53,7 @@ func isPlain(m *bourse.Machine) bool {
 // as starting. setUp is idempotent; tearDown and removeAll undo it.
 func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, error) {
 	var out Attached
-	if isPlain(m) {
+	if isHostProgram(m) {
 		return out, nil
 	}
 	var err error
@@ -77,7 +77,7 @@ func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, err
 // tearDown undoes setUp. A stopped machine still keeps the changes to its root file
 // system, and its address, which is derived from its id.
 func (ms *Machines) tearDown(ctx context.Context, m *bourse.Machine) error {
-	if isPlain(m) {
+	if isHostProgram(m) {
 		return nil
 	}
 	return errors.Join(ms.volumes.Unmount(ctx, m), ms.detachNetwork(ctx, m))
@@ -110,7 +110,7 @@ func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
 			return context.Cause(ctx)
 		}
 		ms.state.Log.Warn("remove attachments of a stopped machine failed", "machine", m.ID, "attempt", n+1, "err", err)
-		state.Rest(ctx, bourse.RestartBackoff(n+1))
+		state.Sleep(ctx, bourse.RestartBackoff(n+1))
 	}
 	return context.Cause(ctx)
 }
@@ -194,7 +194,7 @@ func (ms *Machines) recoverNetworks(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if m.PrivateIP.IsValid() && mayRun(&m) {
+			if m.PrivateIP.IsValid() && willRun(&m) {
 				keep = append(keep, specOf(&m))
 			}
 		}
@@ -206,30 +206,30 @@ func (ms *Machines) recoverNetworks(ctx context.Context) error {
 	return ms.network.Recover(ctx, keep)
 }
 
-// mayRun reports whether m is running, or will run without a further request.
-func mayRun(m *bourse.Machine) bool {
+// willRun reports whether m is running, or will run without a further request.
+func willRun(m *bourse.Machine) bool {
 	switch m.State {
 	case bourse.StateStarting, bourse.StateStarted, bourse.StateSuspending, bourse.StateSuspended, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing:
 		return true
 	case bourse.StateDestroying:
-		return alive(m)
+		return mayHaveTask(m)
 	case bourse.StateCreated, bourse.StateStopped, bourse.StateFailed, bourse.StateDestroyed:
 		return false
 	}
 	return false
 }
 
-// findCutOff looks for running machines whose network namespace was removed while the
+// reportLostNetworks looks for running machines whose network namespace was removed while the
 // daemon was down. Their programs do not join the new namespace, so they have no
 // network until they are restarted. The worker does not restart machines without a
-// request, so findCutOff reports the problem in the log and in the machine's events.
-func (ms *Machines) findCutOff(ctx context.Context, running []driver.TaskID) {
+// request, so reportLostNetworks reports the problem in the log and in the machine's events.
+func (ms *Machines) reportLostNetworks(ctx context.Context, running []driver.TaskID) {
 	for _, id := range running {
 		m, err := ms.state.Machine(ctx, id.Machine)
 		if err != nil || ctx.Err() != nil || ms.network == nil || !m.PrivateIP.IsValid() || m.State != bourse.StateStarted {
 			continue
 		}
-		if reportedCutOff(&m) || !cutOff(m.Boot.PID, ms.network.Namespace(m.ID)) {
+		if lossReported(&m) || !outsideNetwork(m.Boot.PID, ms.network.Namespace(m.ID)) {
 			continue
 		}
 		ms.state.Log.Error("machine runs without its network: restart it", "machine", m.ID, "app", m.App)
@@ -248,8 +248,8 @@ func (ms *Machines) findCutOff(ctx context.Context, running []driver.TaskID) {
 	}
 }
 
-// cutOff reports whether a process is known to be outside a network namespace.
-func cutOff(pid int, namespace string) bool {
+// outsideNetwork reports whether a process is known to be outside a network namespace.
+func outsideNetwork(pid int, namespace string) bool {
 	own, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
 		return false
@@ -258,9 +258,9 @@ func cutOff(pid int, namespace string) bool {
 	return err == nil && !os.SameFile(own, other)
 }
 
-// reportedCutOff reports whether m's events since its last start already contain the
+// lossReported reports whether m's events since its last start already contain the
 // problem.
-func reportedCutOff(m *bourse.Machine) bool {
+func lossReported(m *bourse.Machine) bool {
 	i := slices.IndexFunc(m.LastEvents, func(e bourse.Event) bool { // newest first
 		return e.Type == bourse.EventCutOff || e.Type == bourse.EventStart
 	})

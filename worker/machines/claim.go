@@ -49,14 +49,14 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 	case code == bourse.CodeTimeout: // the daemon is stopping; the start continues after the daemon's restart
 		return nil, nil, err
 	default:
-		return nil, ms.Unfillable(ctx, order, id, err), nil
+		return nil, ms.StartRefusal(ctx, order, id, err), nil
 	}
 }
 
 // Begin decides whether to fill a claim's order. If so, one transaction records the
 // machine, its resources, its order (with recordOrder) and the run that will start it,
 // before anything happens on the host. The returned function waits for the run, like
-// [state.Started]. The error is an [admit.Declined] if the order is already filled or is
+// [state.Started]. The error is an [admit.NotFilledError] if the order is already filled or is
 // refused.
 func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func(*store.Tx, *bourse.Machine) error) (bourse.Machine, func(context.Context) error, error) {
 	for {
@@ -66,25 +66,25 @@ func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func
 			def = ms.defs.of(&m).prepare
 		}
 		req := machineRequest{Machine: m.ID, Boot: m.Boot.Number}
-		if !isPlain(&m) || m.Secrets > 0 || m.Config.ImageKind() == bourse.PollerImage {
-			req.Until = untilOf(ctx, &m, &c.Order)
+		if !isHostProgram(&m) || m.Secrets > 0 || m.Config.ImageKind() == bourse.PollerImage {
+			req.Until = startDeadline(ctx, &m, &c.Order)
 		}
 		run, err := def.Start(ctx, ms.state.Engine, state.OfMachine(m.ID), req, fsm.StartOptions{
 			Write: state.InTx(func(tx *store.Tx) error { return ms.recordClaim(tx, c, m, recordOrder) }),
 		})
 		switch {
-		case errors.Is(err, errTaken):
+		case errors.Is(err, errIDInUse):
 			continue
 		case err != nil:
 			return m, nil, err
 		}
-		ms.state.Machines.Changed(m.ID)
+		ms.state.Machines.Applied(m.ID)
 		return m, func(ctx context.Context) error { return state.Started(ctx, run) }, nil
 	}
 }
 
-// errTaken reports that a new machine's random id is already in use.
-var errTaken = errors.New("taken")
+// errIDInUse reports that a new machine's random id is already in use.
+var errIDInUse = errors.New("taken")
 
 // newMachine returns the machine that a claim's order describes. The transaction that
 // records the machine sets the remaining fields.
@@ -127,11 +127,11 @@ func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine,
 		return err
 	}
 	if _, err := tx.Machine(m.ID); err == nil {
-		return errTaken
+		return errIDInUse
 	}
 	m.Takes, m.Devices, m.Boot.Port = d.Takes, d.Devices, d.Port
 	if c.Order.SkipLaunch {
-		m.Takes = admit.Resting(m.Takes)
+		m.Takes = admit.WhileStopped(m.Takes)
 	}
 	if m.Name == "" {
 		if m.Name, err = freeName(tx, c.Order.App); err != nil {
@@ -144,8 +144,8 @@ func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine,
 	if err := state.MergeApp(tx, c.Order.App); err != nil {
 		return err
 	}
-	for i := range d.Draws {
-		if err := tx.PutHold(&d.Draws[i]); err != nil {
+	for i := range d.UsedHolds {
+		if err := tx.PutHold(&d.UsedHolds[i]); err != nil {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (ms *Machines) filledBefore(ctx context.Context, order *bourse.Order, id bo
 	if _, err := ms.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool { return m.State.Settled() }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
 	}
-	return ms.host.Filled(ms.state.Store, order)
+	return ms.host.Repeat(ms.state.Store, order)
 }
 
 // freeName returns a random name that no living machine of an app has.
@@ -188,12 +188,12 @@ func freeName(tx *store.Tx, app bourse.App) (string, error) {
 	}
 }
 
-// Unfillable returns the refusal for an order whose machine failed to start. It derives
+// StartRefusal returns the refusal for an order whose machine failed to start. It derives
 // the reason from the error of the machine's run and from the machine's record.
-func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bourse.MachineID, err error) *bourse.Refusal {
+func (ms *Machines) StartRefusal(ctx context.Context, order *bourse.Order, id bourse.MachineID, err error) *bourse.Refusal {
 	m, unread := ms.state.Machine(ctx, id)
 	known := unread == nil
-	reason, about := unfillable(order, known && m.Image != nil, bourse.CodeOf(err))
+	reason, about := startReason(order, known && m.Image != nil, bourse.CodeOf(err))
 	r := ms.host.Refusal(reason, bourse.MessageOf(err))
 	r.Resource = about
 	if known && bourse.CodeOf(err) == bourse.CodeInternal && m.Boot.Exit != nil {
@@ -202,10 +202,10 @@ func (ms *Machines) Unfillable(ctx context.Context, order *bourse.Order, id bour
 	return r
 }
 
-// unfillable returns a refusal's reason and the resource that the refusal names. pulled
+// startReason returns a refusal's reason and the resource that the refusal names. pulled
 // is true if the machine's image is on the host; otherwise the error came from the
 // image's registry.
-func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bourse.RefusalReason, about string) {
+func startReason(order *bourse.Order, pulled bool, code bourse.Code) (reason bourse.RefusalReason, about string) {
 	kind := order.Config.ImageKind()
 	pulling := kind == bourse.RegistryImage && !pulled
 	switch code {
@@ -235,18 +235,18 @@ func unfillable(order *bourse.Order, pulled bool, code bourse.Code) (reason bour
 	return bourse.RefusedDriver, ""
 }
 
-// answerWithin is the time reserved for answering a claim. The worker gives up starting
+// answerMargin is the time reserved for answering a claim. The worker gives up starting
 // the claim's machine this long before the claim ends, so that it can still answer with
 // the reason.
-const answerWithin = 300 * time.Millisecond
+const answerMargin = 300 * time.Millisecond
 
-// untilOf returns the time when the worker gives up starting an order's machine: the
+// startDeadline returns the time when the worker gives up starting an order's machine: the
 // order's deadline, or shortly before the claim ends if that is earlier.
-func untilOf(ctx context.Context, m *bourse.Machine, order *bourse.Order) time.Time {
+func startDeadline(ctx context.Context, m *bourse.Machine, order *bourse.Order) time.Time {
 	until := m.CreatedAt.Add(order.Deadline())
 	if end, ok := ctx.Deadline(); ok {
 		left := time.Until(end)
-		if end = m.CreatedAt.Add(left - min(answerWithin, left/8)); end.Before(until) {
+		if end = m.CreatedAt.Add(left - min(answerMargin, left/8)); end.Before(until) {
 			return end
 		}
 	}

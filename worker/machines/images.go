@@ -40,10 +40,10 @@ type ImageHost interface {
 type images struct {
 	ImageHost // nil if the worker cannot run images
 
-	state *state.State
-	use   use
+	state     *state.State
+	protected protected
 
-	coming sync.Map // maps the bourse.MachineID of each machine that waits for a pull to the bourse.Image being pulled
+	pulling sync.Map // maps the bourse.MachineID of each machine that waits for a pull to the bourse.Image being pulled
 }
 
 // errNoImages is returned if the worker cannot run images.
@@ -56,17 +56,17 @@ func newImages(s *state.State, host ImageHost) *images {
 	if host != nil {
 		s.Machines.Follow(func(_ bourse.MachineID, unsure bool) {
 			if !unsure {
-				i.use.changed()
+				i.protected.changed()
 			}
 		})
 	}
 	return i
 }
 
-// Coming returns the progress of the pull that a machine is waiting for. It returns false
+// Pulling returns the progress of the pull that a machine is waiting for. It returns false
 // if the machine is not waiting for a pull.
-func (i *images) Coming(id bourse.MachineID) (bourse.Image, bool) {
-	image, ok := i.coming.Load(id)
+func (i *images) Pulling(id bourse.MachineID) (bourse.Image, bool) {
+	image, ok := i.pulling.Load(id)
 	if !ok {
 		return bourse.Image{}, false
 	}
@@ -75,11 +75,11 @@ func (i *images) Coming(id bourse.MachineID) (bourse.Image, bool) {
 
 // Drop ends the protection of an image that was pulled for a machine. It is called once
 // the machine's record contains the image, or once it is certain that it never will.
-func (i *images) Drop(id bourse.MachineID) { i.use.drop(id) }
+func (i *images) Drop(id bourse.MachineID) { i.protected.drop(id) }
 
-// use tracks the images that must not be removed. These are the images of all machines
+// protected tracks the images that must not be removed. These are the images of all machines
 // that are not destroyed, and images that are about to be recorded with a machine.
-type use struct {
+type protected struct {
 	mu   sync.Mutex
 	held map[bourse.MachineID]string // digests that are protected but not recorded yet; guarded by mu
 	used map[string]struct{}         // recorded digests; nil if the records must be read again
@@ -87,14 +87,14 @@ type use struct {
 
 // changed discards the recorded digests, so that they are read again when they are next
 // needed. It is called after a machine is added, changed or removed.
-func (u *use) changed() {
+func (u *protected) changed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.used = nil
 }
 
 // hold protects an image for a machine until drop is called.
-func (u *use) hold(id bourse.MachineID, digest string) {
+func (u *protected) hold(id bourse.MachineID, digest string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.held == nil {
@@ -104,7 +104,7 @@ func (u *use) hold(id bourse.MachineID, digest string) {
 }
 
 // drop ends the protection of a machine's image.
-func (u *use) drop(id bourse.MachineID) {
+func (u *protected) drop(id bourse.MachineID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if _, ok := u.held[id]; ok {
@@ -115,7 +115,7 @@ func (u *use) drop(id bourse.MachineID) {
 
 // has reports whether an image is in use. It calls read under the lock, so that no
 // protection ends between the two checks.
-func (u *use) has(digest string, read func() (map[string]struct{}, error)) bool {
+func (u *protected) has(digest string, read func() (map[string]struct{}, error)) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, held := range u.held {
@@ -136,7 +136,7 @@ func (u *use) has(digest string, read func() (map[string]struct{}, error)) bool 
 
 // InUse reports whether an image must not be removed.
 func (i *images) InUse(digest string) bool {
-	return i.use.has(digest, func() (map[string]struct{}, error) {
+	return i.protected.has(digest, func() (map[string]struct{}, error) {
 		used := map[string]struct{}{}
 		err := i.state.Store.View(func(tx *store.Tx) error {
 			for m, err := range tx.Machines() {
@@ -194,7 +194,7 @@ func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRe
 	if err != nil {
 		return ref, nil, unresolved{err}
 	}
-	i.use.hold(m.ID, ref.Digest)
+	i.protected.hold(m.ID, ref.Digest)
 	if i.Has(ref) {
 		return ref, nil, nil
 	}
@@ -205,8 +205,8 @@ func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRe
 		}
 	}
 	begin := time.Now()
-	defer i.coming.Delete(m.ID)
-	image, err := i.Pull(ctx, org, ref, func(now bourse.Image) { i.coming.Store(m.ID, now) })
+	defer i.pulling.Delete(m.ID)
+	image, err := i.Pull(ctx, org, ref, func(now bourse.Image) { i.pulling.Store(m.ID, now) })
 	if err != nil {
 		return ref, nil, err
 	}
@@ -272,10 +272,10 @@ func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if m.Config.ImageKind() != bourse.RegistryImage {
 		return fsm.Done()
 	}
-	wanted, stop := ms.while(ctx, m.ID, r.Request.Until, func(now *bourse.Machine) bool { return now.State == m.State })
+	wanted, stop := ms.contextWhile(ctx, m.ID, r.Request.Until, func(now *bourse.Machine) bool { return now.State == m.State })
 	ref, event, err := ms.images.PullFor(wanted, &m)
 	if cause := context.Cause(wanted); err != nil && cause != nil {
-		err = ofTime(cause, &m, r.Failure)
+		err = deadlineError(cause, &m, r.Failure)
 	}
 	stop()
 	if err == nil {
@@ -283,66 +283,66 @@ func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	}
 	ms.images.Drop(m.ID)
 	switch code := bourse.CodeOf(err); {
-	case errors.Is(err, errUnwanted):
+	case errors.Is(err, errNotNeeded):
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is no longer wanted", m.ID))
-	case errors.Is(err, errTooLate):
+	case errors.Is(err, errDeadline):
 	case errors.As(err, new(unresolved)) && r.Attempt > 0 && !pullBegun(&m):
 		// Two attempts to reach the image's registry failed, and no earlier pull began. Another
 		// worker may be able to reach the registry.
 	case code == bourse.CodeUnavailable, code == bourse.CodeTimeout, code == bourse.CodeCanceled, code == bourse.CodeInternal:
 		return fsm.RetryAfter(pullPause(r.Attempt, r.Request.Until), err)
 	}
-	return ms.unfilled(ctx, r, &m, err) // recovery may have created the machine's network
+	return ms.destroyUnfilled(ctx, r, &m, err) // recovery may have created the machine's network
 }
 
 var (
-	errUnwanted = errors.New("the machine is no longer wanted")
-	errTooLate  = errors.New("the order's deadline has passed")
+	errNotNeeded = errors.New("the machine is no longer wanted")
+	errDeadline  = errors.New("the order's deadline has passed")
 )
 
-// ofTime returns the error of a pull whose context has ended because of cause. If the
+// deadlineError returns the error of a pull whose context has ended because of cause. If the
 // cause is the order's deadline, the error includes failure, the error of the previous
 // attempt.
-func ofTime(cause error, m *bourse.Machine, failure string) error {
-	if !errors.Is(cause, errTooLate) {
+func deadlineError(cause error, m *bourse.Machine, failure string) error {
+	if !errors.Is(cause, errDeadline) {
 		return cause
 	}
 	text := "image " + m.Config.Image + ": not pulled before the order's deadline"
 	if failure != "" {
 		text += ": " + strings.TrimPrefix(failure, "image "+m.Config.Image+": ")
 	}
-	return &bourse.Error{Code: bourse.CodeUnavailable, Message: text, Err: errTooLate}
+	return &bourse.Error{Code: bourse.CodeUnavailable, Message: text, Err: errDeadline}
 }
 
 const (
-	pullPauseFirst = 100 * time.Millisecond
-	pullPauseMost  = 5 * time.Second
+	minPullPause = 100 * time.Millisecond
+	maxPullPause = 5 * time.Second
 )
 
 // pullPause returns the delay before the next attempt to pull. The delay doubles with
 // each attempt. It never extends past the order's deadline (until), by which the claim
 // must be answered.
 func pullPause(attempt int, until time.Time) time.Duration {
-	pause := min(pullPauseMost, pullPauseFirst<<min(attempt, 10))
+	pause := min(maxPullPause, minPullPause<<min(attempt, 10))
 	if !until.IsZero() {
 		pause = min(pause, time.Until(until))
 	}
 	return pause
 }
 
-// while returns a context that ends at the deadline until, or earlier if wanted returns
+// contextWhile returns a context that ends at the deadline until, or earlier if wanted returns
 // false for the machine. The caller must call stop.
-func (ms *Machines) while(ctx context.Context, id bourse.MachineID, until time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
+func (ms *Machines) contextWhile(ctx context.Context, id bourse.MachineID, until time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := context.CancelFunc(func() {})
 	if !until.IsZero() {
-		ctx, cancel = context.WithDeadlineCause(ctx, until, errTooLate)
+		ctx, cancel = context.WithDeadlineCause(ctx, until, errDeadline)
 	}
 	var looking sync.WaitGroup
 	looking.Go(func() {
 		_, err := ms.state.AwaitMachine(ctx, id, func(now *bourse.Machine) bool { return !wanted(now) })
 		if err == nil || bourse.CodeOf(err) == bourse.CodeNotFound {
-			end(errUnwanted)
+			end(errNotNeeded)
 		}
 	})
 	return ctx, func() { end(nil); cancel(); looking.Wait() }
@@ -374,7 +374,7 @@ func (ms *Machines) Pulling(_ context.Context, id bourse.OrderID) (bourse.Image,
 	if err != nil {
 		return bourse.Image{}, err
 	}
-	if image, ok := ms.images.Coming(rec.Machine); ok {
+	if image, ok := ms.images.Pulling(rec.Machine); ok {
 		return image, nil
 	}
 	return bourse.Image{}, bourse.Errorf(bourse.CodeNotFound, "no image is being pulled for order %s", id)

@@ -8,7 +8,7 @@ import (
 // An image cannot be evicted at any time between being resolved for a machine and the
 // machine's destruction.
 func TestAnImageIsHeldUntilItIsRecorded(t *testing.T) {
-	var u use
+	var u protected
 	recorded := map[string]struct{}{}
 	read := func() (map[string]struct{}, error) { return recorded, nil }
 	if u.has("a", read) {

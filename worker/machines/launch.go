@@ -15,7 +15,7 @@ import (
 // launch starts the task of a machine that is recorded as starting. The driver starts at
 // most one task per boot number. If launch executes again after a crash, it therefore
 // finds the started task and only completes the record.
-func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
+func (ms *Machines) launch(ctx context.Context, r *machineRun, failed onFailure) fsm.Outcome {
 	m, err := ms.starting(r.Request.Machine)
 	if err != nil {
 		return fsm.Abort(err)
@@ -34,20 +34,20 @@ func (ms *Machines) launch(ctx context.Context, r *machineRun, failed giveUp) fs
 	}
 	if err == nil {
 		task = ms.policy.Of(&m, f, secrets)
-		task.Env = append(task.Env, ms.awake(&m)...)
+		task.Env = append(task.Env, ms.keepAliveEnv(&m)...)
 		task.Stdin, err = ms.tasks.Payload(&m)
 	}
 	switch {
 	case err != nil:
 	case m.Config.ImageKind() == bourse.PollerImage:
-		status, err = ms.handOver(ctx, d, r, &m)
+		status, err = ms.awaitPoller(ctx, d, r, &m)
 	default:
 		status, err = d.Start(ctx, task)
 	}
 	if err != nil {
-		return ms.notLaunched(ctx, r, &m, err, failed)
+		return ms.launchFailed(ctx, r, &m, err, failed)
 	}
-	ms.watch(d, status.ID, lost)
+	ms.watch(d, status.ID, errTextLost)
 	now := time.Now().UTC()
 	ms.state.Counts.Started(now.Sub(begin))
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return recordStart(tx, status, version, now) }))
@@ -90,9 +90,9 @@ func recordBoot(m *bourse.Machine, port int) {
 	m.Boot.Requested, m.Boot.Exit = false, nil
 }
 
-// giveUp ends the launch of a machine that cannot be started. It removes the attempt's
+// onFailure ends the launch of a machine that cannot be started. It removes the attempt's
 // leftovers from the host, then records the failure.
-type giveUp func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
+type onFailure func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
 
 // starting returns the machine that a run is about to start. It returns
 // CodeFailedPrecondition if the machine's state is no longer starting.
@@ -111,7 +111,7 @@ func (ms *Machines) starting(id bourse.MachineID) (bourse.Machine, error) {
 
 // attach prepares the host for a machine's program: it ensures that the recorded image
 // exists, and creates the machine's network and mounts.
-func (ms *Machines) attach(ctx context.Context, r *machineRun, failed giveUp) fsm.Outcome {
+func (ms *Machines) attach(ctx context.Context, r *machineRun, failed onFailure) fsm.Outcome {
 	ms.images.Drop(r.Request.Machine) // the image is recorded by now, or the machine is gone
 	m, err := ms.starting(r.Request.Machine)
 	if err != nil {
@@ -125,23 +125,23 @@ func (ms *Machines) attach(ctx context.Context, r *machineRun, failed giveUp) fs
 		_, err = ms.setUp(ctx, &m)
 	}
 	if err != nil {
-		return ms.notLaunched(ctx, r, &m, err, failed)
+		return ms.launchFailed(ctx, r, &m, err, failed)
 	}
 	return fsm.Done()
 }
 
-// notLaunched decides what happens after a failed attempt to start m. It gives up at once
+// launchFailed decides what happens after a failed attempt to start m. It gives up at once
 // if another attempt would fail, too, and otherwise after launchAttempts attempts.
 // However, if the error is temporary and m needs attachments or secrets, the step is
 // retried until the order's deadline. Without an order, it is retried as long as the
 // machine is wanted.
-func (ms *Machines) notLaunched(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed giveUp) fsm.Outcome {
+func (ms *Machines) launchFailed(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed onFailure) fsm.Outcome {
 	late := r.Attempt+1 >= launchAttempts
 	switch bourse.CodeOf(cause) {
 	case bourse.CodeInvalid, bourse.CodeNotFound, bourse.CodeInsufficient:
 		late = true // another attempt would fail, too
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:
-		if !isPlain(m) || m.Secrets > 0 {
+		if !isHostProgram(m) || m.Secrets > 0 {
 			late = pastDeadline(r)
 		}
 	default:
@@ -161,26 +161,26 @@ func pastDeadline(r *machineRun) bool {
 // createAttach and createLaunch are the steps that start an order's machine for the
 // first time.
 func (ms *Machines) createAttach(ctx context.Context, r *machineRun) fsm.Outcome {
-	return ms.attach(ctx, r, ms.unfilled)
+	return ms.attach(ctx, r, ms.destroyUnfilled)
 }
 
 func (ms *Machines) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
-	return ms.launch(ctx, r, ms.unfilled)
+	return ms.launch(ctx, r, ms.destroyUnfilled)
 }
 
-// unfilled destroys an order's machine that cannot be started. The claim's answer is then
+// destroyUnfilled destroys an order's machine that cannot be started. The claim's answer is then
 // a refusal with the reason. If the machine's leftovers cannot be removed from the host
 // now, a separate run destroys the machine, and the machine keeps its resources until
 // then.
-func (ms *Machines) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
-	nothing := isPlain(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have just claimed the machine
-	if nothing || ms.leaveNothing(ctx, m) == nil {
-		return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.recordUnfilled(tx, m, cause, bourse.StateDestroyed) }))
+func (ms *Machines) destroyUnfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
+	nothing := isHostProgram(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have just claimed the machine
+	if nothing || ms.removeFromHost(ctx, m) == nil {
+		return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.recordDestroyed(tx, m, cause, bourse.StateDestroyed) }))
 	}
 	// The new run is queued behind this one. If the daemon dies in between, only the new
 	// run resumes, and it destroys the machine.
 	_, err := ms.begin(ctx, ms.defs.destroy, machineRequest{Machine: m.ID}, state.InTx(func(tx *store.Tx) error {
-		return ms.recordUnfilled(tx, m, cause, bourse.StateDestroying)
+		return ms.recordDestroyed(tx, m, cause, bourse.StateDestroying)
 	}))
 	if err != nil {
 		return fsm.Retry(errors.Join(cause, err))
@@ -188,8 +188,8 @@ func (ms *Machines) unfilled(ctx context.Context, _ *machineRun, m *bourse.Machi
 	return fsm.Abort(cause)
 }
 
-// leaveNothing removes a machine's task and attachments from the host.
-func (ms *Machines) leaveNothing(ctx context.Context, m *bourse.Machine) error {
+// removeFromHost removes a machine's task and attachments from the host.
+func (ms *Machines) removeFromHost(ctx context.Context, m *bourse.Machine) error {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err == nil {
 		err = d.Destroy(ctx, m.ID)
@@ -200,11 +200,11 @@ func (ms *Machines) leaveNothing(ctx context.Context, m *bourse.Machine) error {
 	return ms.removeAll(ctx, m)
 }
 
-// recordUnfilled records that a machine cannot be started and therefore does not fill its
-// order. last is the machine's new state, destroying or destroyed. recordUnfilled returns
-// errMoved if the machine's state has changed in the meantime, because this run is then
+// recordDestroyed records that a machine cannot be started and therefore does not fill its
+// order. last is the machine's new state, destroying or destroyed. recordDestroyed returns
+// errChanged if the machine's state has changed in the meantime, because this run is then
 // no longer responsible for the machine.
-func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
+func (ms *Machines) recordDestroyed(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
 	if rec, ok, err := tx.Order(m.Order); err != nil {
 		return err
 	} else if ok && rec.Machine == m.ID {
@@ -222,7 +222,7 @@ func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error,
 	for _, next := range []bourse.State{bourse.StateFailed, bourse.StateDestroying, bourse.StateDestroyed} {
 		if _, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if next == bourse.StateFailed && m.State != bourse.StateStarting && m.State != bourse.StateCreated {
-				return false, nil, errMoved
+				return false, nil, errChanged
 			}
 			took, devices := m.Takes, m.Devices
 			m.State = next
@@ -231,7 +231,7 @@ func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error,
 					return false, nil, err
 				}
 			}
-			events := unlaunched(m, cause)
+			events := failedLaunchEvents(m, cause)
 			if last == bourse.StateDestroying { // the program may still be running
 				m.Takes, m.Devices = took, devices
 			}
@@ -243,15 +243,15 @@ func (ms *Machines) recordUnfilled(tx *store.Tx, m *bourse.Machine, cause error,
 	return nil
 }
 
-// unlaunched returns the events for a machine that could not be launched. It also
+// failedLaunchEvents returns the events for a machine that could not be launched. It also
 // releases the resources that the machine does not keep in its current state.
-func unlaunched(m *bourse.Machine, cause error) []bourse.Event {
+func failedLaunchEvents(m *bourse.Machine, cause error) []bourse.Event {
 	now := time.Now().UTC()
 	m.Boot.PID = 0
 	switch m.State {
 	case bourse.StateFailed:
 		m.Boot.Exit = &bourse.Exit{Code: -1, Error: bourse.MessageOf(cause), At: now}
-		settle(m)
+		releaseRunning(m)
 		return []bourse.Event{{
 			Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: now,
 			Exit: &bourse.ExitEvent{Exit: *m.Boot.Exit},
@@ -281,10 +281,10 @@ func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	}))
 }
 
-// handOver waits until a poller claims the task of m, which must be starting. It gives up
+// awaitPoller waits until a poller claims the task of m, which must be starting. It gives up
 // at the order's deadline, after bourse.DefaultOrderTimeout if the start has no order, or when
 // the machine is no longer wanted.
-func (ms *Machines) handOver(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
+func (ms *Machines) awaitPoller(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
 	// A poller that claimed the task before this daemon started may still have it.
 	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {
 		return status, nil
@@ -293,14 +293,14 @@ func (ms *Machines) handOver(ctx context.Context, d driver.Driver, r *machineRun
 	if until.IsZero() {
 		until = time.Now().Add(bourse.DefaultOrderTimeout)
 	}
-	wanted, stop := ms.while(ctx, m.ID, until, func(now *bourse.Machine) bool { return now.State == m.State })
+	wanted, stop := ms.contextWhile(ctx, m.ID, until, func(now *bourse.Machine) bool { return now.State == m.State })
 	status, err := d.Start(wanted, ms.policy.Of(m, Attached{}, nil))
 	cause := context.Cause(wanted)
 	stop()
 	switch {
 	case err == nil, ctx.Err() != nil, cause == nil:
 		return status, err
-	case errors.Is(cause, errUnwanted):
+	case errors.Is(cause, errNotNeeded):
 		return status, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is no longer wanted", m.ID)
 	}
 	return status, bourse.Errorf(bourse.CodeInsufficient, "no poller claimed machine %s before the deadline", m.Name)

@@ -30,17 +30,17 @@ import (
 
 // Config configures a worker's machines.
 type Config struct {
-	State   *state.State
-	Admit   *admit.Host
-	Drivers map[bourse.ImageKind]driver.Driver // must include one for host images
-	Images  ImageHost                          // nil if the worker cannot run images
-	Network Network                            // nil if all machines use the host's network
-	Scratch Scratch                            // nil if root file systems cannot be limited
-	Volumes Volumes
-	Secrets *SecretReader
-	Policy  Policy
-	Awake   func(*bourse.Machine) []string // returns the environment variables that a program needs to keep its machine awake
-	Forget  bool                           // remove machines that exist on the host but have no record, instead of refusing to start
+	State        *state.State
+	Admit        *admit.Host
+	Drivers      map[bourse.ImageKind]driver.Driver // must include one for host images
+	Images       ImageHost                          // nil if the worker cannot run images
+	Network      Network                            // nil if all machines use the host's network
+	Scratch      Scratch                            // nil if root file systems cannot be limited
+	Volumes      Volumes
+	Secrets      *SecretReader
+	Policy       Policy
+	KeepAliveEnv func(*bourse.Machine) []string // returns the environment variables that a program needs to keep its machine awake
+	Forget       bool                           // remove machines that exist on the host but have no record, instead of refusing to start
 }
 
 // Volumes attaches volumes to machines.
@@ -62,27 +62,27 @@ type Volumes interface {
 type Tasks interface {
 	// Payload returns the stdin of a machine's program, which is its task's payload.
 	Payload(m *bourse.Machine) ([]byte, error)
-	// Ended returns a function that records the end of a machine's task. It is called in
+	// MachineExited returns a function that records the end of a machine's task. It is called in
 	// the transaction that records the program's exit.
-	Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error)
-	// Gone records the end of a task whose machine was destroyed.
-	Gone(tx *store.Tx, m *bourse.Machine) error
+	MachineExited(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error)
+	// MachineDestroyed records the end of a task whose machine was destroyed.
+	MachineDestroyed(tx *store.Tx, m *bourse.Machine) error
 }
 
 // Machines manages the machines of one worker. Its methods are safe for concurrent use.
 type Machines struct {
-	state   *state.State
-	host    *admit.Host
-	drivers *drivers
-	images  *images
-	network Network // nil if all machines use the host's network
-	scratch Scratch // nil if root file systems cannot be limited
-	volumes Volumes
-	tasks   Tasks
-	secrets *SecretReader
-	policy  Policy
-	awake   func(*bourse.Machine) []string
-	forget  bool
+	state        *state.State
+	host         *admit.Host
+	drivers      *drivers
+	images       *images
+	network      Network // nil if all machines use the host's network
+	scratch      Scratch // nil if root file systems cannot be limited
+	volumes      Volumes
+	tasks        Tasks
+	secrets      *SecretReader
+	policy       Policy
+	keepAliveEnv func(*bourse.Machine) []string
+	forget       bool
 
 	defs    definitions
 	watched watching
@@ -94,8 +94,8 @@ type Machines struct {
 func New(cfg Config) *Machines {
 	ms := &Machines{
 		state: cfg.State, host: cfg.Admit, network: cfg.Network, scratch: cfg.Scratch, volumes: cfg.Volumes,
-		secrets: cfg.Secrets, policy: cfg.Policy, awake: cfg.Awake, forget: cfg.Forget,
-		drivers: &drivers{all: cfg.Drivers, late: make(chan struct{})},
+		secrets: cfg.Secrets, policy: cfg.Policy, keepAliveEnv: cfg.KeepAliveEnv, forget: cfg.Forget,
+		drivers: &drivers{all: cfg.Drivers, containersReady: make(chan struct{})},
 		images:  newImages(cfg.State, cfg.Images),
 	}
 	ms.define()
@@ -110,14 +110,14 @@ func (ms *Machines) ImageInUse(digest string) bool { return ms.images.InUse(dige
 
 var (
 	errNoPollers = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without pollers")
-	// errLate is returned for the container driver until RecoverLate has succeeded.
-	errLate = bourse.Errorf(bourse.CodeUnavailable, "the container driver is not available yet")
+	// errDriverNotReady is returned for the container driver until RetryRecover has succeeded.
+	errDriverNotReady = bourse.Errorf(bourse.CodeUnavailable, "the container driver is not available yet")
 )
 
 // drivers contains the driver for each kind of image.
 type drivers struct {
-	all  map[bourse.ImageKind]driver.Driver // never changes
-	late chan struct{}                      // closed once the container driver has recovered
+	all             map[bourse.ImageKind]driver.Driver // never changes
+	containersReady chan struct{}                      // closed once the container driver has recovered
 }
 
 // of returns the driver that runs a kind of images. It returns CodeUnavailable if the
@@ -135,9 +135,9 @@ func (d *drivers) of(kind bourse.ImageKind) (driver.Driver, error) {
 			return nil, errNoImages
 		}
 		select {
-		case <-d.late:
+		case <-d.containersReady:
 		default:
-			return nil, errLate
+			return nil, errDriverNotReady
 		}
 	}
 	return run, nil

@@ -32,15 +32,15 @@ type (
 // executes the operations on the same machine one after the other. A step may execute
 // more than once.
 type definitions struct {
-	plain   launches // for host programs without attachments
-	pulled  launches // for programs that pollers run
-	fitted  launches // for machines with attachments
-	stop    *machineDef
-	suspend *machineDef
-	resume  *machineDef
-	destroy *machineDef
-	ready   *machineDef // pulls an update's image and begins the update; uses a separate queue, so that the machine can still be changed
-	revive  *machineDef // waits for a restart policy's backoff, in a separate queue
+	plain          launches // for host programs without attachments
+	pulled         launches // for programs that pollers run
+	attached       launches // for machines with attachments
+	stop           *machineDef
+	suspend        *machineDef
+	resume         *machineDef
+	destroy        *machineDef
+	ready          *machineDef // pulls an update's image and begins the update; uses a separate queue, so that the machine can still be changed
+	delayedRestart *machineDef // waits for a restart policy's backoff, in a separate queue
 }
 
 // launches contains the operations that prepare and start machines of one kind.
@@ -57,14 +57,14 @@ func (d *definitions) of(m *bourse.Machine) *launches {
 	switch {
 	case m.Config.ImageKind() == bourse.PollerImage:
 		return &d.pulled
-	case isPlain(m):
+	case isHostProgram(m):
 		return &d.plain
 	}
-	return &d.fitted
+	return &d.attached
 }
 
 const (
-	launchAttempts = 5 // maximum number of attempts to launch a machine or freeze its program; notLaunched makes exceptions
+	launchAttempts = 5 // maximum number of attempts to launch a machine or freeze its program; launchFailed makes exceptions
 	stopLimit      = bourse.MaxStopTimeout + time.Minute
 )
 
@@ -75,7 +75,7 @@ func (ms *Machines) define() {
 	// the meantime.
 	patient := fsm.StepOptions{Timeout: stopLimit, Attempts: 200}
 	freezing := fsm.StepOptions{Timeout: time.Minute, Attempts: 200}
-	waiting := fsm.StepOptions{Attempts: -1, MaxBackoff: 10 * time.Second} // notLaunched decides when to give up
+	waiting := fsm.StepOptions{Attempts: -1, MaxBackoff: 10 * time.Second} // launchFailed decides when to give up
 	handing := fsm.StepOptions{Timeout: bourse.MaxOrderTimeout + time.Minute}
 	forever := fsm.StepOptions{Timeout: bourse.MaxOrderTimeout, Attempts: -1, MaxBackoff: 10 * time.Second}
 	ms.defs = definitions{
@@ -89,7 +89,7 @@ func (ms *Machines) define() {
 				Step("launch", ms.startLaunch, waiting),
 			update: define("machine.update").
 				Step("stop", ms.replaceStep, patient).
-				Step("swap", ms.swapStep).
+				Step("swap", ms.nextVersionStep).
 				Step("launch", ms.startLaunch, waiting).
 				OnCancel(ms.stopUpdate, patient),
 		},
@@ -103,11 +103,11 @@ func (ms *Machines) define() {
 				Step("launch", ms.startLaunch, handing),
 			update: define("machine.update.pulled").
 				Step("stop", ms.replaceStep, patient).
-				Step("swap", ms.swapStep).
+				Step("swap", ms.nextVersionStep).
 				Step("launch", ms.startLaunch, handing).
 				OnCancel(ms.stopUpdate, patient),
 		},
-		fitted: launches{
+		attached: launches{
 			create: define("machine.create.fitted").
 				Step("pull", ms.pullStep, forever).
 				Step("attach", ms.createAttach, forever).
@@ -125,7 +125,7 @@ func (ms *Machines) define() {
 				Step("launch", ms.startLaunch, forever),
 			update: define("machine.update.fitted").
 				Step("stop", ms.replaceStep, patient).
-				Step("swap", ms.swapStep).
+				Step("swap", ms.nextVersionStep).
 				Step("attach", ms.startAttach, forever).
 				Step("launch", ms.startLaunch, forever).
 				OnCancel(ms.stopUpdate, patient),
@@ -141,18 +141,18 @@ func (ms *Machines) define() {
 			Step("pull", ms.readyPull, forever).
 			Step("begin", ms.readyBegin, forever).
 			OnCancel(ms.dropUpdate),
-		revive: define("machine.revive").Step("start", ms.reviveStep),
+		delayedRestart: define("machine.revive").Step("start", ms.restartStep),
 	}
 	d := &ms.defs
-	ms.state.Engine.Register(d.stop, d.suspend, d.resume, d.destroy, d.ready, d.revive)
-	for _, l := range []*launches{&d.plain, &d.pulled, &d.fitted} {
+	ms.state.Engine.Register(d.stop, d.suspend, d.resume, d.destroy, d.ready, d.delayedRestart)
+	for _, l := range []*launches{&d.plain, &d.pulled, &d.attached} {
 		ms.state.Engine.Register(l.create, l.prepare, l.start, l.restart, l.update)
 	}
 }
 
-// alive reports whether m may have a task: m was started, and the exit of its latest boot
+// mayHaveTask reports whether m may have a task: m was started, and the exit of its latest boot
 // is not recorded.
-func alive(m *bourse.Machine) bool { return m.Boot.Number > 0 && m.Boot.Exit == nil }
+func mayHaveTask(m *bourse.Machine) bool { return m.Boot.Number > 0 && m.Boot.Exit == nil }
 
 // begin starts a run on a machine. write records the operation's intent in the same
 // transaction. begin never joins a run in progress, because that run may already have
@@ -161,7 +161,7 @@ func alive(m *bourse.Machine) bool { return m.Boot.Number > 0 && m.Boot.Exit == 
 func (ms *Machines) begin(ctx context.Context, def *machineDef, req machineRequest, write fsm.Write) (*fsm.Handle[machineResult], error) {
 	run, err := def.Start(ctx, ms.state.Engine, state.OfMachine(req.Machine), req, fsm.StartOptions{Queue: true, Write: write})
 	if err == nil {
-		ms.state.Machines.Changed(req.Machine)
+		ms.state.Machines.Applied(req.Machine)
 	}
 	return run, err
 }

@@ -16,10 +16,10 @@ import (
 
 // Limits on how much is read from /proc.
 const (
-	most        = 1000 // processes of a machine
-	mostFiles   = 4096 // open files per process
-	mostCommand = 4096 // bytes of a command line
-	mostSockets = 64   // sockets per process
+	maxProcesses = 1000 // processes of a machine
+	maxFiles     = 4096 // open files per process
+	maxCommand   = 4096 // bytes of a command line
+	maxSockets   = 64   // sockets per process
 )
 
 // tick is the duration of a kernel clock tick, in milliseconds.
@@ -78,7 +78,7 @@ func (t Table) members(all map[int]process, main int) []int {
 	for _, pid := range sorted(all) {
 		var line []int // pid and its ancestors, excluding the first ancestor that is already a member
 		at := pid
-		for p, ok := all[at]; ok && !member[at] && len(line) < most; p, ok = all[at] {
+		for p, ok := all[at]; ok && !member[at] && len(line) < maxProcesses; p, ok = all[at] {
 			line = append(line, at)
 			at = p.parent
 		}
@@ -94,7 +94,7 @@ func (t Table) members(all map[int]process, main int) []int {
 		}
 	}
 	slices.Sort(out[1:])
-	return out[:min(len(out), most)]
+	return out[:min(len(out), maxProcesses)]
 }
 
 func sorted(all map[int]process) []int {
@@ -169,7 +169,7 @@ func (t Table) inner(pid int) int64 {
 // command line is empty, it returns the process's name in square brackets.
 func (t Table) command(pid int) string {
 	text, err := os.ReadFile(t.file(pid, "cmdline"))
-	text = bytes.TrimRight(text[:min(len(text), mostCommand)], "\x00")
+	text = bytes.TrimRight(text[:min(len(text), maxCommand)], "\x00")
 	if err != nil || len(text) == 0 {
 		name, _ := os.ReadFile(t.file(pid, "comm"))
 		text = slices.Concat([]byte("["), bytes.TrimSpace(name), []byte("]"))
@@ -179,7 +179,7 @@ func (t Table) command(pid int) string {
 
 func (t Table) directory(pid int) string {
 	dir, _ := os.Readlink(t.file(pid, "cwd"))
-	return strings.ToValidUTF8(dir[:min(len(dir), mostCommand)], "?")
+	return strings.ToValidUTF8(dir[:min(len(dir), maxCommand)], "?")
 }
 
 // uptime returns the host's uptime in ticks.
@@ -197,11 +197,11 @@ func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bour
 	if err != nil || len(listening) == 0 {
 		return out
 	}
-	defer func() { _ = dir.Close() }()      // the directory was only read
-	names, _ := dir.Readdirnames(mostFiles) // the names that were read before an error are still useful
+	defer func() { _ = dir.Close() }()     // the directory was only read
+	names, _ := dir.Readdirnames(maxFiles) // the names that were read before an error are still useful
 	for _, name := range names {
 		link, _ := os.Readlink(filepath.Join(dir.Name(), name))
-		if s, ok := listening[link]; ok && len(out) < mostSockets && !slices.Contains(out, s) {
+		if s, ok := listening[link]; ok && len(out) < maxSockets && !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}
@@ -211,8 +211,8 @@ func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bour
 	return out
 }
 
-// mostTable limits how many bytes of a socket table are read.
-const mostTable = 4 << 20
+// maxTable limits how many bytes of a socket table are read.
+const maxTable = 4 << 20
 
 // State values in the tables below /proc/net of listening TCP sockets and of bound,
 // unconnected UDP sockets.
@@ -233,7 +233,7 @@ func (t Table) listening(pid int) map[string]bourse.ListenSocket {
 			continue
 		}
 		text := make([]byte, 0, 64<<10)
-		for len(text) < mostTable {
+		for len(text) < maxTable {
 			text = slices.Grow(text, 64<<10)
 			n, err := f.Read(text[len(text):cap(text)])
 			text = text[:len(text)+n]

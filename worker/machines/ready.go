@@ -18,7 +18,7 @@ import (
 
 // readyResolve resolves the name of the next version's image, and records the result.
 func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome {
-	return ms.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
+	return ms.prepareUpdate(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
 		org, err := ms.images.OrgOf(m)
 		if err != nil {
 			return fsm.Outcome{}, err
@@ -32,7 +32,7 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 		}
 		return fsm.Done(state.InTx(func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-				if !waits(m, r.Request.Version) {
+				if !hasPendingUpdate(m, r.Request.Version) {
 					return false, nil, nil
 				}
 				m.Next.Image = &ref
@@ -46,7 +46,7 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 // readyPull pulls the image of the machine's next version. The image is not evicted,
 // because the machine's record already names it.
 func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
-	return ms.readying(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
+	return ms.prepareUpdate(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
 		ref := *m.Next.Image
 		if ms.images.Has(ref) {
 			return fsm.Done(), nil
@@ -83,20 +83,20 @@ func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	for {
 		m, err := ms.state.AwaitMachine(ctx, r.Request.Machine, func(m *bourse.Machine) bool {
 			answer, _ := bourse.CallUpdate.On(m.State)
-			return !waits(m, r.Request.Version) || answer == bourse.CallAllowed
+			return !hasPendingUpdate(m, r.Request.Version) || answer == bourse.CallAllowed
 		})
 		switch {
 		case bourse.CodeOf(err) == bourse.CodeNotFound:
 			return fsm.Finish()
 		case err != nil:
 			return fsm.Retry(err)
-		case !waits(&m, r.Request.Version):
+		case !hasPendingUpdate(&m, r.Request.Version):
 			return fsm.Finish()
 		}
 		_, err = ms.begin(ctx, ms.defs.of(&m).update, machineRequest{Machine: m.ID, Version: r.Request.Version}, state.InTx(func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-				if !waits(m, r.Request.Version) {
-					return false, nil, errMoved
+				if !hasPendingUpdate(m, r.Request.Version) {
+					return false, nil, errChanged
 				}
 				events, err := ms.beginNext(tx, m)
 				return true, events, err
@@ -104,9 +104,9 @@ func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 			return err
 		}))
 		switch {
-		case errors.Is(err, errMoved):
+		case errors.Is(err, errChanged):
 		case bourse.CodeOf(err) == bourse.CodeInsufficient:
-			return ms.notReady(r, err)
+			return ms.abandonUpdate(r, err)
 		case err != nil:
 			return fsm.Retry(err)
 		default:
@@ -115,35 +115,35 @@ func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	}
 }
 
-// readying executes a step of a run that prepares an update. It cancels the step if the
+// prepareUpdate executes a step of a run that prepares an update. It cancels the step if the
 // update is no longer wanted.
-func (ms *Machines) readying(ctx context.Context, r *machineRun, do func(context.Context, *bourse.Machine) (fsm.Outcome, error)) fsm.Outcome {
+func (ms *Machines) prepareUpdate(ctx context.Context, r *machineRun, do func(context.Context, *bourse.Machine) (fsm.Outcome, error)) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	switch {
 	case bourse.CodeOf(err) == bourse.CodeNotFound:
 		return fsm.Finish()
 	case err != nil:
 		return fsm.Retry(err)
-	case !waits(&m, r.Request.Version):
+	case !hasPendingUpdate(&m, r.Request.Version):
 		return fsm.Finish()
 	case ms.images.ImageHost == nil:
-		return ms.notReady(r, errNoImages)
+		return ms.abandonUpdate(r, errNoImages)
 	}
-	wanted, stop := ms.while(ctx, m.ID, r.Request.Until, func(now *bourse.Machine) bool { return waits(now, r.Request.Version) })
+	wanted, stop := ms.contextWhile(ctx, m.ID, r.Request.Until, func(now *bourse.Machine) bool { return hasPendingUpdate(now, r.Request.Version) })
 	out, err := do(wanted, &m)
 	cause := context.Cause(wanted)
 	stop()
 	switch {
 	case err == nil:
 		return out
-	case errors.Is(cause, errUnwanted):
+	case errors.Is(cause, errNotNeeded):
 		return fsm.Finish()
-	case errors.Is(cause, errTooLate):
-		return ms.notReady(r, bourse.Errorf(bourse.CodeUnavailable, "image %s was not pulled within %s", m.Next.Config.Image, updateWithin))
+	case errors.Is(cause, errDeadline):
+		return ms.abandonUpdate(r, bourse.Errorf(bourse.CodeUnavailable, "image %s was not pulled within %s", m.Next.Config.Image, updateTimeout))
 	case transient(err):
 		return fsm.RetryAfter(pullPause(r.Attempt, r.Request.Until), err)
 	}
-	return ms.notReady(r, err)
+	return ms.abandonUpdate(r, err)
 }
 
 // transient reports whether err, the error of resolving or pulling an image, may
@@ -156,14 +156,14 @@ func transient(err error) bool {
 	return false
 }
 
-// notReady abandons the update. The machine keeps its current version.
-func (ms *Machines) notReady(r *machineRun, cause error) fsm.Outcome {
+// abandonUpdate abandons the update. The machine keeps its current version.
+func (ms *Machines) abandonUpdate(r *machineRun, cause error) fsm.Outcome {
 	return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.dropNext(tx, r.Request.Machine, r.Request.Version, cause) }))
 }
 
-var errDropped = bourse.Errorf(bourse.CodeCanceled, "canceled by an operator")
+var errCanceled = bourse.Errorf(bourse.CodeCanceled, "canceled by an operator")
 
 // dropUpdate abandons the update because an operator has canceled its run.
 func (ms *Machines) dropUpdate(_ context.Context, r *machineRun) fsm.Outcome {
-	return fsm.Done(state.InTx(func(tx *store.Tx) error { return ms.dropNext(tx, r.Request.Machine, r.Request.Version, errDropped) }))
+	return fsm.Done(state.InTx(func(tx *store.Tx) error { return ms.dropNext(tx, r.Request.Machine, r.Request.Version, errCanceled) }))
 }

@@ -40,13 +40,13 @@ func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	} else if err != nil {
 		ms.state.Log.Error("recover container driver failed, its machines wait", "err", err)
 	}
-	return Recovered{found.machines, len(found.watched), len(found.strays)}, nil
+	return Recovered{found.machines, len(found.watched), len(found.unknown)}, nil
 }
 
 // Recovered counts machines that run host programs: recorded machines, machines whose
 // tasks were adopted, and machines that were removed because they had no record.
 type Recovered struct {
-	Machines, Adopted, Strays int
+	Machines, Adopted, Unknown int
 }
 
 // recoverContainers reconciles the container driver with the store.
@@ -58,25 +58,25 @@ func (ms *Machines) recoverContainers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	close(ms.drivers.late)
-	ms.state.Log.Info("container driver recovered", "machines", found.machines, "adopted", len(found.watched), "strays", len(found.strays))
+	close(ms.drivers.containersReady)
+	ms.state.Log.Info("container driver recovered", "machines", found.machines, "adopted", len(found.watched), "strays", len(found.unknown))
 	return nil
 }
 
 const (
-	lateFirst = time.Second // delay before the first attempt; it doubles
-	lateMost  = 15 * time.Second
+	minRecoverDelay = time.Second // delay before the first attempt; it doubles
+	maxRecoverDelay = 15 * time.Second
 )
 
-// RecoverLate recovers the container driver if it was unavailable when the worker
+// RetryRecover recovers the container driver if it was unavailable when the worker
 // started. It retries until it succeeds, and then calls done. In the meantime, operations
 // that do not need the driver work.
-func (ms *Machines) RecoverLate(ctx context.Context, done func()) error {
-	if !errors.Is(ms.Containers(), errLate) {
+func (ms *Machines) RetryRecover(ctx context.Context, done func()) error {
+	if !errors.Is(ms.Containers(), errDriverNotReady) {
 		return nil
 	}
-	for wait := lateFirst; ; wait = min(2*wait, lateMost) {
-		state.Rest(ctx, wait)
+	for wait := minRecoverDelay; ; wait = min(2*wait, maxRecoverDelay) {
+		state.Sleep(ctx, wait)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the daemon stops, which is no error
 		}
@@ -94,20 +94,20 @@ func (ms *Machines) RecoverLate(ctx context.Context, done func()) error {
 
 // adopt reconciles one driver with the store. kind is the kind of image that the driver
 // runs.
-func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings, error) {
+func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (recoveryState, error) {
 	d := ms.drivers.all[kind]
 	held, err := d.Recover(ctx)
 	if err != nil {
-		return findings{}, fmt.Errorf("recover driver: %w", err)
+		return recoveryState{}, fmt.Errorf("recover driver: %w", err)
 	}
 	if err := ms.allKnown(tasksOf(held)); err != nil {
-		return findings{}, err
+		return recoveryState{}, err
 	}
 	found, err := ms.survey(held, kind)
 	if err != nil {
 		return found, err
 	}
-	for _, id := range found.strays {
+	for _, id := range found.unknown {
 		ms.state.Log.Warn("machine without a record is removed", "machine", id)
 		if err := d.Destroy(ctx, id); err != nil {
 			return found, fmt.Errorf("remove stray %s: %w", id, err)
@@ -119,10 +119,10 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings,
 		}
 	}
 	for _, id := range found.watched {
-		ms.watch(d, id, lost) // a lost task ends at once
+		ms.watch(d, id, errTextLost) // a lost task ends at once
 	}
 	if ms.network != nil {
-		ms.state.Go(func(life context.Context) { ms.findCutOff(life, found.watched) })
+		ms.state.Go(func(life context.Context) { ms.reportLostNetworks(life, found.watched) })
 	}
 	for _, c := range found.canceled {
 		ms.state.Log.Info("order canceled: its machine is destroyed", "order", c.order, "machine", c.machine, "source", "found by recovery")
@@ -133,10 +133,10 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (findings,
 	return found, nil
 }
 
-// findings lists the differences between the store and a driver.
-type findings struct {
+// recoveryState lists the differences between the store and a driver.
+type recoveryState struct {
 	machines  int
-	strays    []bourse.MachineID // machines that have tasks but no record
+	unknown   []bourse.MachineID // machines that have tasks but no record
 	forgotten []driver.TaskID    // ended tasks whose exit is already recorded
 	watched   []driver.TaskID    // tasks that are running or lost, or whose exit is not yet recorded
 	canceled  []canceledFill     // machines whose order was canceled but which are not destroyed yet
@@ -148,8 +148,8 @@ type canceledFill struct {
 	machine bourse.MachineID
 }
 
-func (ms *Machines) survey(held []driver.Status, kind bourse.ImageKind) (findings, error) {
-	var f findings
+func (ms *Machines) survey(held []driver.Status, kind bourse.ImageKind) (recoveryState, error) {
+	var f recoveryState
 	boots := map[bourse.MachineID]bourse.Boot{}
 	err := ms.state.Store.View(func(tx *store.Tx) error {
 		for m, err := range tx.Machines() {
@@ -164,7 +164,7 @@ func (ms *Machines) survey(held []driver.Status, kind bourse.ImageKind) (finding
 				continue
 			}
 			boots[m.ID] = m.Boot
-			if alive(&m) && m.State != bourse.StateStarting { // the run that starts a machine also takes care of its task
+			if mayHaveTask(&m) && m.State != bourse.StateStarting { // the run that starts a machine also takes care of its task
 				f.watched = append(f.watched, TaskOf(&m))
 			}
 			if m.State == bourse.StateDestroying {
@@ -184,7 +184,7 @@ func (ms *Machines) survey(held []driver.Status, kind bourse.ImageKind) (finding
 		boot, known := boots[s.ID.Machine]
 		switch {
 		case !known:
-			f.strays = append(f.strays, s.ID.Machine)
+			f.unknown = append(f.unknown, s.ID.Machine)
 		case s.ID.Boot < boot.Number, s.ID.Boot == boot.Number && boot.Exit != nil:
 			f.forgotten = append(f.forgotten, s.ID)
 		}
@@ -206,9 +206,9 @@ func (e *errUnknownMachines) Error() string {
 	return fmt.Sprintf("the host has objects without a record in the store: %s%s", strings.Join(names, ", "), more)
 }
 
-// Unknown returns the error that makes the daemon exit if there are objects on the host
+// UnknownObjectsError returns the error that makes the daemon exit if there are objects on the host
 // without a record in the store.
-func Unknown(what []string) error {
+func UnknownObjectsError(what []string) error {
 	e := &errUnknownMachines{what}
 	return bourse.Errorf(bourse.CodeFailedPrecondition,
 		"%w; is the data directory mounted, and not an old copy? --forget-machines removes them", e)
@@ -268,7 +268,7 @@ func (ms *Machines) allKnown(held []driver.TaskID) error {
 		ms.state.Log.Warn("machines that the store does not know are removed", "machines", unknown)
 		return nil
 	}
-	return Unknown(unknown)
+	return UnknownObjectsError(unknown)
 }
 
 func tasksOf(held []driver.Status) []driver.TaskID {

@@ -20,13 +20,13 @@ import (
 func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, error) {
 	switch {
 	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
-		if sleeps(m, m.Next) {
+		if waitsForSchedule(m, m.Next) {
 			m.Next.Launch = false
 		}
-		return ms.swap(tx, m)
+		return ms.makeNextCurrent(tx, m)
 	case m.State != bourse.StateStarted && m.State != bourse.StateSuspended && m.State != bourse.StateRestarting:
-		return nil, errMoved
-	case unnoticed(m):
+		return nil, errChanged
+	case sameForProgram(m):
 		if err := tx.RecordVersion(m); err != nil {
 			return nil, err
 		}
@@ -40,9 +40,9 @@ func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, 
 	return []bourse.Event{{Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceUser}}, nil
 }
 
-// sleeps reports whether m is stopped until its schedule starts it again, and its next
+// waitsForSchedule reports whether m is stopped until its schedule starts it again, and its next
 // version has a schedule, too.
-func sleeps(m *bourse.Machine, next *bourse.NextVersion) bool {
+func waitsForSchedule(m *bourse.Machine, next *bourse.NextVersion) bool {
 	return m.State == bourse.StateStopped && m.Config.Schedule != "" && next.Config.Schedule != ""
 }
 
@@ -54,9 +54,9 @@ func adoptNext(m *bourse.Machine) {
 	m.Secrets, m.SkipSecrets = max(m.Secrets, n.Secrets), n.SkipSecrets
 }
 
-// swap makes m's next version its current one, and records the intent to launch it. m's
+// makeNextCurrent makes m's next version its current one, and records the intent to launch it. m's
 // program must not be running. Errors are those of recordLaunch.
-func (ms *Machines) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Event, err error) {
+func (ms *Machines) makeNextCurrent(tx *store.Tx, m *bourse.Machine) (events []bourse.Event, err error) {
 	if err := tx.RecordVersion(m); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (ms *Machines) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Event
 	if launch {
 		return events, ms.recordLaunch(tx, m)
 	}
-	settle(m)
+	releaseRunning(m)
 	m.State = bourse.StateStopped
 	m.Boot.Port, err = ms.choosePort(tx, m)
 	return append(events, bourse.Event{Type: bourse.EventPrepare, State: m.State, Source: bourse.SourceWorker}), err
@@ -75,24 +75,24 @@ func (ms *Machines) swap(tx *store.Tx, m *bourse.Machine) (events []bourse.Event
 
 // replaceStep stops the current version of a machine that is being updated.
 func (ms *Machines) replaceStep(ctx context.Context, r *machineRun) fsm.Outcome {
-	if err := ms.endPresent(ctx, r.Request.Machine); err != nil {
+	if err := ms.endCurrent(ctx, r.Request.Machine); err != nil {
 		return fsm.Retry(err)
 	}
 	return fsm.Done()
 }
 
-func (ms *Machines) endPresent(ctx context.Context, id bourse.MachineID) error {
+func (ms *Machines) endCurrent(ctx context.Context, id bourse.MachineID) error {
 	m, err := ms.state.Machine(ctx, id)
-	if err != nil || m.State != bourse.StateReplacing || !alive(&m) {
+	if err != nil || m.State != bourse.StateReplacing || !mayHaveTask(&m) {
 		return err
 	}
 	signal, timeout := stopOf(&m.Config)
 	return ms.end(ctx, &m, signal, timeout)
 }
 
-// swapStep makes the next version of a machine current once the previous version has
+// nextVersionStep makes the next version of a machine current once the previous version has
 // ended.
-func (ms *Machines) swapStep(ctx context.Context, r *machineRun) fsm.Outcome {
+func (ms *Machines) nextVersionStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	switch {
 	case err != nil:
@@ -102,7 +102,7 @@ func (ms *Machines) swapStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	case m.State != bourse.StateReplacing || m.Next == nil:
 		return fsm.Finish()
 	}
-	write := state.InTx(func(tx *store.Tx) error { return ms.recordSwap(tx, m.ID) })
+	write := state.InTx(func(tx *store.Tx) error { return ms.recordNextVersion(tx, m.ID) })
 	if m.Next.Launch {
 		return fsm.Done(write)
 	}
@@ -112,15 +112,15 @@ func (ms *Machines) swapStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Finish(write)
 }
 
-func (ms *Machines) recordSwap(tx *store.Tx, id bourse.MachineID) error {
+func (ms *Machines) recordNextVersion(tx *store.Tx, id bourse.MachineID) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-		if m.State != bourse.StateReplacing || m.Next == nil || alive(m) {
+		if m.State != bourse.StateReplacing || m.Next == nil || mayHaveTask(m) {
 			return false, nil, nil
 		}
-		events, err := ms.swap(tx, m)
+		events, err := ms.makeNextCurrent(tx, m)
 		if bourse.CodeOf(err) == bourse.CodeInsufficient { // too few devices are available, because the operator has renamed them
 			m.State = bourse.StateFailed
-			return true, append(events, unlaunched(m, err)...), nil
+			return true, append(events, failedLaunchEvents(m, err)...), nil
 		}
 		return true, events, err
 	})
@@ -130,7 +130,7 @@ func (ms *Machines) recordSwap(tx *store.Tx, id bourse.MachineID) error {
 // stopUpdate completes an update whose run an operator has canceled. The machine gets its
 // new version but is not launched.
 func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
-	if err := ms.endPresent(ctx, r.Request.Machine); err != nil {
+	if err := ms.endCurrent(ctx, r.Request.Machine); err != nil {
 		return fsm.Retry(err)
 	}
 	err := ms.state.Commit(ctx, r.Request.Machine, func(tx *store.Tx) error {
@@ -145,16 +145,16 @@ func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err != nil {
 		return fsm.Retry(err)
 	}
-	return ms.swapStep(ctx, r)
+	return ms.nextVersionStep(ctx, r)
 }
 
-// unnoticed reports whether m's program would observe no difference between the next
+// sameForProgram reports whether m's program would observe no difference between the next
 // version and the current one. A new version number alone does not justify a restart.
-func unnoticed(m *bourse.Machine) bool {
+func sameForProgram(m *bourse.Machine) bool {
 	if m.Next.Renew {
 		return false
 	}
-	now, next := noticed(&m.Config), noticed(&m.Next.Config)
+	now, next := visibleConfig(&m.Config), visibleConfig(&m.Next.Config)
 	if m.Image != nil && m.Next.Image != nil {
 		if m.Image.Digest != m.Next.Image.Digest {
 			return false
@@ -166,8 +166,8 @@ func unnoticed(m *bourse.Machine) bool {
 	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// noticed returns the fields of a config that the machine's program can observe.
-func noticed(c *bourse.Config) bourse.Config {
+// visibleConfig returns the fields of a config that the machine's program can observe.
+func visibleConfig(c *bourse.Config) bourse.Config {
 	out := *c
 	out.Metadata = map[string]string{MetadataGroup: c.Metadata[MetadataGroup]}
 	out.Restart, out.AutoDestroy, out.StopConfig, out.Requirements = nil, false, nil, nil
@@ -183,15 +183,15 @@ func noticed(c *bourse.Config) bourse.Config {
 // begun to stop the current version.
 func (ms *Machines) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.InstanceID, cause error) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-		if !waits(m, version) {
+		if !hasPendingUpdate(m, version) {
 			return false, nil, nil
 		}
 		m.Next = nil
-		takes := ms.host.Ledger.Running(&m.Config)
-		if !mayRun(m) {
-			takes = admit.Resting(takes)
+		takes := ms.host.Ledger.WhileRunning(&m.Config)
+		if !willRun(m) {
+			takes = admit.WhileStopped(takes)
 		}
-		m.Takes = admit.Least(m.Takes, takes)
+		m.Takes = admit.Min(m.Takes, takes)
 		return true, []bourse.Event{{
 			Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceWorker, At: time.Now().UTC(),
 			Reason: "abandoned, the version stays: " + bourse.MessageOf(cause),
@@ -200,8 +200,8 @@ func (ms *Machines) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.I
 	return err
 }
 
-// waits reports whether m has an update to the given version that has not begun yet.
-func waits(m *bourse.Machine, version bourse.InstanceID) bool {
+// hasPendingUpdate reports whether m has an update to the given version that has not begun yet.
+func hasPendingUpdate(m *bourse.Machine, version bourse.InstanceID) bool {
 	if m.Next == nil || m.Next.Instance != version {
 		return false
 	}

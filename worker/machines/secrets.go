@@ -120,11 +120,11 @@ type SecretsView interface {
 	AppKeys(ctx context.Context, machine bourse.MachineID) (bourse.AppKeys, error)
 }
 
-const howToGiveKeys = "start or update it through a broker that has secrets.key: bourse machine restart, or bourse deploy"
+const secretsKeyHint = "start or update it through a broker that has secrets.key: bourse machine restart, or bourse deploy"
 
-// SecretsPatience is how long a start waits for secrets that have not reached the view
+// SecretsTimeout is how long a start waits for secrets that have not reached the view
 // yet.
-const SecretsPatience = 5 * time.Second
+const SecretsTimeout = 5 * time.Second
 
 // SecretReader decrypts apps' secrets with the keys that a broker has sent for a machine.
 type SecretReader struct {
@@ -138,7 +138,7 @@ func (s *SecretReader) await(ctx context.Context, app string, version uint64) (s
 		}
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "this worker has no view, and therefore no secrets")
 	}
-	ctx, cancel := context.WithTimeout(ctx, SecretsPatience)
+	ctx, cancel := context.WithTimeout(ctx, SecretsTimeout)
 	defer cancel()
 	s.View.AwaitSynced(ctx)
 	marks, err := s.View.AwaitSecrets(ctx, app, version)
@@ -161,13 +161,13 @@ func (s *SecretReader) Of(ctx context.Context, app string, version uint64, keys 
 		return nil, marks.Version(), err
 	}
 	if len(keys) == 0 {
-		return nil, 0, bourse.Errorf(bourse.CodeFailedPrecondition, "the app has secrets, but the machine has no keys to open them: %s", howToGiveKeys)
+		return nil, 0, bourse.Errorf(bourse.CodeFailedPrecondition, "the app has secrets, but the machine has no keys to open them: %s", secretsKeyHint)
 	}
 	out := make(map[string]string, len(list))
 	for i := range list {
 		value, err := seal.Open(keys, seal.Place{App: app, Name: list[i].Name}, list[i].Sealed)
 		if err != nil {
-			return nil, 0, bourse.Errorf(bourse.CodeFailedPrecondition, "%w: %s", err, howToGiveKeys)
+			return nil, 0, bourse.Errorf(bourse.CodeFailedPrecondition, "%w: %s", err, secretsKeyHint)
 		}
 		out[list[i].Name] = string(value)
 	}

@@ -113,7 +113,7 @@ func TestNoStartWithoutItsSecrets(t *testing.T) {
 		if _, _, err := s.Of(t.Context(), "app", version, own); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			t.Errorf("a version that has not come: %v, want unavailable", err)
 		}
-		if took := time.Since(began); took > machines.SecretsPatience {
+		if took := time.Since(began); took > machines.SecretsTimeout {
 			t.Errorf("it waited %s", took)
 		}
 		close(v.came) // as after a network partition, there is no other view to compare with, so the secrets that arrived before are enough

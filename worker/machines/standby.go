@@ -14,7 +14,7 @@ import (
 // promoted before and has not been demoted or rearmed since. Leases do not prevent a
 // promotion. Errors are those of Start.
 func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, why string) error {
-	_, err := ms.start(ctx, id, starting{
+	_, err := ms.start(ctx, id, startOptions{
 		may: func(m *bourse.Machine) error {
 			if m.Boot.PromotedFor != "" || m.State != bourse.StateStopped && m.State != bourse.StateFailed {
 				return errAlready
@@ -46,9 +46,9 @@ func (ms *Machines) Demote(ctx context.Context, id, primary bourse.MachineID, wh
 	return ignoreAlready(err)
 }
 
-// Rearm records that a stopped standby no longer replaces primary, which is no longer
+// ResetStandby records that a stopped standby no longer replaces primary, which is no longer
 // lost. The standby may then be promoted again.
-func (ms *Machines) Rearm(ctx context.Context, id, primary bourse.MachineID) error {
+func (ms *Machines) ResetStandby(ctx context.Context, id, primary bourse.MachineID) error {
 	return ignoreAlready(ms.state.Commit(ctx, id, func(tx *store.Tx) error {
 		return endStandby(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {
 			if m.State != bourse.StateStopped && m.State != bourse.StateFailed {

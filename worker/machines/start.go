@@ -22,7 +22,7 @@ var errAlready = errors.New("already there")
 // cannot be started, or another program uses its port; insufficient_capacity if the
 // host has no room for it now; conflict while another caller holds its lease.
 func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
-	return ms.start(ctx, id, starting{
+	return ms.start(ctx, id, startOptions{
 		may: func(m *bourse.Machine) error { return may(m, bourse.CallStart, act.Nonce) }, secrets: act.Secrets, keys: act.AppKeys,
 	})
 }
@@ -31,27 +31,27 @@ func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.M
 // the start calls check, which can prevent the start by returning an error, and then
 // write, which may change the machine and return additional events.
 func (ms *Machines) StartIf(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) (fabric.ActReply, error) {
-	return ms.start(ctx, id, starting{write: write, may: func(m *bourse.Machine) error { return cmp.Or(check(m), may(m, bourse.CallStart, "")) }})
+	return ms.start(ctx, id, startOptions{write: write, may: func(m *bourse.Machine) error { return cmp.Or(check(m), may(m, bourse.CallStart, "")) }})
 }
 
-// starting contains the parameters of a start.
-type starting struct {
+// startOptions contains the parameters of a start.
+type startOptions struct {
 	may     func(m *bourse.Machine) error                   // returns an error if the start is not allowed; see the function may
 	write   func(m *bourse.Machine) (events []bourse.Event) // changes the machine when its boot is recorded, and returns additional events; may be nil
 	secrets uint64                                          // minimum version of the app's secrets
 	keys    bourse.AppKeys                                  // keys for the app's secrets; if empty, the recorded keys are used
 }
 
-func (ms *Machines) start(ctx context.Context, id bourse.MachineID, s starting) (fabric.ActReply, error) {
+func (ms *Machines) start(ctx context.Context, id bourse.MachineID, s startOptions) (fabric.ActReply, error) {
 	for {
 		reply, err := ms.startOnce(ctx, id, s)
-		if !errors.Is(err, errMoved) {
+		if !errors.Is(err, errChanged) {
 			return reply, err
 		}
 	}
 }
 
-func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starting) (fabric.ActReply, error) {
+func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s startOptions) (fabric.ActReply, error) {
 	old, err := ms.state.Machine(ctx, id)
 	if err != nil {
 		return fabric.ActReply{}, err
@@ -74,7 +74,7 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s starti
 			}
 			switch {
 			case frozen != (m.State == bourse.StateSuspended):
-				return false, nil, errMoved
+				return false, nil, errChanged
 			case frozen:
 				m.State = bourse.StateStarting // a suspended machine has kept its resources
 			default:
@@ -145,16 +145,16 @@ func on(m *bourse.Machine, call bourse.Call) error {
 
 // takeBoot takes the resources that m needs while it runs, and records its next boot.
 func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
-	if admit.Foreign(m.Boot.Port) {
+	if admit.PortInUse(m.Boot.Port) {
 		return bourse.Errorf(bourse.CodeFailedPrecondition,
 			"machine %s cannot start: another program on its host listens on port %d, its $PORT", m.ID, m.Boot.Port)
 	}
-	takes := ms.host.Ledger.Running(&m.Config)
+	takes := ms.host.Ledger.WhileRunning(&m.Config)
 	if n := m.Next; n != nil { // the resources must also suffice for the machine's next version
-		n.Launch, n.Takes = true, ms.host.Ledger.Running(&n.Config)
-		takes = admit.Most(takes, n.Takes)
+		n.Launch, n.Takes = true, ms.host.Ledger.WhileRunning(&n.Config)
+		takes = admit.Max(takes, n.Takes)
 	}
-	if err := ms.retake(tx, m, takes); err != nil {
+	if err := ms.setResources(tx, m, takes); err != nil {
 		return err
 	}
 	if err := ms.recordLaunch(tx, m); err != nil {
@@ -164,10 +164,10 @@ func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// retake replaces the resources that a machine takes. It returns CodeInsufficient if
+// setResources replaces the resources that a machine takes. It returns CodeInsufficient if
 // the host has no room.
-func (ms *Machines) retake(tx *store.Tx, m *bourse.Machine, takes bourse.Amounts) error {
-	r, err := ms.host.Room(tx, m.Takes, takes)
+func (ms *Machines) setResources(tx *store.Tx, m *bourse.Machine, takes bourse.Amounts) error {
+	r, err := ms.host.CheckRoom(tx, m.Takes, takes)
 	if err == nil && r != nil {
 		err = hostFull(r)
 	}
@@ -217,33 +217,33 @@ func hostFull(r *bourse.Refusal) error {
 // startAttach and startLaunch are the steps that start a machine again. If they fail for
 // good, the machine's state becomes failed.
 func (ms *Machines) startAttach(ctx context.Context, r *machineRun) fsm.Outcome {
-	return ms.attach(ctx, r, ms.unstarted)
+	return ms.attach(ctx, r, ms.recordStartFailed)
 }
 
 func (ms *Machines) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome {
-	return ms.launch(ctx, r, ms.unstarted)
+	return ms.launch(ctx, r, ms.recordStartFailed)
 }
 
-// unstarted removes the leftovers of a failed attempt to start a machine, and records
+// recordStartFailed removes the leftovers of a failed attempt to start a machine, and records
 // that the machine has failed.
-func (ms *Machines) unstarted(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
-	if !isPlain(m) {
-		if err := ms.leaveStopped(ctx, m); err != nil {
+func (ms *Machines) recordStartFailed(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
+	if !isHostProgram(m) {
+		if err := ms.removeAttempt(ctx, m); err != nil {
 			return fsm.Retry(errors.Join(cause, err))
 		}
 	}
 	return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, m.ID, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			m.State = bourse.StateFailed
-			return true, unlaunched(m, cause), nil
+			return true, failedLaunchEvents(m, cause), nil
 		})
 		return err
 	}))
 }
 
-// leaveStopped kills the program that an attempt to start m may have left behind, and
+// removeAttempt kills the program that an attempt to start m may have left behind, and
 // removes the attachments that a stopped machine does not keep.
-func (ms *Machines) leaveStopped(ctx context.Context, m *bourse.Machine) error {
+func (ms *Machines) removeAttempt(ctx context.Context, m *bourse.Machine) error {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err == nil {
 		err = d.Stop(ctx, TaskOf(m), "SIGKILL", 0)
@@ -319,9 +319,9 @@ func (ms *Machines) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
 	}))
 }
 
-// reviveStep starts a machine again after the backoff of its restart policy, unless it
+// restartStep starts a machine again after the backoff of its restart policy, unless it
 // was stopped or destroyed in the meantime.
-func (ms *Machines) reviveStep(ctx context.Context, r *machineRun) fsm.Outcome {
+func (ms *Machines) restartStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
 		return fsm.Finish()

@@ -60,7 +60,7 @@ func (ms *Machines) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if m.State != bourse.StateStopping && m.State != bourse.StateRestarting {
 		return fsm.Finish() // the exit is already recorded
 	}
-	if !alive(&m) {
+	if !mayHaveTask(&m) {
 		if m.State == bourse.StateStopping {
 			if err := ms.tryTearDown(ctx, &m); err != nil {
 				return fsm.Retry(err)
@@ -104,7 +104,7 @@ func (ms *Machines) end(ctx context.Context, m *bourse.Machine, signal bourse.Si
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // CodeNotFound means that the task was not launched yet
 		return err
 	}
-	ms.watch(d, TaskOf(m), unstarted)
+	ms.watch(d, TaskOf(m), errTextNotStarted)
 	_, err = ms.state.AwaitMachine(ctx, m.ID, func(now *bourse.Machine) bool { return now.Boot.Number != m.Boot.Number || now.Boot.Exit != nil })
 	return err
 }
@@ -117,7 +117,7 @@ func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 			return false, nil, nil
 		}
 		m.State = bourse.StateStopped
-		settle(m)
+		releaseRunning(m)
 		return true, []bourse.Event{{Type: bourse.EventStop, State: m.State, Source: bourse.SourceWorker}}, nil
 	})
 	return err
@@ -191,7 +191,7 @@ func (ms *Machines) killStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if alive(&m) {
+	if mayHaveTask(&m) {
 		if err := ms.end(ctx, &m, "SIGKILL", 0); err != nil {
 			return fsm.Retry(fmt.Errorf("kill machine %s: %w", m.ID, err))
 		}
@@ -206,7 +206,7 @@ func (ms *Machines) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if err := ms.leaveNothing(ctx, &m); err != nil {
+	if err := ms.removeFromHost(ctx, &m); err != nil {
 		return fsm.Retry(fmt.Errorf("remove machine %s: %w", m.ID, err))
 	}
 	ms.images.Drop(m.ID)
@@ -218,7 +218,7 @@ func (ms *Machines) removeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 			if err := ms.volumes.Detach(tx, m); err != nil {
 				return false, nil, err
 			}
-			if err := ms.tasks.Gone(tx, m); err != nil {
+			if err := ms.tasks.MachineDestroyed(tx, m); err != nil {
 				return false, nil, err
 			}
 			m.State, m.Takes, m.Devices, m.Lease, m.Next = bourse.StateDestroyed, nil, nil, nil, nil

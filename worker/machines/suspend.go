@@ -51,7 +51,7 @@ func freezable(host *admit.Host, m *bourse.Machine) error {
 	switch {
 	case kind == bourse.PollerImage:
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be suspended: it runs on its poller's host; stop it instead", m.ID)
-	case host.Labels.Load().Of[kind]["suspend"] == "":
+	case host.Labels.Load().ByKind[kind]["suspend"] == "":
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be suspended: its host has no cgroups that freeze processes; stop it instead", m.ID)
 	}
 	return nil
@@ -64,7 +64,7 @@ func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err != nil {
 		return fsm.Abort(err)
 	}
-	if m.State != bourse.StateSuspending || !alive(&m) {
+	if m.State != bourse.StateSuspending || !mayHaveTask(&m) {
 		return fsm.Finish() // the machine was stopped in the meantime, or its program has ended
 	}
 	err = bourse.Errorf(bourse.CodeUnavailable, "the program of machine %s could not be frozen and continues", m.ID)
@@ -74,7 +74,7 @@ func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	}
 	switch code := bourse.CodeOf(err); {
 	case err == nil:
-		return fsm.Done(settleAs(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateSuspended, bourse.EventSuspend))
+		return fsm.Done(setState(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateSuspended, bourse.EventSuspend))
 	case code == bourse.CodeNotFound, code == bourse.CodeFailedPrecondition && ms.hasEnded(ctx, &m):
 		return fsm.Finish() // the goroutine that watches the task records its exit
 	case code != bourse.CodeFailedPrecondition && !failed:
@@ -83,7 +83,7 @@ func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if thaw := ms.freeze(ctx, &m, false); thaw != nil && bourse.CodeOf(thaw) != bourse.CodeNotFound && bourse.CodeOf(thaw) != bourse.CodeFailedPrecondition {
 		return fsm.Retry(errors.Join(err, thaw))
 	}
-	return fsm.Abort(err, settleAs(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateStarted, bourse.EventResume))
+	return fsm.Abort(err, setState(m.ID, m.Boot.Number, bourse.StateSuspending, bourse.StateStarted, bourse.EventResume))
 }
 
 // thawStep resumes the program of a suspended machine.
@@ -101,13 +101,13 @@ func (ms *Machines) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
 		return fsm.Retry(err)
 	}
 	if d, known := ms.drivers.of(m.Config.ImageKind()); known == nil {
-		ms.watch(d, TaskOf(&m), lost)
+		ms.watch(d, TaskOf(&m), errTextLost)
 	}
 	if err != nil { // the goroutine that watches the task then records the program as lost
 		err = bourse.Errorf(bourse.CodeUnavailable, "machine %s has lost its suspended program: start it again", m.ID)
-		return fsm.Abort(err, settleAs(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateSuspended, bourse.EventSuspend))
+		return fsm.Abort(err, setState(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateSuspended, bourse.EventSuspend))
 	}
-	return fsm.Done(settleAs(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateStarted, bourse.EventResume))
+	return fsm.Done(setState(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateStarted, bourse.EventResume))
 }
 
 func (ms *Machines) freeze(ctx context.Context, m *bourse.Machine, frozen bool) error {
@@ -128,10 +128,10 @@ func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && status.Exit != nil
 }
 
-// settleAs returns a write that changes a machine's state from one to another. The write
+// setState returns a write that changes a machine's state from one to another. The write
 // has no effect if the machine's state or boot has changed in the meantime, or if its
 // program has exited.
-func settleAs(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
+func setState(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
 	return state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State != from || m.Boot.Number != boot || m.Boot.Exit != nil {

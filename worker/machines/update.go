@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// updateWithin is the time limit for pulling an update's image.
-const updateWithin = 10 * time.Minute
+// updateTimeout is the time limit for pulling an update's image.
+const updateTimeout = 10 * time.Minute
 
 // Update creates a new version of a machine. It returns once the version has started or,
 // if it must not be started, once it exists. The current version runs until the new image
@@ -46,7 +46,7 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 		return fabric.ActReply{}, err
 	}
 	next := bourse.NextVersion{
-		Instance: bourse.NewInstanceID(), Config: req.Config, Takes: ms.host.Ledger.Running(&req.Config),
+		Instance: bourse.NewInstanceID(), Config: req.Config, Takes: ms.host.Ledger.WhileRunning(&req.Config),
 		Launch: !req.SkipLaunch, Cordoned: req.Cordoned,
 		Secrets: max(old.Secrets, req.Secrets), SkipSecrets: req.SkipSecrets, Renew: req.Renew > old.Secrets || req.SkipSecrets != old.SkipSecrets,
 	}
@@ -58,7 +58,7 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 	def, resource, begin := ms.defs.of(&old).update, state.OfMachine(old.ID), machineRequest{Machine: old.ID, Version: next.Instance}
 	pull := !pinned(&old, &next)
 	if pull {
-		def, resource, begin.Until = ms.defs.ready, state.OfUpdate(old.ID), time.Now().Add(updateWithin)
+		def, resource, begin.Until = ms.defs.ready, state.OfUpdate(old.ID), time.Now().Add(updateTimeout)
 	} else {
 		next.Image = old.Image
 	}
@@ -67,7 +67,7 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 			if err := mayUpdate(m, &req); err != nil {
 				return false, nil, err
 			}
-			if err := ms.takeNext(tx, m, next); err != nil {
+			if err := ms.recordNext(tx, m, next); err != nil {
 				return false, nil, err
 			}
 			if !next.SkipSecrets {
@@ -89,7 +89,7 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 	if err != nil {
 		return fabric.ActReply{}, err
 	}
-	ms.state.Machines.Changed(old.ID)
+	ms.state.Machines.Applied(old.ID)
 	now, err := ms.updated(ctx, run, old.ID, next.Instance)
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
@@ -180,14 +180,14 @@ func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 	}
 }
 
-// takeNext records m's next version, and takes the resources that it needs in addition to
+// recordNext records m's next version, and takes the resources that it needs in addition to
 // those of the current one. The two versions never run at the same time, so they share
 // resources.
-func (ms *Machines) takeNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
-	if !mayRun(m) && (!next.Launch || sleeps(m, &next)) {
-		next.Launch, next.Takes = false, admit.Resting(next.Takes) // if the machine is started in the meantime, the start takes the remaining resources
+func (ms *Machines) recordNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
+	if !willRun(m) && (!next.Launch || waitsForSchedule(m, &next)) {
+		next.Launch, next.Takes = false, admit.WhileStopped(next.Takes) // if the machine is started in the meantime, the start takes the remaining resources
 	}
-	if err := ms.retake(tx, m, admit.Most(m.Takes, next.Takes)); err != nil {
+	if err := ms.setResources(tx, m, admit.Max(m.Takes, next.Takes)); err != nil {
 		return err
 	}
 	with := *m

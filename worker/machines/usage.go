@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// usageGap is the time between two samples if no suitable earlier sample exists.
-const usageGap = 250 * time.Millisecond
+// sampleInterval is the time between two samples if no suitable earlier sample exists.
+const sampleInterval = 250 * time.Millisecond
 
 // Usage returns a machine's current resource usage and its limits.
 func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usage, error) {
@@ -29,7 +29,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 	}
 	before, ok := ms.usages.Add(TaskOf(&m), now)
 	if !ok && now.CPU >= 0 {
-		state.Rest(ctx, usageGap)
+		state.Sleep(ctx, sampleInterval)
 		before = now
 		if used, now, err = ms.sample(ctx, &m); err != nil {
 			return fabric.Usage{}, err
@@ -39,7 +39,7 @@ func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usag
 		At: now.At, CPU: used.CPU, Throttled: used.Throttled, Memory: used.Memory, PIDs: used.PIDs,
 		ReadByte: used.ReadByte, WriteByte: used.WriteByte, CPUs: cpusUsed(before, now),
 	}
-	labels, limits := ms.host.Labels.Load().Of[m.Config.ImageKind()], ms.policy.Limits(&m)
+	labels, limits := ms.host.Labels.Load().ByKind[m.Config.ImageKind()], ms.policy.Limits(&m)
 	if _, ok := labels["limit.cpu"]; ok {
 		out.MayCPUs = float64(limits.CPUQuota) / 1000
 	}
@@ -60,8 +60,8 @@ func (ms *Machines) sample(ctx context.Context, m *bourse.Machine) (driver.Usage
 }
 
 const (
-	fresh  = time.Second      // minimum age of a sample for a comparison
-	maxAge = 30 * time.Second // maximum age, because older samples say little about the current usage
+	minSampleAge = time.Second      // minimum age of a sample for a comparison
+	maxAge       = 30 * time.Second // maximum age, because older samples say little about the current usage
 )
 
 // cpuSamples computes tasks' current CPU usage from samples of the CPU time that they
@@ -89,11 +89,11 @@ func (u *cpuSamples) Add(id driver.TaskID, now cpuSample) (before cpuSample, ok 
 	}
 	kept := u.tasks[id]
 	for _, s := range kept {
-		if age := now.At.Sub(s.At); !s.At.IsZero() && age >= fresh && age <= maxAge {
+		if age := now.At.Sub(s.At); !s.At.IsZero() && age >= minSampleAge && age <= maxAge {
 			before, ok = s, true
 		}
 	}
-	if now.At.Sub(kept[1].At) >= fresh {
+	if now.At.Sub(kept[1].At) >= minSampleAge {
 		u.tasks[id] = [2]cpuSample{kept[1], now}
 	}
 	if now.At.Sub(u.pruned) > maxAge {

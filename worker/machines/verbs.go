@@ -83,8 +83,8 @@ func (ms *Machines) Signal(ctx context.Context, id bourse.MachineID, act fabric.
 
 // Timeouts of exec.
 const (
-	execDefault = time.Minute
-	execMost    = 10 * time.Minute
+	defaultExecTimeout = time.Minute
+	maxExecTimeout     = 10 * time.Minute
 )
 
 // Exec runs a command in a machine. A command that exceeds its timeout is killed, and
@@ -92,10 +92,10 @@ const (
 func (ms *Machines) Exec(ctx context.Context, id bourse.MachineID, req *fabric.ExecRequest) (fabric.ExecReply, error) {
 	limit := time.Duration(req.Timeout)
 	if limit == 0 {
-		limit = execDefault
+		limit = defaultExecTimeout
 	}
-	if limit < 0 || limit > execMost || len(req.Command) == 0 {
-		return fabric.ExecReply{}, bourse.Errorf(bourse.CodeInvalid, "invalid exec: give a command, and a timeout of up to %s", execMost)
+	if limit < 0 || limit > maxExecTimeout || len(req.Command) == 0 {
+		return fabric.ExecReply{}, bourse.Errorf(bourse.CodeInvalid, "invalid exec: give a command, and a timeout of up to %s", maxExecTimeout)
 	}
 	m, err := ms.Running(ctx, id)
 	if err != nil {
@@ -133,12 +133,12 @@ func checkLease(m *bourse.Machine, nonce string) error {
 		m.ID, m.Lease.Owner, m.Lease.ExpiresAt.Format(time.RFC3339))
 }
 
-// called changes a machine's record, for a call that does not affect the host.
-func (ms *Machines) called(ctx context.Context, id bourse.MachineID, call bourse.Call, change func(*bourse.Machine) (bool, []bourse.Event, error)) (bourse.Machine, error) {
-	return ms.calledTx(ctx, id, call, func(_ *store.Tx, m *bourse.Machine) (bool, []bourse.Event, error) { return change(m) })
+// applyCall changes a machine's record, for a call that does not affect the host.
+func (ms *Machines) applyCall(ctx context.Context, id bourse.MachineID, call bourse.Call, change func(*bourse.Machine) (bool, []bourse.Event, error)) (bourse.Machine, error) {
+	return ms.applyCallTx(ctx, id, call, func(_ *store.Tx, m *bourse.Machine) (bool, []bourse.Event, error) { return change(m) })
 }
 
-func (ms *Machines) calledTx(
+func (ms *Machines) applyCallTx(
 	ctx context.Context, id bourse.MachineID, call bourse.Call, change func(*store.Tx, *bourse.Machine) (bool, []bourse.Event, error),
 ) (bourse.Machine, error) {
 	var m bourse.Machine
@@ -180,7 +180,7 @@ func (ms *Machines) Lease(ctx context.Context, id bourse.MachineID, req fabric.L
 	if ttl < 0 || ttl > bourse.MaxLeaseTTL*time.Second {
 		return bourse.Lease{}, bourse.Errorf(bourse.CodeInvalid, "invalid lease ttl %s: use up to %d s", ttl, bourse.MaxLeaseTTL)
 	}
-	m, err := ms.called(ctx, id, bourse.CallLease, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+	m, err := ms.applyCall(ctx, id, bourse.CallLease, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if err := checkLease(m, req.Nonce); err != nil {
 			return false, nil, err
 		}
@@ -195,7 +195,7 @@ func (ms *Machines) Lease(ctx context.Context, id bourse.MachineID, req fabric.L
 
 // Release ends a machine's lease.
 func (ms *Machines) Release(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
-	m, err := ms.called(ctx, id, bourse.CallLease, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+	m, err := ms.applyCall(ctx, id, bourse.CallLease, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.Lease.Expired(time.Now()) {
 			return false, nil, bourse.Errorf(bourse.CodeNotFound, "machine %s: lease not found", id)
 		}
@@ -214,7 +214,7 @@ func (ms *Machines) Cordon(ctx context.Context, id bourse.MachineID, act fabric.
 	if cordoned {
 		event = bourse.EventCordon
 	}
-	m, err := ms.called(ctx, id, bourse.CallCordon, func(m *bourse.Machine) (bool, []bourse.Event, error) {
+	m, err := ms.applyCall(ctx, id, bourse.CallCordon, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if err := checkLease(m, act.Nonce); err != nil || m.Cordoned == cordoned {
 			return false, nil, err
 		}
@@ -226,7 +226,7 @@ func (ms *Machines) Cordon(ctx context.Context, id bourse.MachineID, act fabric.
 
 // SetMetadata changes a machine's metadata. This creates no version and needs no lease.
 func (ms *Machines) SetMetadata(ctx context.Context, id bourse.MachineID, req fabric.MetadataRequest) (bourse.Machine, error) {
-	return ms.calledTx(ctx, id, bourse.CallMetadata, func(tx *store.Tx, m *bourse.Machine) (bool, []bourse.Event, error) {
+	return ms.applyCallTx(ctx, id, bourse.CallMetadata, func(tx *store.Tx, m *bourse.Machine) (bool, []bourse.Event, error) {
 		if req.Instance != "" && req.Instance != m.Instance {
 			return false, nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine version is %s, not %s", m.Instance, req.Instance)
 		}

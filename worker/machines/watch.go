@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	errMoved      = errors.New("the machine has moved on")
+	errChanged    = errors.New("the machine has moved on")
 	errNotStarted = errors.New("the start is not recorded yet")
 )
 
@@ -55,8 +55,8 @@ func (s *watching) remove(id driver.TaskID) {
 
 // Errors recorded for tasks that the driver does not know.
 const (
-	lost      = "the driver lost it"
-	unstarted = "ended before it was started"
+	errTextLost       = "the driver lost it"
+	errTextNotStarted = "ended before it was started"
 )
 
 // watch starts a goroutine that waits for a task's exit and calls ended. It does nothing
@@ -83,7 +83,7 @@ func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 			if kept, ok := ms.watched.failures.Due(); ok {
 				ms.state.Log.Warn("watch of a machine failed", "machine", id.Machine, "boot", id.Boot, "err", err, "not_logged", kept)
 			}
-			state.Rest(life, watchRetry)
+			state.Sleep(life, watchRetry)
 		}
 	})
 }
@@ -96,7 +96,7 @@ func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID
 		change := ms.state.Machines.Next(id.Machine)
 		err := ms.recordEnd(ctx, id, exit)
 		switch {
-		case errors.Is(err, errMoved):
+		case errors.Is(err, errChanged):
 		case errors.Is(err, errNotStarted):
 			select {
 			case <-change:
@@ -121,15 +121,15 @@ func (ms *Machines) recordEnd(ctx context.Context, id driver.TaskID, exit bourse
 	if notStarted(&m, id.Boot) {
 		return errNotStarted
 	}
-	next, _ := afterExit(&m, id.Boot, exit)
-	if next == rest && m.State == bourse.StateStopped {
+	next, _ := decideExit(&m, id.Boot, exit)
+	if next == exitStay && m.State == bourse.StateStopped {
 		// Tear down before the exit is recorded, because the machine cannot start again until
 		// then. Only this goroutine records the exit, so no later boot is affected.
 		if err := ms.tryTearDown(ctx, &m); err != nil {
 			return err
 		}
 	}
-	end, err := ms.tasks.Ended(ctx, &m, exit)
+	end, err := ms.tasks.MachineExited(ctx, &m, exit)
 	if err != nil {
 		return err
 	}
@@ -142,78 +142,78 @@ func (ms *Machines) recordEnd(ctx context.Context, id driver.TaskID, exit bourse
 	if err := ms.follow(ctx, &m, id, next, write); err != nil {
 		return err
 	}
-	if next != nothing {
-		ms.state.Counts.Exited(&exit, m.Boot.Requested, next == revive)
+	if next != exitIgnored {
+		ms.state.Counts.Exited(&exit, m.Boot.Requested, next == exitRestart)
 	}
 	return nil
 }
 
 // follow begins the run that follows a task's exit, if any, in the transaction that
 // records the exit.
-func (ms *Machines) follow(ctx context.Context, m *bourse.Machine, id driver.TaskID, next aftermath, write func(*store.Tx) error) error {
+func (ms *Machines) follow(ctx context.Context, m *bourse.Machine, id driver.TaskID, next exitAction, write func(*store.Tx) error) error {
 	req := machineRequest{Machine: id.Machine, Boot: id.Boot}
 	switch next {
-	case revive:
-		_, err := ms.defs.revive.Start(ctx, ms.state.Engine, state.OfRevival(id.Machine), req, fsm.StartOptions{
+	case exitRestart:
+		_, err := ms.defs.delayedRestart.Start(ctx, ms.state.Engine, state.OfRestart(id.Machine), req, fsm.StartOptions{
 			NotBefore: time.Now().Add(bourse.RestartBackoff(len(m.Boot.Restarts))), Queue: true, Write: state.InTx(write),
 		})
-		ms.state.Machines.Changed(id.Machine)
+		ms.state.Machines.Applied(id.Machine)
 		return err
-	case remove:
+	case exitDestroy:
 		_, err := ms.begin(ctx, ms.defs.destroy, req, state.InTx(write))
 		return err
-	case nothing, rest:
+	case exitIgnored, exitStay:
 		return ms.state.Commit(ctx, id.Machine, write)
 	}
 	return nil
 }
 
-// aftermath is the action that follows a task's exit.
-type aftermath string
+// exitAction is the action that follows a task's exit.
+type exitAction string
 
 const (
-	nothing aftermath = "nothing" // the exit is recorded already, or belongs to an earlier boot
-	rest    aftermath = "rest"    // the machine stays as it is, or a run in progress continues with it
-	revive  aftermath = "revive"  // the restart policy restarts the machine
-	remove  aftermath = "remove"  // the machine is destroyed because its config has auto_destroy
+	exitIgnored exitAction = "nothing" // the exit is recorded already, or belongs to an earlier boot
+	exitStay    exitAction = "rest"    // the machine stays as it is, or a run in progress continues with it
+	exitRestart exitAction = "revive"  // the restart policy restarts the machine
+	exitDestroy exitAction = "remove"  // the machine is destroyed because its config has auto_destroy
 )
 
-// afterExit decides what happens after the program of m's given boot has exited. It
+// decideExit decides what happens after the program of m's given boot has exited. It
 // changes m's state, resources and exit accordingly, and returns the event. The result
 // depends only on the arguments.
-func afterExit(m *bourse.Machine, boot int, exit bourse.Exit) (aftermath, bourse.Event) {
+func decideExit(m *bourse.Machine, boot int, exit bourse.Exit) (exitAction, bourse.Event) {
 	if m.Boot.Number != boot || m.Boot.Exit != nil || m.State == bourse.StateDestroyed {
-		return nothing, bourse.Event{}
+		return exitIgnored, bourse.Event{}
 	}
 	told := &bourse.ExitEvent{Exit: exit, RequestedStop: m.Boot.Requested}
-	next := rest
+	next := exitStay
 	switch {
 	case m.State == bourse.StateDestroying:
 	case m.State == bourse.StateReplacing: // the update's run continues with the machine
 	case m.State == bourse.StateRestarting: // a restart was requested, and its run continues with the machine
 		told.Restarting = true
 	case !m.Boot.Requested && !m.Boot.Frozen && policyRestarts(m, exit): // a program that was lost while suspended is restarted only on request
-		next, m.State, told.Restarting = revive, bourse.StateRestarting, true
+		next, m.State, told.Restarting = exitRestart, bourse.StateRestarting, true
 		m.Boot.Restarts = append(m.Boot.Restarts, exit.At)
 	case m.Config.AutoDestroy:
-		next, m.State = remove, bourse.StateStopped
+		next, m.State = exitDestroy, bourse.StateStopped
 	default:
 		m.State = bourse.StateStopped
 	}
 	told.RestartCount = len(m.Boot.Restarts)
 	if m.State == bourse.StateStopped {
-		settle(m)
+		releaseRunning(m)
 	}
 	m.Boot.Exit, m.Boot.PID, m.Boot.Frozen = &exit, 0, false
 	return next, bourse.Event{Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: exit.At, Exit: told}
 }
 
-// settle releases the resources that only a running machine needs, except those that are
+// releaseRunning releases the resources that only a running machine needs, except those that are
 // reserved for its next version. m keeps its port.
-func settle(m *bourse.Machine) {
-	m.Takes, m.Devices = admit.Resting(m.Takes), nil
+func releaseRunning(m *bourse.Machine) {
+	m.Takes, m.Devices = admit.WhileStopped(m.Takes), nil
 	if m.Next != nil {
-		m.Takes = admit.Most(m.Takes, m.Next.Takes)
+		m.Takes = admit.Max(m.Takes, m.Next.Takes)
 	}
 }
 
@@ -224,23 +224,23 @@ func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
 	return again
 }
 
-// recordExit records a task's exit. It returns errMoved if the exit now requires an
+// recordExit records a task's exit. It returns errChanged if the exit now requires an
 // aftermath other than the prepared one, and errNotStarted if the task's start is not
 // recorded yet.
-func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, prepared aftermath) error {
+func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, prepared exitAction) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if notStarted(m, boot) {
 			return false, nil, errNotStarted
 		}
-		next, event := afterExit(m, boot, exit)
+		next, event := decideExit(m, boot, exit)
 		if next != prepared {
-			return false, nil, errMoved
+			return false, nil, errChanged
 		}
-		if next == nothing {
+		if next == exitIgnored {
 			return false, nil, nil
 		}
 		events := []bourse.Event{event}
-		if next == remove {
+		if next == exitDestroy {
 			events = append(events, intendDestroy(m, bourse.SourceWorker))
 		}
 		return true, events, nil

@@ -30,9 +30,9 @@ func TestWatchesLogOnceAMinute(t *testing.T) {
 		var out bytes.Buffer
 		ctx, cancel := context.WithCancel(t.Context())
 		ms := &Machines{state: &state.State{Log: slog.New(slog.NewTextHandler(&out, nil))}}
-		ms.state.Begin(ctx)
+		ms.state.SetContext(ctx)
 		for n := range 10 {
-			ms.watch(lame{}, driver.TaskID{Machine: bourse.MachineID(fmt.Sprint("m", n))}, unstarted)
+			ms.watch(lame{}, driver.TaskID{Machine: bourse.MachineID(fmt.Sprint("m", n))}, errTextNotStarted)
 		}
 		time.Sleep(quiet.For + quiet.For/2)
 		cancel()

@@ -34,7 +34,7 @@ func (l *Listener) shareApps(ctx context.Context) error {
 		}
 	}
 	for batch := range slices.Chunk(publish, appsBatch) {
-		if err := offer(ctx, l.state.Log, l.view, Update{Apps: batch}); err != nil {
+		if err := publishAccepted(ctx, l.state.Log, l.view, Update{Apps: batch}); err != nil {
 			return err
 		}
 	}

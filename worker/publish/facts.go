@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	factsEvery = time.Second // minimum interval between two checks, unless the worker is leaving
-	// The free amounts in the view may be off by 1/factsPart for up to exactAfter, which is
+	factsInterval = time.Second // minimum interval between two checks, unless the worker is leaving
+	// The free amounts in the view may be off by 1/factsDivisor for up to exactDelay, which is
 	// precise enough for a hint. After that time, the exact amounts are published, for
 	// people who read them.
-	factsPart  = 16
-	exactAfter = 5 * time.Second
-	factsLoad  = 0.25 // the load in the view may be off by this much
+	factsDivisor = 16
+	exactDelay   = 5 * time.Second
+	factsLoad    = 0.25 // the load in the view may be off by this much
 )
 
-// shownFacts holds the facts that were published last.
-type shownFacts struct {
+// publishedFacts holds the facts that were published last.
+type publishedFacts struct {
 	facts   *bourse.Facts // nil if none were published yet
 	leaving bool
 	at      time.Time // time of the last check for changes
 	sent    time.Time // when facts were published last
 }
 
-func (s *shownFacts) note(u *Update) {
+func (s *publishedFacts) note(u *Update) {
 	if u.Facts != nil {
 		s.facts, s.leaving, s.sent = u.Facts, u.Leaving, time.Now()
 	}
@@ -39,7 +39,7 @@ func (s *shownFacts) note(u *Update) {
 func (p *Publisher) addFacts(u *Update, always bool) error {
 	now, leaving := time.Now(), p.leaving.Load()
 	always = always || leaving != p.shown.leaving
-	if !always && now.Sub(p.shown.at) < factsEvery {
+	if !always && now.Sub(p.shown.at) < factsInterval {
 		return nil
 	}
 	var facts bourse.Facts
@@ -52,27 +52,27 @@ func (p *Publisher) addFacts(u *Update, always bool) error {
 		return err
 	}
 	p.shown.at = now
-	if always || p.shown.facts == nil || Notable(p.shown.facts, &facts) ||
-		now.Sub(p.shown.sent) >= exactAfter && !slices.Equal(p.shown.facts.Accounts, facts.Accounts) {
+	if always || p.shown.facts == nil || IsUrgent(p.shown.facts, &facts) ||
+		now.Sub(p.shown.sent) >= exactDelay && !slices.Equal(p.shown.facts.Accounts, facts.Accounts) {
 		u.Facts, u.Leaving = &facts, leaving
 	}
 	return nil
 }
 
-// Notable reports whether the facts have changed enough to be published at once.
-func Notable(old, now *bourse.Facts) bool {
+// IsUrgent reports whether the facts have changed enough to be published at once.
+func IsUrgent(old, now *bourse.Facts) bool {
 	return math.Abs(old.Load-now.Load) >= factsLoad ||
 		old.Tag != now.Tag || old.Region != now.Region || old.Version != now.Version || (old.Cordon == nil) != (now.Cordon == nil) ||
 		!maps.Equal(old.Labels, now.Labels) || !slices.Equal(old.Drivers, now.Drivers) ||
-		!slices.EqualFunc(old.Accounts, now.Accounts, alike)
+		!slices.EqualFunc(old.Accounts, now.Accounts, nearlyEqual)
 }
 
-// alike reports whether the difference between two accounts is too small to matter for
+// nearlyEqual reports whether the difference between two accounts is too small to matter for
 // placement.
-func alike(a, b bourse.Account) bool {
+func nearlyEqual(a, b bourse.Account) bool {
 	if a.Resource != b.Resource || a.Total != b.Total {
 		return false
 	}
 	x, y := a.Free(), b.Free()
-	return (x == 0) == (y == 0) && max(x, y)-min(x, y) <= max(x, y)/factsPart
+	return (x == 0) == (y == 0) && max(x, y)-min(x, y) <= max(x, y)/factsDivisor
 }

@@ -34,10 +34,10 @@ func TestNotable(t *testing.T) {
 	} {
 		now := base()
 		c.change(now)
-		if got := Notable(base(), now); got != c.want {
+		if got := IsUrgent(base(), now); got != c.want {
 			t.Errorf("%s: notable %t, want %t", name, got, c.want)
 		}
-		if back := Notable(now, base()); back != c.want {
+		if back := IsUrgent(now, base()); back != c.want {
 			t.Errorf("%s, undone: notable %t, want %t", name, back, c.want)
 		}
 	}

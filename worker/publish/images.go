@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	imagesTimeout = 2 * time.Second  // time limit for listing images, so that machines are still published in time
-	imagesAgain   = 15 * time.Second // delay after a failure
-	imagesAge     = 10 * time.Minute // how much the time of an image's last use in the view may be off
+	imagesTimeout    = 2 * time.Second  // time limit for listing images, so that machines are still published in time
+	imagesRetryDelay = 15 * time.Second // delay after a failure
+	imagesAge        = 10 * time.Minute // how much the time of an image's last use in the view may be off
 )
 
-// shownImages tracks which images were published. The store does not record images, so
+// publishedImages tracks which images were published. The store does not record images, so
 // changes are found by comparing the published images with those on the host.
-type shownImages struct {
+type publishedImages struct {
 	due       bool                    // whether the host's images may have changed
 	after     time.Time               // the earliest time at which images may be listed again
 	published map[string]bourse.Image // published images by digest; an empty value means that the published details are unknown
@@ -44,7 +44,7 @@ func (p *Publisher) publishImages(ctx context.Context) error {
 	list, err := p.host.List(patient)
 	cancel()
 	if err != nil {
-		p.images.after = now.Add(imagesAgain)
+		p.images.after = now.Add(imagesRetryDelay)
 		p.state.Log.Debug("list images for view failed", "err", err)
 		return nil
 	}
@@ -85,13 +85,13 @@ func changedImages(published map[string]bourse.Image, list []bourse.Image) (ther
 // publishImages publishes all images again, and removes from the view those that no
 // longer exist.
 func (p *Publisher) forgetImages(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	listed, err := p.view.Images(ctx)
 	if err != nil {
 		return err
 	}
-	p.images = shownImages{due: true, published: map[string]bourse.Image{}}
+	p.images = publishedImages{due: true, published: map[string]bourse.Image{}}
 	for _, digest := range listed {
 		p.images.published[digest] = bourse.Image{}
 	}

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	listenEvery = 250 * time.Millisecond // minimum interval between two reads of the view
-	// Reading the view uses at most 1/listenPart of a CPU, however large the view is and
+	minListenDelay = 250 * time.Millisecond // minimum interval between two reads of the view
+	// Reading the view uses at most 1/listenDivisor of a CPU, however large the view is and
 	// however often it changes, unless a single read takes longer than
-	// listenMost/listenPart.
-	listenPart    = 20
-	listenMost    = 10 * time.Second
-	listenAtOnce  = 16 // maximum number of concurrent cancellations, which can share a commit of the store
-	listenTimeout = time.Minute
+	// maxListenDelay/listenDivisor.
+	listenDivisor     = 20
+	maxListenDelay    = 10 * time.Second
+	cancelConcurrency = 16 // maximum number of concurrent cancellations, which can share a commit of the store
+	listenTimeout     = time.Minute
 )
 
 // Listener carries out the requests that it finds in the view: it cancels orders whose
@@ -47,19 +47,19 @@ func NewListener(p *Publisher, cancel func(ctx context.Context, id bourse.OrderI
 // beginning, because requests may have arrived while the worker was down, and then after
 // each change.
 func (l *Listener) Run(ctx context.Context) error {
-	check := time.NewTicker(CheckEvery)
+	check := time.NewTicker(CheckInterval)
 	defer check.Stop()
 	l.lost = l.view.RowsLost()
 	for {
 		begin := time.Now()
-		if again := l.look(ctx); again > 0 {
-			state.Rest(ctx, again)
+		if again := l.readView(ctx); again > 0 {
+			state.Sleep(ctx, again)
 			if ctx.Err() != nil {
 				return nil
 			}
 			continue
 		}
-		state.Rest(ctx, min(max(listenEvery, listenPart*time.Since(begin)), listenMost))
+		state.Sleep(ctx, min(max(minListenDelay, listenDivisor*time.Since(begin)), maxListenDelay))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -70,9 +70,9 @@ func (l *Listener) Run(ctx context.Context) error {
 	}
 }
 
-// look carries out all requests in the view. It returns the delay before the next
+// readView carries out all requests in the view. It returns the delay before the next
 // attempt, or 0 if it succeeded.
-func (l *Listener) look(ctx context.Context) time.Duration {
+func (l *Listener) readView(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	err := l.cancelListed(ctx)
@@ -123,7 +123,7 @@ func (l *Listener) cancelListed(ctx context.Context) error {
 	}
 	done := make([]error, len(orders))
 	var group errgroup.Group
-	group.SetLimit(listenAtOnce)
+	group.SetLimit(cancelConcurrency)
 	for i, id := range orders {
 		if _, ok := l.canceled[id]; ok {
 			continue

@@ -60,8 +60,8 @@ func (o *outbox) await() <-chan struct{} {
 	return done
 }
 
-// put puts changes back into the outbox after an attempt to publish them has failed.
-func (o *outbox) put(back changes) {
+// putBack puts changes back into the outbox after an attempt to publish them has failed.
+func (o *outbox) putBack(back changes) {
 	o.update(func(p *changes) {
 		p.unsure = p.unsure || back.unsure
 		p.waits = append(p.waits, back.waits...)

@@ -22,7 +22,7 @@ func TestAnOutboxIsBounded(t *testing.T) {
 		t.Errorf("%d names, all %t; want %d names", len(p.ids), p.all, maxNoted)
 	}
 	o.add("one more", true)
-	o.put(p)
+	o.putBack(p)
 	o.add("and one", false)
 	if p = o.take(); !p.all || len(p.ids) != 0 || !p.unsure {
 		t.Errorf("%d names, all %t, unsure %t; want all, no name, and still unsure", len(p.ids), p.all, p.unsure)
@@ -41,7 +41,7 @@ func TestAnOutboxForgetsNothing(t *testing.T) {
 	p := o.take()
 	o.add("b", false)
 	second := o.await()
-	o.put(p)
+	o.putBack(p)
 	select {
 	case <-o.wake:
 	default:
@@ -69,7 +69,7 @@ func TestHalves(t *testing.T) {
 	var got []string
 	var cut func(u Update)
 	cut = func(u Update) {
-		a, b, ok := u.halves()
+		a, b, ok := u.split()
 		if !ok {
 			if n := len(u.Machines) + len(u.Gone) + len(u.Apps); n > 1 || n == 1 && u.Facts != nil || u.empty() {
 				t.Fatalf("%+v is not one thing", u)

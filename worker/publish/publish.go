@@ -20,18 +20,18 @@ const (
 	Batch = 128
 	// Events is the number of a machine's latest events that are published.
 	Events = 2
-	// CheckEvery is the interval at which the whole store is published again, and rows
+	// CheckInterval is the interval at which the whole store is published again, and rows
 	// that the store does not contain are removed from the view.
-	CheckEvery = 5 * time.Minute
-	// AgainMost is the maximum delay after a failure of the view. The delay starts at
-	// againFirst and doubles with each failure.
-	AgainMost  = 5 * time.Second
-	againFirst = 100 * time.Millisecond
+	CheckInterval = 5 * time.Minute
+	// MaxRetryDelay is the maximum delay after a failure of the view. The delay starts at
+	// minRetryDelay and doubles with each failure.
+	MaxRetryDelay = 5 * time.Second
+	minRetryDelay = 100 * time.Millisecond
 
-	// gather is how long the publisher waits for more changes before it publishes. Changes
+	// batchDelay is how long the publisher waits for more changes before it publishes. Changes
 	// of a machine occur in bursts: a start alone causes three within milliseconds.
 	// Publishing them together halves the work.
-	gather = 50 * time.Millisecond
+	batchDelay = 50 * time.Millisecond
 )
 
 // Images lists the host's images.
@@ -63,8 +63,8 @@ type Publisher struct {
 
 	published map[bourse.MachineID]struct{} // machines that the view may contain
 	volumes   map[bourse.VolumeID]struct{}  // volumes that the view may contain
-	images    shownImages
-	shown     shownFacts
+	images    publishedImages
+	shown     publishedFacts
 	failures  int // number of consecutive failures
 }
 
@@ -82,9 +82,9 @@ func New(s *state.State, cfg Config) *Publisher {
 
 // Run publishes all records, and then each change, until ctx ends.
 func (p *Publisher) Run(ctx context.Context) error {
-	check := time.NewTicker(CheckEvery)
+	check := time.NewTicker(CheckInterval)
 	defer check.Stop()
-	facts := time.NewTicker(factsEvery) // facts may change without a change of a machine, or may have been held back
+	facts := time.NewTicker(factsInterval) // facts may change without a change of a machine, or may have been held back
 	defer facts.Stop()
 	lost := p.view.RowsLost()
 	p.box.addAll()
@@ -101,7 +101,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-p.imagesChanged():
 			p.images.due = true
 		case <-p.box.wake:
-			state.Rest(ctx, gather)
+			state.Sleep(ctx, batchDelay)
 		}
 		select {
 		case <-lost: // mark all records as changed before calling deliver, so that the first update of a new epoch contains all of them
@@ -109,12 +109,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 			p.box.addAll()
 		default:
 		}
-		p.deliver(ctx)
+		p.publishChanges(ctx)
 	}
 }
 
-// deliver publishes the changes in the outbox. If that fails, it puts them back.
-func (p *Publisher) deliver(ctx context.Context) {
+// publishChanges publishes the changes in the outbox. If that fails, it puts them back.
+func (p *Publisher) publishChanges(ctx context.Context) {
 	changes := p.box.take()
 	err := p.send(ctx, &changes)
 	if err == nil {
@@ -127,22 +127,22 @@ func (p *Publisher) deliver(ctx context.Context) {
 		p.failures = 0
 		return
 	}
-	p.box.put(changes)
+	p.box.putBack(changes)
 	if ctx.Err() != nil {
 		return
 	}
 	if p.failures++; p.failures == 1 { // log only the first of several failures
 		p.state.Log.Warn("publish to view failed", "err", err)
 	}
-	state.Rest(ctx, backoff(p.failures))
+	state.Sleep(ctx, backoff(p.failures))
 }
 
 // backoff returns the delay after the n-th consecutive failure.
 func backoff(n int) time.Duration {
-	d := againFirst
+	d := minRetryDelay
 	for range n - 1 {
-		if d *= 2; d >= AgainMost {
-			return AgainMost
+		if d *= 2; d >= MaxRetryDelay {
+			return MaxRetryDelay
 		}
 	}
 	return d
@@ -230,7 +230,7 @@ func (p *Publisher) publish(ctx context.Context, u Update) error {
 			p.images.published[digest] = bourse.Image{}
 		}
 	}
-	if err := offer(ctx, p.state.Log, p.view, u); err != nil {
+	if err := publishAccepted(ctx, p.state.Log, p.view, u); err != nil {
 		return err
 	}
 	for _, id := range u.Gone {

@@ -89,7 +89,7 @@ func TestTheViewHasWhatLives(t *testing.T) {
 				put(t, p.state, id, bourse.StateCreated)
 				lives[id] = true
 				if rng.IntN(3) == 0 {
-					p.deliver(t.Context())
+					p.publishChanges(t.Context())
 				}
 				for id := range lives {
 					if rng.IntN(8) == 0 {
@@ -102,7 +102,7 @@ func TestTheViewHasWhatLives(t *testing.T) {
 				}
 			}
 			v.fault = func() error { return nil }
-			p.deliver(t.Context())
+			p.publishChanges(t.Context())
 			if !maps.Equal(v.machines, lives) {
 				t.Errorf("seed %d: the view has %d machines, %d live", seed, len(v.machines), len(lives))
 			}
@@ -115,7 +115,7 @@ func TestTheViewHasWhatLives(t *testing.T) {
 
 func TestPublishBackoff(t *testing.T) {
 	for n, want := range map[int]time.Duration{
-		1: againFirst, 2: 2 * againFirst, 3: 4 * againFirst, 50: AgainMost, 1 << 30: AgainMost,
+		1: minRetryDelay, 2: 2 * minRetryDelay, 3: 4 * minRetryDelay, 50: MaxRetryDelay, 1 << 30: MaxRetryDelay,
 	} {
 		if got := backoff(n); got != want {
 			t.Errorf("after %d failures: %s, want %s", n, got, want)

@@ -40,7 +40,7 @@ func (r Replica) Publish(ctx context.Context, u Update) error {
 
 // rows returns the rows for u, except for apps.
 func (u *Update) rows() []wire.Row {
-	rows := make([]wire.Row, 0, u.things()+1)
+	rows := make([]wire.Row, 0, u.count()+1)
 	if u.Facts != nil {
 		rows = append(rows, inventory.WorkerRow(u.Facts, u.Leaving))
 	}

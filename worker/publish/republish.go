@@ -12,11 +12,11 @@ import (
 // removes rows from the view that the store does not contain. Changes that happen in the
 // meantime are noted in the outbox and published afterwards.
 func (p *Publisher) republish(ctx context.Context) error {
-	living, err := p.living()
+	living, err := p.liveMachines()
 	if err != nil {
 		return err
 	}
-	listed, err := p.listed(ctx)
+	listed, err := p.viewMachines(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,14 +52,14 @@ func (p *Publisher) republish(ctx context.Context) error {
 	return p.publishImages(ctx)
 }
 
-func (p *Publisher) listed(ctx context.Context) ([]bourse.MachineID, error) {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+func (p *Publisher) viewMachines(ctx context.Context) ([]bourse.MachineID, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	return p.view.Machines(ctx)
 }
 
-// living returns the machines in the store that are not destroyed, sorted by id.
-func (p *Publisher) living() ([]bourse.MachineID, error) {
+// liveMachines returns the machines in the store that are not destroyed, sorted by id.
+func (p *Publisher) liveMachines() ([]bourse.MachineID, error) {
 	var out []bourse.MachineID
 	err := p.state.Store.View(func(tx *store.Tx) error {
 		for m, err := range tx.Machines() {

@@ -56,17 +56,17 @@ type Update struct {
 	Apps        []bourse.App       // apps to merge with App.Merge; apps without a proof are ignored
 }
 
-func (u *Update) empty() bool { return u.Facts == nil && u.things() == 0 }
+func (u *Update) empty() bool { return u.Facts == nil && u.count() == 0 }
 
-// things returns the number of values in u, excluding the facts.
-func (u *Update) things() int {
+// count returns the number of values in u, excluding the facts.
+func (u *Update) count() int {
 	return len(u.Machines) + len(u.Gone) + len(u.Volumes) + len(u.GoneVolumes) + len(u.Images) + len(u.GoneImages) + len(u.Apps)
 }
 
-// halves splits u into the facts and the rest or, if it has no facts, into two halves.
+// split splits u into the facts and the rest or, if it has no facts, into two halves.
 // If u contains only one value, it cannot be split, and ok is false.
-func (u *Update) halves() (a, b Update, ok bool) {
-	n := u.things()
+func (u *Update) split() (a, b Update, ok bool) {
+	n := u.count()
 	switch {
 	case u.Facts != nil:
 		a, b = *u, *u
@@ -97,26 +97,26 @@ func cut[T any](list []T, n int) (first, rest []T, missing int) {
 	return list[:k:k], list[k:], n - k
 }
 
-// Patience is the time limit for a call to the view.
-const Patience = 10 * time.Second
+// Timeout is the time limit for a call to the view.
+const Timeout = 10 * time.Second
 
-// offer publishes u, without the values that the view does not accept.
-func offer(ctx context.Context, log *slog.Logger, view View, u Update) error {
-	patient, cancel := context.WithTimeout(ctx, Patience)
+// publishAccepted publishes u, without the values that the view does not accept.
+func publishAccepted(ctx context.Context, log *slog.Logger, view View, u Update) error {
+	patient, cancel := context.WithTimeout(ctx, Timeout)
 	err := view.Publish(patient, u)
 	cancel()
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		return err
 	}
-	a, b, ok := u.halves()
+	a, b, ok := u.split()
 	if !ok {
 		log.Warn("record left out of view: not accepted", "what", u.name(), "err", err)
 		return nil
 	}
-	if err := offer(ctx, log, view, a); err != nil {
+	if err := publishAccepted(ctx, log, view, a); err != nil {
 		return err
 	}
-	return offer(ctx, log, view, b)
+	return publishAccepted(ctx, log, view, b)
 }
 
 // name describes the only value in u, for the log.

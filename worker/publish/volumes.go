@@ -46,11 +46,11 @@ func (p *Publisher) readVolumes(u *Update, ids []bourse.VolumeID) error {
 
 // republishVolumes makes the view's volumes match the store.
 func (p *Publisher) republishVolumes(ctx context.Context) error {
-	have, err := p.livingVolumes()
+	have, err := p.liveVolumes()
 	if err != nil {
 		return err
 	}
-	patient, cancel := context.WithTimeout(ctx, Patience)
+	patient, cancel := context.WithTimeout(ctx, Timeout)
 	listed, err := p.view.Volumes(patient)
 	cancel()
 	if err != nil {
@@ -75,8 +75,8 @@ func (p *Publisher) republishVolumes(ctx context.Context) error {
 	return nil
 }
 
-// livingVolumes returns the volumes in the store that are not destroyed, sorted by id.
-func (p *Publisher) livingVolumes() ([]bourse.VolumeID, error) {
+// liveVolumes returns the volumes in the store that are not destroyed, sorted by id.
+func (p *Publisher) liveVolumes() ([]bourse.VolumeID, error) {
 	var out []bourse.VolumeID
 	err := p.state.Store.View(func(tx *store.Tx) error {
 		for v, err := range tx.Volumes() {

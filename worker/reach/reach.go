@@ -21,17 +21,17 @@ import (
 
 // Limits on the values in a request.
 const (
-	mostWait     = 5 * time.Minute // long enough to pull an image
-	mostTTL      = time.Minute
-	mostRequests = 1 << 20
+	maxWait     = 5 * time.Minute // long enough to pull an image
+	maxTTL      = time.Minute
+	maxRequests = 1 << 20
 )
 
-// If a program was restarted at least crashLoop times, and its last run was shorter than
+// If a program was restarted at least crashLoopRestarts times, and its last run was shorter than
 // shortRun, the program is expected to exit again, so requests for it fail at once.
 // Requests do wait for programs that crash only occasionally.
 const (
-	crashLoop = 3
-	shortRun  = 10 * time.Second
+	crashLoopRestarts = 3
+	shortRun          = 10 * time.Second
 )
 
 // Machines reads the records of a worker's machines.
@@ -88,7 +88,7 @@ func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply
 	if err := validate(&req); err != nil {
 		return fabric.UseReply{}, err
 	}
-	m, err := r.living(ctx, req.Machine) // checked before Use, which would also record an id that does not exist
+	m, err := r.liveMachine(ctx, req.Machine) // checked before Use, which would also record an id that does not exist
 	if err != nil {
 		return fabric.UseReply{}, err
 	}
@@ -97,7 +97,7 @@ func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply
 	}
 	r.use(&req)
 	if req.Wait == 0 {
-		if m, err = r.living(ctx, req.Machine); err != nil { // read again after Use; see Uses.Use
+		if m, err = r.liveMachine(ctx, req.Machine); err != nil { // read again after Use; see Uses.Use
 			return fabric.UseReply{}, err
 		}
 		return r.reply(&m, &req), nil
@@ -113,9 +113,9 @@ func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply
 }
 
 func validate(req *fabric.UseRequest) error {
-	req.TTL = min(req.TTL, bourse.Duration(mostTTL))
-	req.Wait = min(req.Wait, bourse.Duration(mostWait))
-	req.Requests = min(req.Requests, mostRequests)
+	req.TTL = min(req.TTL, bourse.Duration(maxTTL))
+	req.Wait = min(req.Wait, bourse.Duration(maxWait))
+	req.Requests = min(req.Requests, maxRequests)
 	switch {
 	case req.Port < 0 || req.Port > 65535:
 		return bourse.Errorf(bourse.CodeInvalid, "invalid port %d: use 1 to 65535, or 0 for the machine's $PORT", req.Port)
@@ -145,9 +145,9 @@ func (r *Reach) reply(m *bourse.Machine, req *fabric.UseRequest) fabric.UseReply
 	return out
 }
 
-// living reads a machine. It returns CodeNotFound if the machine is destroyed or being
+// liveMachine reads a machine. It returns CodeNotFound if the machine is destroyed or being
 // destroyed.
-func (r *Reach) living(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
+func (r *Reach) liveMachine(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	m, err := r.Machines.Machine(ctx, id)
 	if err == nil && (m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying) {
 		err = state.ErrNoMachine
@@ -156,37 +156,37 @@ func (r *Reach) living(ctx context.Context, id bourse.MachineID) (bourse.Machine
 }
 
 var (
-	errWaited = errors.New("waited long enough")
-	errMoved  = errors.New("the machine no longer runs")
+	errWaitLimit = errors.New("waited long enough")
+	errMoved     = errors.New("the machine no longer runs")
 )
 
 // ready waits until a machine runs and accepts connections, and returns the machine.
 func (r *Reach) ready(ctx context.Context, req *fabric.UseRequest) (m bourse.Machine, err error) {
 	wait := time.Duration(req.Wait)
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, errWaitLimit)
 	defer cancel()
 	for started := false; ; {
 		if m, err = r.running(ctx, req, &started); err == nil {
-			err = r.accepts(ctx, &m, req.Port)
+			err = r.awaitPort(ctx, &m, req.Port)
 		}
 		switch {
 		case errors.Is(err, errMoved):
-		case err != nil && errors.Is(context.Cause(ctx), errWaited):
-			return m, late(&m, req, wait)
+		case err != nil && errors.Is(context.Cause(ctx), errWaitLimit):
+			return m, errNotReady(&m, req, wait)
 		default:
 			return m, err
 		}
 	}
 }
 
-func (r *Reach) accepts(ctx context.Context, m *bourse.Machine, port int) error {
+func (r *Reach) awaitPort(ctx context.Context, m *bourse.Machine, port int) error {
 	ctx, span := trace.Start(ctx, "accept")
-	err := r.accepting(ctx, m, port)
+	err := r.pollPort(ctx, m, port)
 	span.End(err)
 	return err
 }
 
-func late(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) error {
+func errNotReady(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) error {
 	if port, err := admit.PortOf(m, req.Port); m.State == bourse.StateStarted && err == nil {
 		return bourse.Errorf(bourse.CodeTimeout, "machine %s runs, but nothing accepted connections on its port %d within %s", req.Machine, port, wait)
 	}
@@ -197,7 +197,7 @@ func late(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) error {
 // start, and *started is false, it starts the machine.
 func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bool) (bourse.Machine, error) {
 	for {
-		m, err := r.living(ctx, req.Machine)
+		m, err := r.liveMachine(ctx, req.Machine)
 		if err != nil {
 			return m, err
 		}
@@ -205,14 +205,14 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 		case bourse.StateStarted:
 			return m, nil
 		case bourse.StateRestarting:
-			if loops(&m) {
+			if inCrashLoop(&m) {
 				return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is in a crash loop: its program was restarted %d times, and has ended again%s",
 					m.ID, len(m.Boot.Restarts)-1, exit(&m))
 			}
 		case bourse.StateCreated, bourse.StateStarting, bourse.StateReplacing:
 		case bourse.StateStopping, bourse.StateSuspending:
 			if !req.Start {
-				return m, idle(&m)
+				return m, errNotStarted(&m)
 			}
 		case bourse.StateStopped, bourse.StateSuspended:
 			switch {
@@ -221,7 +221,7 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 			case *started:
 				return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s was started and has ended before it accepted connections%s", m.ID, exit(&m))
 			case !req.Start:
-				return m, idle(&m)
+				return m, errNotStarted(&m)
 			}
 			if err := r.start(ctx, &m); err != nil {
 				return m, err
@@ -239,12 +239,12 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 	}
 }
 
-// loops reports whether a restarting machine is in a crash loop, as defined by crashLoop
+// inCrashLoop reports whether a restarting machine is in a crash loop, as defined by crashLoopRestarts
 // and shortRun.
-func loops(m *bourse.Machine) bool {
+func inCrashLoop(m *bourse.Machine) bool {
 	ends := m.Boot.Restarts // the last element is the exit that led to this restart
 	n := len(ends)
-	return n >= crashLoop && ends[n-1].Sub(ends[n-2])-bourse.RestartBackoff(n-1) < shortRun
+	return n >= crashLoopRestarts && ends[n-1].Sub(ends[n-2])-bourse.RestartBackoff(n-1) < shortRun
 }
 
 // start starts a machine. It also returns nil if the start failed because the machine's
@@ -261,7 +261,7 @@ func (r *Reach) start(ctx context.Context, m *bourse.Machine) error {
 	return err
 }
 
-func idle(m *bourse.Machine) error {
+func errNotStarted(m *bourse.Machine) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s, and the request does not start it", m.ID, m.State)
 }
 
@@ -284,20 +284,20 @@ func exit(m *bourse.Machine) string {
 // one. A program that listens within a millisecond is therefore reached quickly, and a
 // program that takes a minute causes little CPU load.
 const (
-	pausePart    = 256
-	soonestAgain = 250 * time.Microsecond
-	latestAgain  = 25 * time.Millisecond
-	// lookAgain is the interval at which the machine's state is checked.
-	lookAgain = 20 * time.Millisecond
-	// attempt is the minimum time limit of a connection attempt. If the machine's network
+	pauseDivisor = 256
+	minPause     = 250 * time.Microsecond
+	maxPause     = 25 * time.Millisecond
+	// stateInterval is the interval at which the machine's state is checked.
+	stateInterval = 20 * time.Millisecond
+	// minAttemptTime is the minimum time limit of a connection attempt. If the machine's network
 	// was created only a moment ago, the first packet may be lost, and TCP would repeat it
 	// only after a second.
-	attempt = 50 * time.Millisecond
+	minAttemptTime = 50 * time.Millisecond
 )
 
-// accepting returns once the machine accepts connections on a service's port. It
+// pollPort returns once the machine accepts connections on a service's port. It
 // returns errMoved if the machine is no longer running.
-func (r *Reach) accepting(ctx context.Context, m *bourse.Machine, service int) error {
+func (r *Reach) pollPort(ctx context.Context, m *bourse.Machine, service int) error {
 	port, err := admit.PortOf(m, service)
 	if err != nil {
 		return err
@@ -305,14 +305,14 @@ func (r *Reach) accepting(ctx context.Context, m *bourse.Machine, service int) e
 	begin := time.Now()
 	looked := begin
 	for {
-		err := r.connect(ctx, m, port, attempt+time.Since(begin))
+		err := r.connect(ctx, m, port, minAttemptTime+time.Since(begin))
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
 		case bourse.CodeOf(err) != bourse.CodeUnavailable:
 			return err
 		}
-		if time.Since(looked) >= lookAgain {
+		if time.Since(looked) >= stateInterval {
 			looked = time.Now()
 			now, err := r.Machines.Machine(ctx, m.ID)
 			if err != nil {
@@ -322,7 +322,7 @@ func (r *Reach) accepting(ctx context.Context, m *bourse.Machine, service int) e
 				return errMoved
 			}
 		}
-		pause := time.NewTimer(min(max(time.Since(begin)/pausePart, soonestAgain), latestAgain))
+		pause := time.NewTimer(min(max(time.Since(begin)/pauseDivisor, minPause), maxPause))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

@@ -106,10 +106,10 @@ func (s *State) Commit(ctx context.Context, id bourse.MachineID, fn func(*store.
 	err := s.Store.Update(ctx, fn)
 	switch {
 	case err == nil:
-		s.Machines.Changed(id)
+		s.Machines.Applied(id)
 	case ctx.Err() != nil: // the transaction may still succeed
 		s.Machines.wake(id)
-		s.Machines.Changing(id)
+		s.Machines.Submitted(id)
 	default: // nothing has changed, but an unnecessary notification does no harm
 		s.Machines.wake(id)
 	}

@@ -1,7 +1,7 @@
 // Package state contains the state that all parts of a worker share: its store, the
 // engine of its runs, and notifications of changes.
 //
-// A State is safe for concurrent use. Followers must be registered before Begin is
+// A State is safe for concurrent use. Followers must be registered before SetContext is
 // called. News never holds its locks while it calls other code.
 package state
 
@@ -25,10 +25,10 @@ type State struct {
 	Log    *slog.Logger
 	Counts Counts
 
-	Machines *News[bourse.MachineID]
-	Volumes  *News[bourse.VolumeID]
+	Machines *Changes[bourse.MachineID]
+	Volumes  *Changes[bourse.VolumeID]
 
-	life  context.Context //nolint:containedctx // the life of the daemon, for what Go starts and Wait waits for
+	ctx   context.Context //nolint:containedctx // ends when the daemon stops, for what Go starts and Wait waits for
 	tasks sync.WaitGroup
 }
 
@@ -39,22 +39,22 @@ var ErrNoMachine = bourse.Errorf(bourse.CodeNotFound, "machine not found")
 func New(self store.Identity, st *store.Store, log *slog.Logger) *State {
 	s := &State{
 		Self: self, Store: st, Log: log,
-		Machines: newNews[bourse.MachineID](), Volumes: newNews[bourse.VolumeID](),
-		life: context.Background(),
+		Machines: newChanges[bourse.MachineID](), Volumes: newChanges[bourse.VolumeID](),
+		ctx: context.Background(),
 	}
 	s.Engine = fsm.New(fsm.Config{Journal: st.Journal(), Log: log, Observe: s.observe})
 	return s
 }
 
-// Begin sets the context that Life returns. It must be called once, before Go.
-func (s *State) Begin(life context.Context) { s.life = life }
+// SetContext sets the context that Context returns. It must be called once, before Go.
+func (s *State) SetContext(life context.Context) { s.ctx = life }
 
-// Life returns a context that ends when the daemon stops.
-func (s *State) Life() context.Context { return s.life }
+// Context returns a context that ends when the daemon stops.
+func (s *State) Context() context.Context { return s.ctx }
 
 // Go executes fn in a goroutine. fn must return when life ends.
 func (s *State) Go(fn func(life context.Context)) {
-	s.tasks.Go(func() { fn(s.life) })
+	s.tasks.Go(func() { fn(s.ctx) })
 }
 
 // Wait returns once every function started by Go has returned.
@@ -63,7 +63,7 @@ func (s *State) Wait() { s.tasks.Wait() }
 // Prefixes of the resources of runs.
 const (
 	machinePrefix = "machine/"
-	revivalPrefix = "revive/"
+	restartPrefix = "revive/"
 	updatePrefix  = "update/"
 	volumePrefix  = "volume/"
 )
@@ -72,8 +72,8 @@ const (
 // the same resource one after the other.
 func OfMachine(id bourse.MachineID) string { return machinePrefix + string(id) }
 
-// OfRevival returns the resource for runs that wait to restart a machine.
-func OfRevival(id bourse.MachineID) string { return revivalPrefix + string(id) }
+// OfRestart returns the resource for runs that wait to restart a machine.
+func OfRestart(id bourse.MachineID) string { return restartPrefix + string(id) }
 
 // OfUpdate returns the resource for runs that prepare a machine's next version while
 // the current one runs.
@@ -85,13 +85,13 @@ func OfVolume(id bourse.VolumeID) string { return volumePrefix + string(id) }
 // observe is called for every durable state change of a run.
 func (s *State) observe(r fsm.Record) {
 	if id, ok := strings.CutPrefix(r.Resource, machinePrefix); ok {
-		s.Machines.Changed(bourse.MachineID(id))
-	} else if id, ok := strings.CutPrefix(r.Resource, revivalPrefix); ok {
-		s.Machines.Changed(bourse.MachineID(id))
+		s.Machines.Applied(bourse.MachineID(id))
+	} else if id, ok := strings.CutPrefix(r.Resource, restartPrefix); ok {
+		s.Machines.Applied(bourse.MachineID(id))
 	} else if id, ok := strings.CutPrefix(r.Resource, updatePrefix); ok {
-		s.Machines.Changed(bourse.MachineID(id))
+		s.Machines.Applied(bourse.MachineID(id))
 	} else if id, ok := strings.CutPrefix(r.Resource, volumePrefix); ok {
-		s.Volumes.Changed(bourse.VolumeID(id))
+		s.Volumes.Applied(bourse.VolumeID(id))
 	}
 }
 
@@ -112,8 +112,8 @@ func InTx(fn func(*store.Tx) error) fsm.Write {
 	return func(tx fsm.Tx) error { return fn(tx.(*store.Tx)) }
 }
 
-// Rest waits for the duration d, or until ctx ends.
-func Rest(ctx context.Context, d time.Duration) {
+// Sleep waits for the duration d, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -27,7 +27,7 @@ func TestRunsAreNews(t *testing.T) {
 	machine, volume := bourse.MachineID("m"), bourse.VolumeID("v")
 	for resource, changed := range map[string]<-chan struct{}{
 		OfMachine(machine):       s.Machines.Next(machine),
-		OfRevival(machine + "2"): s.Machines.Next(machine + "2"),
+		OfRestart(machine + "2"): s.Machines.Next(machine + "2"),
 		OfVolume(volume):         s.Volumes.Next(volume),
 	} {
 		s.observe(fsm.Record{Resource: resource})
@@ -83,7 +83,7 @@ func TestCommitReportsWhatMayHaveChanged(t *testing.T) {
 func TestGoEndsWithTheDaemon(t *testing.T) {
 	s := open(t, nil)
 	life, end := context.WithCancel(t.Context())
-	s.Begin(life)
+	s.SetContext(life)
 	ended := false
 	s.Go(func(life context.Context) {
 		<-life.Done()

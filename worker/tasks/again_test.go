@@ -28,14 +28,14 @@ func TestARepetitionNeedsNoPlace(t *testing.T) {
 			t.Errorf("%s: %+v, refusal %+v, %v", how, result, refusal, err)
 		}
 	}
-	seen, err := h.lookNew(done)
+	seen, err := h.newAnswer(done)
 	if err != nil || seen.refusal != nil {
 		t.Fatalf("%+v, %v", seen.refusal, err)
 	}
 	m, _ := h.warm.take(seen.warm) // another order takes the only place
-	v, err := h.outrun(done, seen)
+	v, err := h.answerFull(done, seen)
 	again("a place that is gone", v.result, v.refusal, err)
-	if v, err := h.outrun(taskstest.Call(t, "echo", 1), seen); err != nil || v.refusal == nil || v.refusal.Reason != bourse.RefusedResource {
+	if v, err := h.answerFull(taskstest.Call(t, "echo", 1), seen); err != nil || v.refusal == nil || v.refusal.Reason != bourse.RefusedResource {
 		t.Errorf("an order that is new: %+v, %v", v.refusal, err)
 	}
 	for _, how := range []string{"no place", "a place"} {

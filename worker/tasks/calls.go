@@ -24,11 +24,11 @@ type calls struct {
 // call is a task in progress, with the number of callers that wait for it. When the last
 // caller leaves, the task is canceled.
 type call struct {
-	order bourse.OrderID
-	begun store.OrderRecord // a warm task's record; set before the record is written
-	cut   context.CancelCauseFunc
-	write func(*store.Tx) error // writes the task's end to the store
-	saved *store.Commit         // the commit that contains write's changes
+	order  bourse.OrderID
+	begun  store.OrderRecord // a warm task's record; set before the record is written
+	cancel context.CancelCauseFunc
+	write  func(*store.Tx) error // writes the task's end to the store
+	saved  *store.Commit         // the commit that contains write's changes
 
 	done    chan struct{} // closed once the fields below are set
 	fill    *bourse.Fill
@@ -39,8 +39,8 @@ type call struct {
 }
 
 var (
-	errCallerLeft = errors.New("the caller left")
-	errWithdrawn  = errors.New("the order was canceled")
+	errCallerLeft    = errors.New("the caller left")
+	errOrderCanceled = errors.New("the order was canceled")
 )
 
 // enter begins a call for an order and returns the call's context. If a call for the
@@ -56,7 +56,7 @@ func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Co
 	c := &call{order: id, done: make(chan struct{}), callers: 1}
 	// If the first caller leaves, the call continues as long as other callers wait for it.
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
-	c.cut = cut
+	c.cancel = cut
 	if s.of == nil {
 		s.of = map[bourse.OrderID]*call{}
 	}
@@ -70,7 +70,7 @@ func (s *calls) leave(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.callers--; c.callers == 0 {
-		c.cut(errCallerLeft)
+		c.cancel(errCallerLeft)
 	}
 }
 
@@ -79,7 +79,7 @@ func (s *calls) withdraw(id bourse.OrderID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.of[id]; c != nil {
-		c.cut(errWithdrawn)
+		c.cancel(errOrderCanceled)
 	}
 }
 
@@ -93,7 +93,7 @@ func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	if rec.Task.Cold == nil {
 		return nil
 	}
-	_, err := tx.RecordTaskEnd(rec.ID, coldCut(rec.Task, bourse.TaskCanceled, "it was canceled: "+errWithdrawn.Error()), time.Now().UTC())
+	_, err := tx.RecordTaskEnd(rec.ID, endedEarly(rec.Task, bourse.TaskCanceled, "it was canceled: "+errOrderCanceled.Error()), time.Now().UTC())
 	return err
 }
 
@@ -123,9 +123,9 @@ func (s *calls) take() []*call {
 	return list
 }
 
-// settlePatience is the delay between attempts to record an end that the store does not
+// saveInterval is the delay between attempts to record an end that the store does not
 // accept, for example because the disk is full.
-const settlePatience = time.Second
+const saveInterval = time.Second
 
 // Run makes the ends of tasks durable, until ctx ends. If the disk is full, it retries
 // until the write succeeds. In the meantime, the task keeps its resources, and
@@ -150,7 +150,7 @@ func (t *Tasks) Run(ctx context.Context) error {
 				if kept, ok := failures.Due(); ok {
 					t.state.Log.Warn("record end of task failed", "order", c.order, "err", err, "not_logged", kept)
 				}
-				state.Rest(ctx, settlePatience)
+				state.Sleep(ctx, saveInterval)
 				c.saved = t.state.Store.Submit(c.write)
 			}
 			t.calls.forget(c)

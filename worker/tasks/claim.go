@@ -24,13 +24,13 @@ func (t *Tasks) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bour
 	if work == nil {
 		return join(ctx, call)
 	}
-	defer call.cut(nil)
+	defer call.cancel(nil)
 	if c.Order.Warm() {
 		call.fill, call.refusal, call.err = t.runWarm(work, call, &c.Order)
 	} else {
 		call.fill, call.refusal, call.err = t.runCold(work, c)
 	}
-	call.refusal = t.host.By(call.refusal)
+	call.refusal = t.host.FromThisWorker(call.refusal)
 	if call.saved == nil {
 		t.calls.forget(call)
 	} else {
@@ -59,16 +59,16 @@ func join(ctx context.Context, call *call) (*bourse.Fill, *bourse.Refusal, error
 // record that must become durable.
 func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
-	v, m, err := t.placeFor(ctx, order)
+	v, m, err := t.takeSlot(ctx, order)
 	switch {
 	case ctx.Err() != nil && m == nil: // the order was canceled before anything was recorded
 		return nil, t.host.Refusal(bourse.RefusedCanceled, "the order was canceled"), nil
-	case err != nil: // this call has recorded nothing; look finds an earlier call's result even if the disk is full
+	case err != nil: // this call has recorded nothing; findAnswer finds an earlier call's result even if the disk is full
 		return t.host.Answer(err)
 	case v.refusal != nil:
 		return nil, v.refusal, nil
 	case v.result != nil:
-		return answerAgain(v.result)
+		return repeatAnswer(v.result)
 	}
 	defer t.warm.release(m)
 	result := bourse.TaskResult{
@@ -78,16 +78,16 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	begun := result // a copy, because the transaction may still use it after ctx has ended
 	call.begun = recordOf(order, begun)
 	err = t.state.Store.Update(ctx, func(tx *store.Tx) error { return t.recordBegin(tx, order, call.begun) })
-	_, declined := errors.AsType[admit.Declined](err)
+	_, declined := errors.AsType[admit.NotFilledError](err)
 	switch {
 	case !declined && ctx.Err() != nil: // the transaction may still succeed
-		t.broken(m, 0, errCut{context.Cause(ctx)}, &result)
+		t.recordBroken(m, 0, endedEarlyError{context.Cause(ctx)}, &result)
 		t.end(call, result)
 		return &bourse.Fill{Task: &result}, nil, nil
 	case err != nil:
 		fill, refusal, err := t.host.Answer(err)
 		if fill != nil {
-			return answerAgain(fill.Task)
+			return repeatAnswer(fill.Task)
 		}
 		return nil, refusal, err
 	}
@@ -108,14 +108,14 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	return &bourse.Fill{Task: &result, Claimed: claimed, Started: result.Took - claimed}, nil, nil
 }
 
-// placeFor takes a place on a warm machine for the order. If no place is free, it checks
+// takeSlot takes a place on a warm machine for the order. If no place is free, it checks
 // whether the order was filled before. If one is free, the transaction that records the
 // task makes this check.
-func (t *Tasks) placeFor(ctx context.Context, order *bourse.Order) (view, *warmMachine, error) {
+func (t *Tasks) takeSlot(ctx context.Context, order *bourse.Order) (answer, *warmMachine, error) {
 	for {
-		v, err := t.lookNew(order)
+		v, err := t.newAnswer(order)
 		if err == nil && v.refusal != nil {
-			v, err = t.look(ctx, order)
+			v, err = t.findAnswer(ctx, order)
 		}
 		if err != nil || v.refusal != nil || v.result != nil {
 			return v, nil, err
@@ -127,24 +127,24 @@ func (t *Tasks) placeFor(ctx context.Context, order *bourse.Order) (view, *warmM
 		case ctx.Err() != nil:
 			return v, nil, context.Cause(ctx)
 		case !moved: // other calls took the free places first
-			v, err = t.outrun(order, v)
+			v, err = t.answerFull(order, v)
 			return v, nil, err
 		}
 	}
 }
 
-// outrun returns the answer to an order if no place is free. This is the order's result
+// answerFull returns the answer to an order if no place is free. This is the order's result
 // if it was filled here before, and a refusal otherwise.
-func (t *Tasks) outrun(order *bourse.Order, seen view) (view, error) {
-	v, err := t.before(order)
+func (t *Tasks) answerFull(order *bourse.Order, seen answer) (answer, error) {
+	v, err := t.earlierResult(order)
 	if err == nil && v.result == nil && v.refusal == nil {
-		v.refusal = noPlace(seen.places.Resource)
+		v.refusal = errNoSlot(seen.places.Resource)
 	}
 	return v, err
 }
 
-// answerAgain answers a claim of an order that an earlier call has filled.
-func answerAgain(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, error) {
+// repeatAnswer answers a claim of an order that an earlier call has filled.
+func repeatAnswer(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, error) {
 	if result.End == "" { // cannot happen: recovery has ended the tasks of earlier daemons, and this daemon's tasks have a call
 		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is in progress without a call", result.Order)
 	}
@@ -159,10 +159,10 @@ func recordOf(order *bourse.Order, begun bourse.TaskResult) store.OrderRecord {
 }
 
 // recordBegin records a call and the resources that it takes. Its error is an
-// [admit.Declined] if the order was filled here before, or is refused.
+// [admit.NotFilledError] if the order was filled here before, or is refused.
 func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.OrderRecord) error {
 	now := time.Now()
-	refusal, err := t.host.Barred(tx, order, nil)
+	refusal, err := t.host.CheckConditions(tx, order, nil)
 	if takes := begun.Task.Takes; err == nil && refusal == nil && len(takes) > 0 {
 		var committed bourse.Amounts
 		committed, err = tx.CommittedAt(now)
@@ -177,14 +177,14 @@ func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.Order
 			return err
 		}
 	}
-	fill, past, err := admit.Past(tx, order, now)
+	fill, past, err := admit.History(tx, order, now)
 	if past != nil {
-		refusal, err = t.host.Barred(tx, order, past)
+		refusal, err = t.host.CheckConditions(tx, order, past)
 	}
 	if err != nil {
 		return err
 	}
-	return admit.Declined{Decision: admit.Decision{Fill: fill, Refusal: refusal}}
+	return admit.NotFilledError{Decision: admit.Decision{Fill: fill, Refusal: refusal}}
 }
 
 // end submits the record of a task's end to the store. It does not wait until the record
@@ -192,7 +192,7 @@ func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.Order
 func (t *Tasks) end(call *call, result bourse.TaskResult) {
 	at := time.Now().UTC()
 	t.state.Counts.TaskEnded(result.End)
-	t.tally.add(&result)
+	t.counts.add(&result)
 	t.save(call, func(tx *store.Tx) error {
 		_, err := tx.RecordTaskEnd(call.begun.ID, result, at)
 		return err

@@ -45,7 +45,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 			return tx.RecordTask(t.coldRecord(&c.Order, m))
 		})
 	}
-	_, declined := errors.AsType[admit.Declined](err)
+	_, declined := errors.AsType[admit.NotFilledError](err)
 	switch {
 	case err != nil && !declined && ctx.Err() != nil: // the transaction may still succeed
 		err := t.cancel(context.WithoutCancel(ctx), c.Order.ID)
@@ -56,7 +56,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 			return nil, refusal, err
 		}
 		fill, refusal, err = t.answerOf(ctx, fill.Task.Machine, c.Order.ID)
-		return again(fill), refusal, err
+		return repeated(fill), refusal, err
 	}
 	claimed := time.Since(began)
 	if failure := started(ctx); failure != nil && ctx.Err() == nil {
@@ -65,7 +65,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 			return nil, nil, err
 		}
 		if rec.Task == nil { // the record was undone because the machine could not be started
-			return nil, t.machines.Unfillable(ctx, &c.Order, m.ID, failure), nil
+			return nil, t.machines.StartRefusal(ctx, &c.Order, m.ID, failure), nil
 		}
 	}
 	finish := t.streamCold(ctx, &m, c.Order.Task.Output)
@@ -80,17 +80,17 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 // answerOf is like awaitCold, but returns a refusal if the machine could not be started.
 func (t *Tasks) answerOf(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, err := t.awaitCold(ctx, machine, id)
-	if errors.Is(err, errNeverBegun) {
+	if errors.Is(err, errNotStarted) {
 		return nil, t.host.Refusal(bourse.RefusedDriver, "the order's machine failed to start here"), nil
 	}
 	return fill, nil, err
 }
 
-// errNeverBegun is returned if a task's machine could not be started. The task then has
+// errNotStarted is returned if a task's machine could not be started. The task then has
 // no record and may run on another worker.
-var errNeverBegun = errors.New("the task's machine could not be started")
+var errNotStarted = errors.New("the task's machine could not be started")
 
-func again(fill *bourse.Fill) *bourse.Fill {
+func repeated(fill *bourse.Fill) *bourse.Fill {
 	if fill != nil {
 		fill.Repeated = true
 	}
@@ -107,7 +107,7 @@ func (t *Tasks) orderRecord(ctx context.Context, id bourse.OrderID) (store.Order
 }
 
 // awaitCold waits until a cold task ends. It ends the task early if the task's timeout
-// expires or ctx ends. It returns errNeverBegun if the task has no record.
+// expires or ctx ends. It returns errNotStarted if the task has no record.
 func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, error) {
 	lasting := context.WithoutCancel(ctx)
 	for {
@@ -117,7 +117,7 @@ func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bour
 		case err != nil:
 			return nil, err
 		case rec.Task == nil:
-			return nil, errNeverBegun
+			return nil, errNotStarted
 		case !rec.Task.Open():
 			return &bourse.Fill{Task: &rec.Task.Result}, nil
 		}
@@ -126,13 +126,13 @@ func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bour
 		case <-change:
 		case <-over.C:
 			limit := cmp.Or(time.Duration(rec.Task.Cold.Timeout), rec.Task.Cold.Until.Sub(rec.Task.Result.StartedAt))
-			err = t.endCold(lasting, id, coldCut(rec.Task, bourse.TaskTimeout, fmt.Sprintf("it was ended after its timeout of %s", limit)))
+			err = t.endCold(lasting, id, endedEarly(rec.Task, bourse.TaskTimeout, fmt.Sprintf("it was ended after its timeout of %s", limit)))
 		case <-ctx.Done():
-			if t.state.Life().Err() != nil { // the daemon is stopping, and the task continues
+			if t.state.Context().Err() != nil { // the daemon is stopping, and the task continues
 				err = context.Cause(ctx)
 				break
 			}
-			err = t.endCold(lasting, id, coldCut(rec.Task, bourse.TaskCanceled, "it was canceled: "+context.Cause(ctx).Error()))
+			err = t.endCold(lasting, id, endedEarly(rec.Task, bourse.TaskCanceled, "it was canceled: "+context.Cause(ctx).Error()))
 		}
 		over.Stop()
 		if err != nil {
@@ -141,8 +141,8 @@ func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bour
 	}
 }
 
-// coldCut returns the result of a task that was ended early.
-func coldCut(rec *store.TaskRecord, end bourse.TaskEnd, why string) bourse.TaskResult {
+// endedEarly returns the result of a task that was ended early.
+func endedEarly(rec *store.TaskRecord, end bourse.TaskEnd, why string) bourse.TaskResult {
 	r := rec.Result
 	r.End, r.ExitCode, r.Error, r.Took = end, -1, why, time.Since(r.StartedAt)
 	return r
@@ -171,7 +171,7 @@ func (t *Tasks) resumeCold() error {
 				return err
 			}
 			t.state.Go(func(life context.Context) {
-				if _, err := t.awaitCold(life, o.Machine, o.ID); err != nil && !errors.Is(err, errNeverBegun) && life.Err() == nil {
+				if _, err := t.awaitCold(life, o.Machine, o.ID); err != nil && !errors.Is(err, errNotStarted) && life.Err() == nil {
 					t.state.Log.Warn("wait for task exit failed", "order", o.ID, "machine", o.Machine, "err", err)
 				}
 			})

@@ -25,7 +25,7 @@ func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([
 		_ = t.machines.Logs(ctx, m, driver.LogQuery{Follow: true}, func(l driver.LogLine) error {
 			part := stdoutOf(l)
 			if sent+len(part) > bourse.MaxAnswer {
-				return errTooMuch
+				return errOutputTooLarge
 			}
 			if len(part) > 0 {
 				output(part)

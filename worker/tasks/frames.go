@@ -14,10 +14,10 @@ import (
 type frameLink struct {
 	dial dialer
 
-	mu      sync.Mutex
-	conn    *warm.Conn    // connection for new calls; nil before the first call and after the connection has broken
-	dialing chan struct{} // closed when a call has finished dialing; nil if no call is dialing
-	left    bool          // if set, connections are closed when their last call ends
+	mu       sync.Mutex
+	conn     *warm.Conn    // connection for new calls; nil before the first call and after the connection has broken
+	dialing  chan struct{} // closed when a call has finished dialing; nil if no call is dialing
+	draining bool          // if set, connections are closed when their last call ends
 }
 
 func newFrameLink(dial dialer) *frameLink { return &frameLink{dial: dial} }
@@ -48,7 +48,7 @@ func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline t
 			return errNotSent{unsent.Err}
 		case again:
 		case errors.Is(err, context.DeadlineExceeded):
-			return errCut{errTime}
+			return endedEarlyError{errTime}
 		default:
 			return err
 		}
@@ -87,9 +87,9 @@ func (l *frameLink) await(ctx context.Context, deadline time.Time, wait <-chan s
 	case <-wait:
 		return nil
 	case <-ctx.Done():
-		return errCut{context.Cause(ctx)}
+		return endedEarlyError{context.Cause(ctx)}
 	case <-timer.C:
-		return errCut{errTime}
+		return endedEarlyError{errTime}
 	}
 }
 
@@ -104,10 +104,10 @@ func (l *frameLink) dialNow(ctx context.Context, deadline time.Time) (*warm.Conn
 	l.dialing = nil
 	switch {
 	case err == nil:
-		l.conn = warm.NewConn(conn, warmIdle)
+		l.conn = warm.NewConn(conn, idleTimeout)
 		return l.conn, nil
 	case ctx.Err() != nil:
-		return nil, errCut{context.Cause(ctx)}
+		return nil, endedEarlyError{context.Cause(ctx)}
 	}
 	return nil, errNotSent{err}
 }
@@ -120,15 +120,15 @@ func (l *frameLink) after(conn *warm.Conn, err error) {
 	if err != nil && conn.Ended() && l.conn == conn {
 		l.conn = nil
 	}
-	if l.left {
+	if l.draining {
 		conn.Leave()
 	}
 }
 
-func (l *frameLink) leave() {
+func (l *frameLink) drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left = true
+	l.draining = true
 	if l.conn != nil {
 		l.conn.Leave()
 	}

@@ -67,7 +67,7 @@ func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 func TestATaskThatCannotBeUndoneYet(t *testing.T) {
 	h := newHost(t)
 	h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1} })
-	h.warm.patience = 0
+	h.warm.timeout = 0
 	var commits atomic.Int64
 	h.fault.Store(new(func() error {
 		if commits.Add(1) == 2 { // the first commit records the task

@@ -30,7 +30,7 @@ type httpLink struct {
 func newHTTPLink(address string, dial dialer) *httpLink {
 	return &httpLink{address: address, url: &url.URL{Scheme: "http", Host: address, Path: "/"}, transport: &http.Transport{
 		MaxIdleConnsPerHost:    bourse.MaxTaskConcurrency,
-		IdleConnTimeout:        warmIdle,
+		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxReplyHeader,
 		DisableCompression:     true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -43,7 +43,7 @@ func newHTTPLink(address string, dial dialer) *httpLink {
 	}}
 }
 
-func (l *httpLink) leave() { l.transport.CloseIdleConnections() }
+func (l *httpLink) drain() { l.transport.CloseIdleConnections() }
 
 // userAgent is the User-Agent header of all requests. It must not be changed.
 var userAgent = []string{"bourse"}
@@ -71,7 +71,7 @@ func (l *httpLink) send(ctx context.Context, task *bourse.TaskOrder, deadline ti
 		err = readAnswer(resp, out, task.Output)
 	}
 	if err != nil && ctx.Err() != nil {
-		return errCut{context.Cause(ctx)}
+		return endedEarlyError{context.Cause(ctx)}
 	}
 	return err
 }

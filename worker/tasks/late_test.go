@@ -55,7 +55,7 @@ func programThatIsLate(t *testing.T, protocol bourse.TaskProtocol) {
 	}
 
 	never := h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1, Protocol: protocol} })
-	h.warm.patience = 0 // the time in which the program must begin to listen is over
+	h.warm.timeout = 0 // the time in which the program must begin to listen is over
 	order = taskstest.Call(t, "never", 4)
 	_, refusal, err := h.Claim(t.Context(), &bourse.Claim{Order: *order})
 	if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable || !strings.Contains(refusal.Detail, string(never.ID)) {

@@ -15,12 +15,12 @@ import (
 type link interface {
 	// send sends a payload to the program and fills in its answer. When ctx ends or the
 	// deadline passes, it cancels the call and notifies the program. The error is errNotSent
-	// if no part of the payload was sent, and errCut if the worker canceled the call. Any
+	// if no part of the payload was sent, and endedEarlyError if the worker canceled the call. Any
 	// other error means that the program did not answer properly.
 	send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error
-	// leave closes idle connections at once, and other connections when their calls end.
+	// drain closes idle connections at once, and other connections when their calls end.
 	// It does not block.
-	leave()
+	drain()
 }
 
 // errNotSent is the error of a call if no part of it was sent, because the worker could
@@ -29,10 +29,10 @@ type errNotSent struct{ error }
 
 func (e errNotSent) Unwrap() error { return e.error }
 
-// errCut is the error of a call that the worker ended early. It wraps the reason.
-type errCut struct{ error }
+// endedEarlyError is the error of a call that the worker ended early. It wraps the reason.
+type endedEarlyError struct{ error }
 
-func (e errCut) Unwrap() error { return e.error }
+func (e endedEarlyError) Unwrap() error { return e.error }
 
 // errTime is the reason for ending a call at its deadline.
 var errTime = errors.New("the task's time is over")
@@ -61,22 +61,22 @@ func (t *Tasks) linkTo(m *warmMachine) link {
 }
 
 const (
-	dialFirst = 2 * time.Millisecond // delay between the first two attempts; it doubles each time
-	dialMost  = 100 * time.Millisecond
+	minDialDelay = 2 * time.Millisecond // delay between the first two attempts; it doubles each time
+	maxDialDelay = 100 * time.Millisecond
 )
 
 // dialWarm connects to a machine's program. If the program was started a moment ago and
 // does not listen yet, dialWarm waits for it.
 func (t *Tasks) dialWarm(ctx context.Context, m *warmMachine, dial dialer) (net.Conn, error) {
 	t.warm.mu.Lock()
-	until := m.since.Add(t.warm.patience)
+	until := m.since.Add(t.warm.timeout)
 	t.warm.mu.Unlock()
-	for pause := dialFirst; ; pause = min(2*pause, dialMost) {
+	for pause := minDialDelay; ; pause = min(2*pause, maxDialDelay) {
 		conn, err := dial(ctx)
 		if err == nil || ctx.Err() != nil || time.Now().After(until) {
 			return conn, err
 		}
-		state.Rest(ctx, pause)
+		state.Sleep(ctx, pause)
 		if stopped := t.warmGone(m); stopped {
 			return nil, err
 		}
@@ -111,18 +111,18 @@ func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder
 	if _, unsent := errors.AsType[errNotSent](err); unsent && ctx.Err() == nil {
 		return err
 	}
-	if _, ok := errors.AsType[errCut](err); !ok && ctx.Err() != nil { // err occurred because ctx ended
-		err = errCut{context.Cause(ctx)}
+	if _, ok := errors.AsType[endedEarlyError](err); !ok && ctx.Err() != nil { // err occurred because ctx ended
+		err = endedEarlyError{context.Cause(ctx)}
 	}
-	t.broken(m, limit, err, out)
+	t.recordBroken(m, limit, err, out)
 	return nil
 }
 
-// broken fills in the result of a call that the program did not answer properly or that
+// recordBroken fills in the result of a call that the program did not answer properly or that
 // was ended early.
-func (t *Tasks) broken(m *warmMachine, limit time.Duration, err error, out *bourse.TaskResult) {
+func (t *Tasks) recordBroken(m *warmMachine, limit time.Duration, err error, out *bourse.TaskResult) {
 	out.ExitCode, out.Answer = -1, nil
-	cut, ended := errors.AsType[errCut](err)
+	cut, ended := errors.AsType[endedEarlyError](err)
 	switch {
 	case !ended:
 		out.End, out.Error = bourse.TaskBroken, fmt.Sprintf("the program of machine %s did not answer: %v", m.id, err)

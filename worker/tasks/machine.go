@@ -12,7 +12,7 @@ import (
 )
 
 // This file contains the functions that are called during the life of a cold task's
-// machine: Payload before it starts, Ended when its program exits, and Gone when the
+// machine: Payload before it starts, MachineExited when its program exits, and MachineDestroyed when the
 // machine is destroyed.
 
 // Payload returns the payload that m's program reads from stdin, or nil if m does not
@@ -31,10 +31,10 @@ func (t *Tasks) Payload(m *bourse.Machine) (payload []byte, err error) {
 	return payload, err
 }
 
-// Ended returns a function that records the end of m's task. It must be called in the
+// MachineExited returns a function that records the end of m's task. It must be called in the
 // transaction that records the machine's exit. It does nothing if m does not belong to a
 // task.
-func (t *Tasks) Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error) {
+func (t *Tasks) MachineExited(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error) {
 	nothing := func(*store.Tx) error { return nil }
 	if !m.Config.AutoDestroy {
 		return nothing, nil
@@ -43,7 +43,7 @@ func (t *Tasks) Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) 
 	if err != nil || rec.Task == nil || !rec.Task.Open() {
 		return nothing, err
 	}
-	result := coldCut(rec.Task, bourse.TaskAnswered, "")
+	result := endedEarly(rec.Task, bourse.TaskAnswered, "")
 	result.ExitCode = exit.Code
 	switch {
 	case exit.Error != "":
@@ -67,7 +67,7 @@ func (t *Tasks) Ended(ctx context.Context, m *bourse.Machine, exit bourse.Exit) 
 	}, nil
 }
 
-var errTooMuch = errors.New("too much")
+var errOutputTooLarge = errors.New("too much")
 
 // readStdout fills in the bytes that m's program wrote to stdout.
 func (t *Tasks) readStdout(ctx context.Context, m *bourse.Machine, out *bourse.TaskResult) error {
@@ -75,12 +75,12 @@ func (t *Tasks) readStdout(ctx context.Context, m *bourse.Machine, out *bourse.T
 	err := t.machines.Logs(ctx, m, driver.LogQuery{}, func(l driver.LogLine) error {
 		answer = append(answer, stdoutOf(l)...)
 		if len(answer) > bourse.MaxAnswer {
-			return errTooMuch
+			return errOutputTooLarge
 		}
 		return nil
 	})
 	switch {
-	case errors.Is(err, errTooMuch):
+	case errors.Is(err, errOutputTooLarge):
 		out.End, out.Error = bourse.TaskBroken, fmt.Sprintf("its answer has more than %d bytes", bourse.MaxAnswer)
 		return nil
 	case bourse.CodeOf(err) == bourse.CodeNotFound: // the machine was destroyed at the same time
@@ -91,9 +91,9 @@ func (t *Tasks) readStdout(ctx context.Context, m *bourse.Machine, out *bourse.T
 	return err
 }
 
-// Gone records the end of a task whose machine was destroyed before the task had ended.
-func (t *Tasks) Gone(tx *store.Tx, m *bourse.Machine) error {
-	t.tally.forget(m.ID)
+// MachineDestroyed records the end of a task whose machine was destroyed before the task had ended.
+func (t *Tasks) MachineDestroyed(tx *store.Tx, m *bourse.Machine) error {
+	t.counts.forget(m.ID)
 	if !m.Config.AutoDestroy {
 		return nil
 	}
@@ -101,6 +101,6 @@ func (t *Tasks) Gone(tx *store.Tx, m *bourse.Machine) error {
 	if err != nil || rec.Task == nil || !rec.Task.Open() {
 		return err
 	}
-	_, err = tx.RecordTaskEnd(m.Order, coldCut(rec.Task, bourse.TaskCanceled, "its machine was destroyed"), time.Now().UTC())
+	_, err = tx.RecordTaskEnd(m.Order, endedEarly(rec.Task, bourse.TaskCanceled, "its machine was destroyed"), time.Now().UTC())
 	return err
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// view is the worker's answer to an order for a warm task, according to the store and the
+// answer is the worker's answer to an order for a warm task, according to the store and the
 // warm machines.
-type view struct {
+type answer struct {
 	refusal   *bourse.Refusal
 	result    *bourse.TaskResult // the task, if the order is already filled here; if End is empty, it is still in progress
 	committed bourse.Amounts
@@ -27,7 +27,7 @@ func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, e
 	if err != nil {
 		return q, err
 	}
-	v, err := t.look(ctx, order)
+	v, err := t.findAnswer(ctx, order)
 	switch {
 	case err != nil:
 		return q, err
@@ -37,7 +37,7 @@ func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, e
 		q.FilledTask = &task
 		return q, nil
 	case v.refusal != nil:
-		q.Refusal = t.host.By(v.refusal)
+		q.Refusal = t.host.FromThisWorker(v.refusal)
 		return q, nil
 	}
 	q.Takes = append(admit.Countables(order.Config.Requirements), bourse.Amount{Resource: v.places.Resource, Amount: 1}).Sorted()
@@ -50,11 +50,11 @@ func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, e
 	return q, nil
 }
 
-// look returns the worker's answer to an order. If this is a refusal, look waits until
+// findAnswer returns the worker's answer to an order. If this is a refusal, findAnswer waits until
 // everything submitted to the store is durable, and tries again, because tasks that have
 // just ended may have released resources, and machines that have just started may accept
 // tasks.
-func (t *Tasks) look(ctx context.Context, order *bourse.Order) (view, error) {
+func (t *Tasks) findAnswer(ctx context.Context, order *bourse.Order) (answer, error) {
 	v, err := t.read(order)
 	if err != nil || v.refusal == nil || v.refusal.Reason == bourse.RefusedRegion || v.refusal.Reason == bourse.RefusedLabel {
 		return v, err
@@ -66,19 +66,19 @@ func (t *Tasks) look(ctx context.Context, order *bourse.Order) (view, error) {
 }
 
 // read is like look, but does not wait for the store.
-func (t *Tasks) read(order *bourse.Order) (view, error) {
-	v, err := t.before(order)
+func (t *Tasks) read(order *bourse.Order) (answer, error) {
+	v, err := t.earlierResult(order)
 	if err != nil || v.result != nil || v.refusal != nil {
 		return v, err
 	}
-	return t.lookNew(order)
+	return t.newAnswer(order)
 }
 
-// before returns the parts of a view that do not depend on the warm machines: the order's
+// earlierResult returns the parts of a view that do not depend on the warm machines: the order's
 // result if the order was filled here before, or a refusal.
-func (t *Tasks) before(order *bourse.Order) (v view, err error) {
+func (t *Tasks) earlierResult(order *bourse.Order) (v answer, err error) {
 	err = t.state.Store.View(func(tx *store.Tx) error {
-		fill, past, err := admit.Past(tx, order, time.Now())
+		fill, past, err := admit.History(tx, order, time.Now())
 		if err != nil {
 			return err
 		}
@@ -86,15 +86,15 @@ func (t *Tasks) before(order *bourse.Order) (v view, err error) {
 			v.result = fill.Task
 			return nil
 		}
-		v.refusal, err = t.host.Barred(tx, order, past)
+		v.refusal, err = t.host.CheckConditions(tx, order, past)
 		return err
 	})
 	return v, err
 }
 
-// lookNew is like read, for an order that was not filled here before.
-func (t *Tasks) lookNew(order *bourse.Order) (view, error) {
-	v := view{refusal: t.host.UnsupportedTask(order)}
+// newAnswer is like read, for an order that was not filled here before.
+func (t *Tasks) newAnswer(order *bourse.Order) (answer, error) {
+	v := answer{refusal: t.host.UnsupportedTask(order)}
 	if v.refusal != nil {
 		return v, nil
 	}
@@ -119,14 +119,14 @@ func (t *Tasks) lookNew(order *bourse.Order) (view, error) {
 			Detail: fmt.Sprintf("no started machine of app %s here serves task %s", order.App.Name, order.Task.Name),
 		}
 	case busy >= places:
-		v.refusal = noPlace(v.places.Resource)
+		v.refusal = errNoSlot(v.places.Resource)
 	default:
 		v.refusal = t.host.Fits(v.committed, admit.Countables(order.Config.Requirements))
 	}
 	return v, nil
 }
 
-func noPlace(of bourse.Resource) *bourse.Refusal {
+func errNoSlot(of bourse.Resource) *bourse.Refusal {
 	return &bourse.Refusal{
 		Reason: bourse.RefusedResource, Resource: string(of), Wanted: 1,
 		Detail: fmt.Sprintf("insufficient %s: wanted 1, free 0", of),

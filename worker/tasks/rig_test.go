@@ -46,7 +46,7 @@ func newHost(t testing.TB) *host {
 	st := state.New(self, s, slog.New(slog.DiscardHandler))
 	h.store = s
 	judge := &admit.Host{
-		Worker: self.Worker, Tag: self.Tag, Region: self.Region, Load: func() float64 { return 0 }, Short: s.SpaceError,
+		Worker: self.Worker, Tag: self.Tag, Region: self.Region, Load: func() float64 { return 0 }, SpaceError: s.SpaceError,
 		Ledger: admit.Ledger{Totals: bourse.Amounts{
 			{Resource: bourse.ResourceCPU, Amount: 8000}, {Resource: bourse.ResourceMemory, Amount: 4096}, {Resource: "slots", Amount: 10},
 		}, Shared: 16},
@@ -54,7 +54,7 @@ func newHost(t testing.TB) *host {
 	judge.Labels.Store(&admit.Labels{})
 	h.Tasks = New(st, judge, nil, nil, nil)
 	ctx, stop := context.WithCancel(context.Background())
-	st.Begin(ctx)
+	st.SetContext(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(ctx) }()
 	t.Cleanup(func() {

@@ -98,10 +98,10 @@ func (h *host) stormy(ctx context.Context, rng *rand.Rand, order *bourse.Order) 
 	}
 	switch rng.IntN(4) {
 	case 0:
-		state.Rest(ctx, pause)
+		state.Sleep(ctx, pause)
 		leave()
 	case 1:
-		state.Rest(ctx, pause)
+		state.Sleep(ctx, pause)
 		if err := h.cancel(ctx, order.ID); err != nil {
 			h.t.Errorf("cancel: %v", err)
 		}

@@ -33,9 +33,9 @@ type Tasks struct {
 	network  Network                                     // nil if the worker has no private networks
 	cancel   func(context.Context, bourse.OrderID) error // cancels an order of any kind
 
-	calls calls
-	warm  warmMachines
-	tally tally
+	calls  calls
+	warm   warmMachines
+	counts taskCounts
 }
 
 // Machines runs the machines of cold tasks.
@@ -43,10 +43,10 @@ type Machines interface {
 	// Begin decides whether to fill the claim's order. If so, it records the order's machine
 	// in a durable transaction, in which it also calls record, and begins to start the
 	// machine. The returned function waits for the start. The error may be an
-	// [admit.Declined].
+	// [admit.NotFilledError].
 	Begin(ctx context.Context, c *bourse.Claim, record func(*store.Tx, *bourse.Machine) error) (m bourse.Machine, started func(context.Context) error, err error)
-	// Unfillable returns the refusal of an order whose machine could not be started.
-	Unfillable(ctx context.Context, order *bourse.Order, machine bourse.MachineID, err error) *bourse.Refusal
+	// StartRefusal returns the refusal of an order whose machine could not be started.
+	StartRefusal(ctx context.Context, order *bourse.Order, machine bourse.MachineID, err error) *bourse.Refusal
 	// Discard begins to destroy a machine that is no longer needed.
 	Discard(ctx context.Context, id bourse.MachineID) error
 	// Logs calls fn with the lines of a machine's output.
@@ -63,7 +63,7 @@ type Network interface {
 func New(s *state.State, host *admit.Host, machines Machines, network Network, cancel func(context.Context, bourse.OrderID) error) *Tasks {
 	t := &Tasks{
 		state: s, host: host, machines: machines, network: network, cancel: cancel,
-		calls: calls{wake: make(chan struct{}, 1)}, warm: warmMachines{patience: warmUp},
+		calls: calls{wake: make(chan struct{}, 1)}, warm: warmMachines{timeout: warmUpTimeout},
 	}
 	s.Machines.Follow(func(id bourse.MachineID, unsure bool) {
 		if !unsure {

@@ -16,7 +16,7 @@ import (
 // need not be stored: when the daemon dies, its connections are closed, which ends all
 // calls.
 type warmMachines struct {
-	patience time.Duration // how long a program may take to listen after its machine has started
+	timeout time.Duration // how long a program may take to listen after its machine has started
 
 	mu    sync.Mutex
 	known map[bourse.MachineID]*warmMachine // guarded by mu, including the entries
@@ -42,12 +42,12 @@ type warmMachine struct {
 
 // Settings for connections to programs.
 const (
-	// warmIdle is the time after which an idle connection is closed. Servers close idle
+	// idleTimeout is the time after which an idle connection is closed. Servers close idle
 	// connections after two seconds or more. The worker must close first, because a
 	// payload is lost if it is sent while the server closes the connection.
-	warmIdle = time.Second
-	// warmUp is the value of warmMachines.patience, except in tests.
-	warmUp = 10 * time.Second
+	idleTimeout = time.Second
+	// warmUpTimeout is the value of warmMachines.timeout, except in tests.
+	warmUpTimeout = 10 * time.Second
 	// maxReplyHeader is the maximum size of a reply's header, in bytes.
 	maxReplyHeader = 64 << 10
 )
@@ -70,7 +70,7 @@ func (s *warmMachines) drop(m *warmMachine) {
 			delete(s.known, m.id)
 		}
 		if m.link != nil {
-			m.link.leave()
+			m.link.drain()
 		}
 	}
 }
@@ -85,10 +85,10 @@ func (s *warmMachines) close() {
 	}
 }
 
-// looking returns a machine's entry, creating it if necessary, and the number of its
+// entry returns a machine's entry, creating it if necessary, and the number of its
 // latest change. If fresh is false, the caller must then read the machine's record from
 // the store and call learn.
-func (s *warmMachines) looking(id bourse.MachineID) (m *warmMachine, change int, fresh bool) {
+func (s *warmMachines) entry(id bourse.MachineID) (m *warmMachine, change int, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m = s.known[id]
@@ -120,7 +120,7 @@ func (s *warmMachines) learn(m *warmMachine, change int, rec *bourse.Machine, li
 	address, port := warmAddress(rec)
 	if m.link == nil || m.boot != rec.Boot.Number || m.address != address || m.protocol != task.Protocol {
 		if m.link != nil {
-			m.link.leave()
+			m.link.drain()
 		}
 		m.boot, m.address, m.port, m.private = rec.Boot.Number, address, port, rec.PrivateIP.IsValid()
 		m.protocol = task.Protocol
@@ -182,7 +182,7 @@ func warmAddress(m *bourse.Machine) (string, uint16) {
 func (t *Tasks) warmFor(ids []bourse.MachineID) ([]*warmMachine, error) {
 	var out []*warmMachine
 	for _, id := range ids {
-		m, change, fresh := t.warm.looking(id)
+		m, change, fresh := t.warm.entry(id)
 		if !fresh {
 			var rec bourse.Machine
 			err := t.state.Store.View(func(tx *store.Tx) (err error) { rec, err = tx.Machine(id); return err })

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// errTaken reports that a new volume's random id is already in use.
-var errTaken = errors.New("taken")
+// errIDInUse reports that a new volume's random id is already in use.
+var errIDInUse = errors.New("taken")
 
 // Claim fills an order for a volume, or returns the refusal. If the volume has no
 // source, Claim returns once the volume has been created. Otherwise it returns once the
@@ -31,16 +31,16 @@ func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *b
 	claimed := time.Since(begin)
 	if v.State == bourse.VolumeCreating {
 		var refusal *bourse.Refusal
-		if v, refusal, err = vs.made(ctx, v.ID, run); err != nil || refusal != nil {
+		if v, refusal, err = vs.awaitCreated(ctx, v.ID, run); err != nil || refusal != nil {
 			return nil, refusal, err
 		}
 	}
 	return &bourse.Fill{Volume: &v, Claimed: claimed, Started: time.Since(begin) - claimed}, nil, nil
 }
 
-// made waits until a claimed volume has been created, and returns the volume, or the
+// awaitCreated waits until a claimed volume has been created, and returns the volume, or the
 // refusal if that has failed.
-func (vs *Volumes) made(ctx context.Context, id bourse.VolumeID, run *fsm.Handle[result]) (bourse.Volume, *bourse.Refusal, error) {
+func (vs *Volumes) awaitCreated(ctx context.Context, id bourse.VolumeID, run *fsm.Handle[result]) (bourse.Volume, *bourse.Refusal, error) {
 	err := state.Started(ctx, run)
 	switch {
 	case err == nil:
@@ -85,7 +85,7 @@ func (vs *Volumes) record(ctx context.Context, c *bourse.Claim) (bourse.Volume, 
 		}
 		v.Takes = Takes(&v)
 		run, err := vs.begin(ctx, def, request{Volume: v.ID}, func(tx *store.Tx) error { return vs.recordClaim(tx, c, v) })
-		if !errors.Is(err, errTaken) {
+		if !errors.Is(err, errIDInUse) {
 			return v, run, err
 		}
 	}
@@ -96,7 +96,7 @@ func (vs *Volumes) recordClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volume) e
 		return err
 	}
 	if _, err := tx.Volume(v.ID); err == nil {
-		return errTaken
+		return errIDInUse
 	}
 	decision := c.Decision
 	decision.Outcome, decision.Worker, decision.Volume = bourse.OutcomeFilled, vs.state.Self.Worker, v.ID
@@ -115,13 +115,13 @@ func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bou
 	if _, err := vs.Await(ctx, id, func(v *bourse.Volume) bool { return v.State != bourse.VolumeCreating }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
 	}
-	return vs.admit.Filled(vs.state.Store, order)
+	return vs.admit.Repeat(vs.state.Store, order)
 }
 
 // makeStep creates an order's volume. If that fails, it records the volume as destroyed,
 // and the claim's answer is a refusal with the reason.
 func (vs *Volumes) makeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
-	v, err := vs.now(r.Request.Volume)
+	v, err := vs.current(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
@@ -138,7 +138,7 @@ func (vs *Volumes) makeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	if left := vs.host.Destroy(ctx, v.ID); left != nil {
 		return fsm.Retry(errors.Join(err, left))
 	}
-	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return unmake(tx, &v, err) }))
+	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return recordNotCreated(tx, &v, err) }))
 }
 
 // settle records that a volume can now be used.
@@ -153,9 +153,9 @@ func settle(tx *store.Tx, id bourse.VolumeID, what string) error {
 	return err
 }
 
-// unmake records that an order's volume could not be created, and that the order was
+// recordNotCreated records that an order's volume could not be created, and that the order was
 // refused.
-func unmake(tx *store.Tx, v *bourse.Volume, cause error) error {
+func recordNotCreated(tx *store.Tx, v *bourse.Volume, cause error) error {
 	if rec, ok, err := tx.Order(v.Order); err != nil {
 		return err
 	} else if ok && rec.Volume == v.ID {

@@ -85,7 +85,7 @@ func (vs *Volumes) endRuns(ctx context.Context, id bourse.VolumeID) error {
 // removeStep removes a volume and its unfinished snapshots from the host, and then
 // releases the volume's disk space. The volume's record remains readable for some time.
 func (vs *Volumes) removeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
-	v, err := vs.now(r.Request.Volume)
+	v, err := vs.current(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
@@ -122,7 +122,7 @@ func MayCancel(tx *store.Tx, id bourse.VolumeID) error {
 		return nil
 	}
 	v, err := tx.Volume(id)
-	if err == nil && living(&v) {
+	if err == nil && isLive(&v) {
 		err = mayDestroy(tx, &v)
 	}
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -153,7 +153,7 @@ func (vs *Volumes) DestroyAll(ctx context.Context) error {
 		}
 	}
 	for _, v := range all {
-		v, err := vs.Await(ctx, v.ID, func(v *bourse.Volume) bool { return !living(v) })
+		v, err := vs.Await(ctx, v.ID, func(v *bourse.Volume) bool { return !isLive(v) })
 		if err != nil {
 			return err
 		}

@@ -25,9 +25,9 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// exportRest is the minimum time between the last read of a snapshot and its removal. It
+// exportRetention is the minimum time between the last read of a snapshot and its removal. It
 // gives an interrupted reader time to resume.
-const exportRest = 10 * time.Minute
+const exportRetention = 10 * time.Minute
 
 // exports tracks which snapshots other workers have read recently, in order to delay the
 // removal of these snapshots. It is not persisted.
@@ -41,7 +41,7 @@ type exports struct {
 func (e *exports) note(s *bourse.Snapshot, now time.Time) (may bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if at, ok := e.read[s.ID]; s.Expired(now) && (!ok || now.Sub(at) >= exportRest) {
+	if at, ok := e.read[s.ID]; s.Expired(now) && (!ok || now.Sub(at) >= exportRetention) {
 		return false
 	}
 	if e.read == nil {
@@ -57,7 +57,7 @@ func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 	defer e.mu.Unlock()
 	out := map[bourse.SnapshotID]bool{}
 	for id, at := range e.read {
-		if now.Sub(at) < exportRest {
+		if now.Sub(at) < exportRetention {
 			out[id] = true
 		} else {
 			delete(e.read, id)
@@ -81,7 +81,7 @@ func (vs *Volumes) exported(id string) error {
 			return err
 		})
 	}
-	v, err := vs.now(bourse.VolumeID(id))
+	v, err := vs.current(bourse.VolumeID(id))
 	switch {
 	case err != nil:
 		return err
@@ -106,12 +106,12 @@ func (vs *Volumes) Export(ctx context.Context, id string, from volume.Position, 
 	if err != nil {
 		return err
 	}
-	return vs.host.Export(ctx, id, from, &noted{to: to, vs: vs, id: id, at: time.Now()})
+	return vs.host.Export(ctx, id, from, &exportWriter{to: to, vs: vs, id: id, at: time.Now()})
 }
 
-// noted forwards the stream of a volume or snapshot. Once a minute, it calls exported,
+// exportWriter forwards the stream of a volume or snapshot. Once a minute, it calls exported,
 // which checks that the volume or snapshot can still be read and notes the read.
-type noted struct {
+type exportWriter struct {
 	to io.Writer
 	vs *Volumes
 	id string
@@ -119,7 +119,7 @@ type noted struct {
 }
 
 // Write implements io.Writer.
-func (n *noted) Write(p []byte) (int, error) {
+func (n *exportWriter) Write(p []byte) (int, error) {
 	if now := time.Now(); now.Sub(n.at) >= time.Minute {
 		if err := n.vs.exported(n.id); err != nil {
 			return 0, err
@@ -136,13 +136,13 @@ func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error 
 	if id.Validate() != nil {
 		return nil //nolint:nilerr // the id is a snapshot's
 	}
-	v, err := vs.now(id)
+	v, err := vs.current(id)
 	if err != nil || v.Machine == "" {
 		return err
 	}
 	space := snapshotDisk(vs.snapshotSpace(ctx, &v))
 	return vs.state.Store.View(func(tx *store.Tx) error {
-		r, err := vs.admit.Room(tx, nil, bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: int64(space)}})
+		r, err := vs.admit.CheckRoom(tx, nil, bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: int64(space)}})
 		if r != nil {
 			err = insufficient(r, "could not copy volume "+string(id))
 		}

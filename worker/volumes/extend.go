@@ -48,7 +48,7 @@ func (vs *Volumes) mayExtend(tx *store.Tx, v *bourse.Volume, sizeGB int64) error
 		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: volume %s has %d already, and never shrinks", sizeGB, v.ID, v.Spec.SizeGB)
 	}
 	v.State, v.TargetGB = bourse.VolumeExtending, sizeGB
-	r, err := vs.retake(tx, v)
+	r, err := vs.updateResources(tx, v)
 	if err == nil && r != nil {
 		err = insufficient(r, "could not extend volume "+string(v.ID))
 	}
@@ -58,7 +58,7 @@ func (vs *Volumes) mayExtend(tx *store.Tx, v *bourse.Volume, sizeGB int64) error
 // extendStep enlarges a volume to the size in its record. If the host cannot do that,
 // the volume keeps its size.
 func (vs *Volumes) extendStep(ctx context.Context, r *volumeRun) fsm.Outcome {
-	v, err := vs.now(r.Request.Volume)
+	v, err := vs.current(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
@@ -99,7 +99,7 @@ func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) 
 			return false, nil, nil
 		}
 		m.Config.Mounts[i].SizeGB = v.Spec.SizeGB
-		vs.state.Machines.Changing(m.ID)
+		vs.state.Machines.Submitted(m.ID)
 		return true, nil, nil
 	})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -114,7 +114,7 @@ func (vs *Volumes) Change(ctx context.Context, id bourse.VolumeID, change fabric
 	err := vs.state.Store.Update(ctx, func(tx *store.Tx) error {
 		var err error
 		v, err = changeRecord(tx, id, "change", func(v *bourse.Volume) (bool, error) {
-			if !living(v) {
+			if !isLive(v) {
 				return false, errNoVolume
 			}
 			if change.RetentionDays != nil {
@@ -128,22 +128,22 @@ func (vs *Volumes) Change(ctx context.Context, id bourse.VolumeID, change fabric
 		return err
 	})
 	if err != nil { // after an error, the transaction may still be writing to v, so do not read it
-		vs.state.Volumes.Changing(id)
+		vs.state.Volumes.Submitted(id)
 		return bourse.Volume{}, err
 	}
-	vs.state.Volumes.Changed(id)
+	vs.state.Volumes.Applied(id)
 	return v, nil
 }
 
 const (
-	growEvery = 15 * time.Second
-	growAgain = 5 * time.Minute // delay after a failed extension
+	growInterval   = 15 * time.Second
+	growRetryDelay = 5 * time.Minute // delay after a failed extension
 )
 
-// growsTo returns the size to which a volume should grow automatically, according to its
+// targetSize returns the size to which a volume should grow automatically, according to its
 // machine's mount, and how full the volume is, in percent. The size is 0 if the volume
 // should not grow.
-func growsTo(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage) (sizeGB, percent int64) {
+func targetSize(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage) (sizeGB, percent int64) {
 	if mount.ExtendThresholdPercent <= 0 || mount.AddSizeGB <= 0 || v.State != bourse.VolumeCreated || usage.Blocks <= 0 {
 		return 0, 0
 	}
@@ -184,7 +184,7 @@ type attached struct {
 
 // run checks the volumes periodically until ctx ends.
 func (g *grower) run(ctx context.Context) {
-	tick := time.NewTicker(growEvery)
+	tick := time.NewTicker(growInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -202,7 +202,7 @@ func (g *grower) run(ctx context.Context) {
 			}
 		}
 		for _, a := range list {
-			g.look(ctx, &a, time.Now())
+			g.extendIfFull(ctx, &a, time.Now())
 		}
 	}
 }
@@ -236,19 +236,19 @@ func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	return out, err
 }
 
-// look extends a volume if it is full enough. If the extension fails, look adds an event
+// extendIfFull extends a volume if it is full enough. If the extension fails, extendIfFull adds an event
 // to the volume's machine, but only once per target size, and tries again later.
-func (g *grower) look(ctx context.Context, a *attached, now time.Time) {
+func (g *grower) extendIfFull(ctx context.Context, a *attached, now time.Time) {
 	v := &a.volume
 	last, ok := g.refused[v.ID]
-	if ok && now.Before(last.at.Add(growAgain)) {
+	if ok && now.Before(last.at.Add(growRetryDelay)) {
 		return
 	}
 	usage, err := g.vs.host.Usage(ctx, v.ID)
 	if err != nil {
 		return // skip the volume until the next check
 	}
-	size, percent := growsTo(&a.mount, v, usage)
+	size, percent := targetSize(&a.mount, v, usage)
 	if size == 0 {
 		delete(g.refused, v.ID)
 		return
@@ -259,18 +259,18 @@ func (g *grower) look(ctx context.Context, a *attached, now time.Time) {
 	}
 	if err == nil {
 		delete(g.refused, v.ID)
-		g.tell(ctx, v, fmt.Sprintf("volume %s was %d %% full and now has %d GB", v.ID, percent, size))
+		g.addEvent(ctx, v, fmt.Sprintf("volume %s was %d %% full and now has %d GB", v.ID, percent, size))
 		return
 	}
 	g.refused[v.ID] = refusal{size, now}
 	if last.sizeGB != size {
 		g.vs.state.Log.Warn("extend full volume failed", "volume", v.ID, "size_gb", size, "err", err)
-		g.tell(ctx, v, fmt.Sprintf("volume %s is %d %% full and cannot have %d GB: %s", v.ID, percent, size, bourse.MessageOf(err)))
+		g.addEvent(ctx, v, fmt.Sprintf("volume %s is %d %% full and cannot have %d GB: %s", v.ID, percent, size, bourse.MessageOf(err)))
 	}
 }
 
-// tell adds an event to a volume's machine.
-func (g *grower) tell(ctx context.Context, v *bourse.Volume, what string) {
+// addEvent adds an event to a volume's machine.
+func (g *grower) addEvent(ctx context.Context, v *bourse.Volume, what string) {
 	err := g.vs.state.Commit(ctx, v.Machine, func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, v.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			if m.State == bourse.StateDestroyed {

@@ -19,7 +19,7 @@ import (
 // the run is stuck: an operator can then retry it, or the volume can be destroyed. After
 // a final error, such as the source's refusal, the volume's state becomes failed.
 func (vs *Volumes) fillStep(ctx context.Context, r *volumeRun) fsm.Outcome {
-	v, err := vs.now(r.Request.Volume)
+	v, err := vs.current(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
@@ -71,7 +71,7 @@ func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 	}
 	return vs.host.Fill(ctx, v.ID, v.Spec, func(ctx context.Context, from volume.Position) (io.ReadCloser, error) {
 		ctx, cancel := context.WithCancel(ctx)
-		watch := time.AfterFunc(beginPatience, cancel)
+		watch := time.AfterFunc(beginTimeout, cancel)
 		stream, err := vs.peers.Export(ctx, tag, id, v.Spec.Grant, from)
 		if err != nil {
 			watch.Stop()
@@ -83,11 +83,11 @@ func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 }
 
 const (
-	// beginPatience limits how long a stream may take to begin. The source may first have to
+	// beginTimeout limits how long a stream may take to begin. The source may first have to
 	// copy the volume, or to read again the data that was already sent.
-	beginPatience = 30 * time.Minute
-	// readPatience limits how long the source may then send nothing.
-	readPatience = 2 * time.Minute
+	beginTimeout = 30 * time.Minute
+	// readTimeout limits how long the source may then send nothing.
+	readTimeout = 2 * time.Minute
 )
 
 // watchedStream is a stream that is canceled if its source stops sending.
@@ -101,7 +101,7 @@ type watchedStream struct {
 // Read implements io.Reader.
 func (s *watchedStream) Read(p []byte) (int, error) {
 	if s.begun {
-		s.watch.Reset(readPatience)
+		s.watch.Reset(readTimeout)
 	}
 	n, err := s.ReadCloser.Read(p)
 	s.begun = true

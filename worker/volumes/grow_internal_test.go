@@ -30,7 +30,7 @@ func TestWhenAVolumeGrows(t *testing.T) {
 		if c.percent < 0 {
 			usage = bourse.VolumeUsage{}
 		}
-		if got, _ := growsTo(&c.mount, &v, usage); got != c.want {
+		if got, _ := targetSize(&c.mount, &v, usage); got != c.want {
 			t.Errorf("%s: grows to %d, want %d", name, got, c.want)
 		}
 	}

@@ -34,7 +34,7 @@ func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) error {
 		if _, err := changeRecord(tx, v.ID, "attach", func(v *bourse.Volume) (bool, error) { v.Machine = m.ID; return true, nil }); err != nil {
 			return err
 		}
-		vs.state.Volumes.Changing(v.ID)
+		vs.state.Volumes.Submitted(v.ID)
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func (vs *Volumes) Detach(tx *store.Tx, m *bourse.Machine) error {
 				return false, nil
 			}
 			v.Machine = ""
-			vs.state.Volumes.Changing(v.ID)
+			vs.state.Volumes.Submitted(v.ID)
 			return true, nil
 		})
 		if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
@@ -63,7 +63,7 @@ func (vs *Volumes) Detach(tx *store.Tx, m *bourse.Machine) error {
 func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount, error) {
 	var out []driver.Mount
 	for _, mount := range m.Config.Mounts {
-		v, err := vs.now(mount.Volume)
+		v, err := vs.current(mount.Volume)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount
 func (vs *Volumes) Unmount(ctx context.Context, m *bourse.Machine) error {
 	var errs []error
 	for _, mount := range m.Config.Mounts {
-		v, err := vs.now(mount.Volume)
+		v, err := vs.current(mount.Volume)
 		if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && v.Machine != m.ID { // the volume is gone, or belongs to another machine now
 			continue
 		}

@@ -35,12 +35,12 @@ func Takes(v *bourse.Volume) bourse.Amounts {
 // snapshotDisk converts bytes to the ledger's unit and rounds up.
 func snapshotDisk(bytes int64) bourse.MiB { return bourse.MiB(max(0, bytes)+1<<20-1) >> 20 }
 
-// retake updates v.Takes after other fields of v have changed. If v would take more than
-// before, and the difference is not free, retake returns a refusal and does not change
+// updateResources updates v.Takes after other fields of v have changed. If v would take more than
+// before, and the difference is not free, updateResources returns a refusal and does not change
 // v.Takes (invariant 4).
-func (vs *Volumes) retake(tx *store.Tx, v *bourse.Volume) (*bourse.Refusal, error) {
+func (vs *Volumes) updateResources(tx *store.Tx, v *bourse.Volume) (*bourse.Refusal, error) {
 	takes := Takes(v)
-	r, err := vs.admit.Room(tx, v.Takes, takes)
+	r, err := vs.admit.CheckRoom(tx, v.Takes, takes)
 	if r == nil && err == nil {
 		v.Takes = takes
 	}
@@ -95,11 +95,11 @@ func (vs *Volumes) Record(ctx context.Context, id bourse.VolumeID) (bourse.Volum
 	if err := vs.state.Store.Sync(ctx); err != nil {
 		return bourse.Volume{}, err
 	}
-	return vs.now(id)
+	return vs.current(id)
 }
 
-// now returns a volume's current record, which may not be durable yet.
-func (vs *Volumes) now(id bourse.VolumeID) (bourse.Volume, error) {
+// current returns a volume's current record, which may not be durable yet.
+func (vs *Volumes) current(id bourse.VolumeID) (bourse.Volume, error) {
 	var v bourse.Volume
 	err := vs.state.Store.View(func(tx *store.Tx) error {
 		var err error
@@ -147,7 +147,7 @@ func (vs *Volumes) List(ctx context.Context, app *bourse.App, keep func(*bourse.
 	return out, err
 }
 
-func living(v *bourse.Volume) bool { return v.State != bourse.VolumeDestroyed }
+func isLive(v *bourse.Volume) bool { return v.State != bourse.VolumeDestroyed }
 
 // Await waits until wanted returns true for the volume, which it reads again after each
 // change. It returns the volume.

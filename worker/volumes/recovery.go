@@ -96,7 +96,7 @@ func (vs *Volumes) unknown(id string) bool {
 	if vs.forget || bourse.VolumeID(id).Validate() != nil {
 		return false
 	}
-	_, err := vs.now(bourse.VolumeID(id))
+	_, err := vs.current(bourse.VolumeID(id))
 	return bourse.CodeOf(err) == bourse.CodeNotFound
 }
 
@@ -110,7 +110,7 @@ func (vs *Volumes) survey() (unfinished []bourse.Volume, canceled []bourse.Volum
 			if resumeWith(&v, &vs.defs) != nil {
 				unfinished = append(unfinished, v)
 			}
-			if v.State == bourse.VolumeDestroying || !living(&v) {
+			if v.State == bourse.VolumeDestroying || !isLive(&v) {
 				continue
 			}
 			rec, ok, err := tx.Order(v.Order)

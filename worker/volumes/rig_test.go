@@ -60,14 +60,14 @@ func (r *rig) start() {
 		Worker: r.self.Worker, Tag: r.self.Tag, Region: r.self.Region,
 		Ledger:       admit.Ledger{Totals: bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: 100 << 10}}},
 		VolumeLabels: r.vols.Labels(), Peers: r.peers != nil,
-		Load: func() float64 { return 0 }, Short: s.SpaceError, Drivers: []string{string(bourse.HostImage)},
+		Load: func() float64 { return 0 }, SpaceError: s.SpaceError, Drivers: []string{string(bourse.HostImage)},
 	}
 	r.admit.Labels.Store(&admit.Labels{})
 	r.Volumes = volumes.New(volumes.Config{State: r.state, Admit: r.admit, Host: r.vols, Peers: r.peers, Dir: r.dir})
 	ctx, cancel := context.WithCancel(context.Background())
 	group, ctx := errgroup.WithContext(ctx)
 	r.stop, r.done = cancel, make(chan error, 1)
-	r.state.Begin(ctx)
+	r.state.SetContext(ctx)
 	if err := r.Recover(ctx); err != nil {
 		r.t.Fatal(err)
 	}

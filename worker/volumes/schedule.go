@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	day            = 24 * time.Hour
-	scheduleEvery  = time.Minute
-	snapshotAgain  = time.Hour // delay after a failed scheduled snapshot
-	snapshotWaited = copyLimit + time.Minute
+	day                = 24 * time.Hour
+	scheduleInterval   = time.Minute
+	snapshotRetryDelay = time.Hour // delay after a failed scheduled snapshot
+	snapshotTimeout    = copyLimit + time.Minute
 )
 
 // snapshotDue reports whether a volume's next scheduled snapshot is due. The result
@@ -32,7 +32,7 @@ func snapshotDue(v *bourse.Volume, now time.Time) bool {
 			return false
 		case !s.Scheduled:
 		case s.State == bourse.SnapshotFailed:
-			due = later(due, s.CreatedAt.Add(snapshotAgain))
+			due = later(due, s.CreatedAt.Add(snapshotRetryDelay))
 		default:
 			due = later(due, s.CreatedAt.Add(day))
 		}
@@ -47,9 +47,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// dueFor returns a volume's expired snapshots, and whether its next scheduled snapshot
+// dueSnapshots returns a volume's expired snapshots, and whether its next scheduled snapshot
 // is due.
-func dueFor(v *bourse.Volume, now time.Time) (expire []bourse.SnapshotID, snapshot bool) {
+func dueSnapshots(v *bourse.Volume, now time.Time) (expire []bourse.SnapshotID, snapshot bool) {
 	for _, s := range v.Snapshots {
 		if s.Expired(now) {
 			expire = append(expire, s.ID)
@@ -77,7 +77,7 @@ func (vs *Volumes) Run(ctx context.Context) error {
 	growing.Go(func() { g.run(ctx) })
 	defer growing.Wait()
 	k := &scheduler{vs: vs, later: map[bourse.VolumeID]time.Time{}}
-	tick := time.NewTicker(scheduleEvery)
+	tick := time.NewTicker(scheduleInterval)
 	defer tick.Stop()
 	for {
 		if err := k.do(ctx, time.Now()); err != nil && ctx.Err() == nil {
@@ -104,7 +104,7 @@ func (k *scheduler) do(ctx context.Context, now time.Time) error {
 			if err != nil {
 				return err
 			}
-			old, snapshot := dueFor(&v, now)
+			old, snapshot := dueSnapshots(&v, now)
 			for _, id := range old {
 				if !busy[id] {
 					expire[v.ID] = append(expire[v.ID], id)
@@ -136,11 +136,11 @@ func (k *scheduler) snapshot(ctx context.Context, id bourse.VolumeID, now time.T
 	delete(k.later, id)
 	_, run, err := k.vs.beginSnapshot(ctx, id, true)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, snapshotWaited)
+		ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 		defer cancel()
 		_, err = run.Wait(ctx)
 	} else {
-		k.later[id] = now.Add(snapshotAgain)
+		k.later[id] = now.Add(snapshotRetryDelay)
 	}
 	if err != nil && ctx.Err() == nil {
 		k.vs.state.Log.Warn("scheduled snapshot failed", "volume", id, "err", err)

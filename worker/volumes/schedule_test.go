@@ -43,7 +43,7 @@ func TestWhatIsDueForVolumes(t *testing.T) {
 		if c.state != "" {
 			v.State = c.state
 		}
-		expire, due := dueFor(&v, at(c.now))
+		expire, due := dueSnapshots(&v, at(c.now))
 		if len(expire) != c.expires || due != c.due {
 			t.Errorf("%s: %d expire, snapshot due %t; want %d, %t", name, len(expire), due, c.expires, c.due)
 		}

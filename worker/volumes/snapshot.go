@@ -68,7 +68,7 @@ func (vs *Volumes) maySnapshot(tx *store.Tx, v *bourse.Volume, s bourse.Snapshot
 	}
 	s.RetentionDays, s.SizeGB = v.Spec.RetentionDays, v.Spec.SizeGB
 	v.Snapshots = append(v.Snapshots, s)
-	r, err := vs.retake(tx, v)
+	r, err := vs.updateResources(tx, v)
 	if err == nil && r != nil {
 		err = insufficient(r, "could not take a snapshot of volume "+string(v.ID))
 	}
@@ -76,8 +76,8 @@ func (vs *Volumes) maySnapshot(tx *store.Tx, v *bourse.Volume, s bourse.Snapshot
 }
 
 const (
-	snapshotSlack = 64 << 20 // additional bytes, mainly for the file system's journal, which the reported usage does not include
-	snapshotPart  = 8        // allowance for data that is written while the snapshot is taken: 1/snapshotPart of the used bytes
+	snapshotMargin  = 64 << 20 // additional bytes, mainly for the file system's journal, which the reported usage does not include
+	snapshotDivisor = 8        // allowance for data that is written while the snapshot is taken: 1/snapshotDivisor of the used bytes
 )
 
 // snapshotSpace estimates a snapshot's size in bytes: the used bytes plus a margin, but
@@ -89,12 +89,12 @@ func (vs *Volumes) snapshotSpace(ctx context.Context, v *bourse.Volume) int64 {
 		return whole
 	}
 	used := (usage.Blocks - usage.BlocksFree) * usage.BlockSize
-	return min(whole, used+used/snapshotPart+snapshotSlack)
+	return min(whole, used+used/snapshotDivisor+snapshotMargin)
 }
 
 // takeStep takes the recorded snapshot.
 func (vs *Volumes) takeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
-	v, err := vs.now(r.Request.Volume)
+	v, err := vs.current(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}
@@ -128,7 +128,7 @@ func (vs *Volumes) recordSnapshot(tx *store.Tx, req request, info *volume.Info) 
 			return true, nil
 		}
 		s.State, s.Bytes, s.Digest, s.SizeGB = bourse.SnapshotCreated, info.Bytes, info.Digest, info.SizeGB
-		refusal, err := vs.retake(tx, v)
+		refusal, err := vs.updateResources(tx, v)
 		if refusal != nil {
 			*s = before
 			s.State = bourse.SnapshotFailed
@@ -141,7 +141,7 @@ func (vs *Volumes) recordSnapshot(tx *store.Tx, req request, info *volume.Info) 
 // settleStep removes a failed snapshot from the host. The volume's record still lists the
 // snapshot.
 func (vs *Volumes) settleStep(ctx context.Context, r *volumeRun) fsm.Outcome {
-	v, err := vs.now(r.Request.Volume)
+	v, err := vs.current(r.Request.Volume)
 	if err != nil {
 		return fsm.Abort(err)
 	}

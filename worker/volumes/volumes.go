@@ -121,7 +121,7 @@ func (vs *Volumes) define() {
 func (vs *Volumes) begin(ctx context.Context, def *volumeDef, req request, write func(*store.Tx) error) (*fsm.Handle[result], error) {
 	run, err := def.Start(ctx, vs.state.Engine, state.OfVolume(req.Volume), req, fsm.StartOptions{Queue: true, Write: state.InTx(write)})
 	if err == nil {
-		vs.state.Volumes.Changed(req.Volume)
+		vs.state.Volumes.Applied(req.Volume)
 	}
 	return run, err
 }

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// checksGather is how long the watcher waits for more changes. A machine's start causes
+	// checksBatchDelay is how long the watcher waits for more changes. A machine's start causes
 	// several changes within milliseconds.
-	checksGather = 20 * time.Millisecond
+	checksBatchDelay = 20 * time.Millisecond
 	// Until a check has passed once, its probes are more frequent than its interval, so that
 	// a machine's readiness is noticed early. The delay is an eighth of the time since the
-	// first attempt, but at least soonest.
-	soonest = 100 * time.Millisecond
-	sooner  = 8
+	// first attempt, but at least minProbeDelay.
+	minProbeDelay = 100 * time.Millisecond
+	probeDivisor  = 8
 )
 
 // Dial connects to a port of a started machine.
@@ -64,7 +64,7 @@ func (c *Checks) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-c.wake:
-			state.Rest(ctx, checksGather)
+			state.Sleep(ctx, checksBatchDelay)
 		}
 		for id := range c.take() {
 			if err := c.look(ctx, id); err != nil {
@@ -164,7 +164,7 @@ func (p *prober) run(ctx context.Context) {
 		wait = rand.N(p.check.Interval)
 	}
 	for {
-		state.Rest(ctx, wait)
+		state.Sleep(ctx, wait)
 		passed, output := p.check.Probe(ctx, func(ctx context.Context, port uint16) (net.Conn, error) {
 			return p.dial(ctx, p.machine, port)
 		})
@@ -181,7 +181,7 @@ func (p *prober) run(ctx context.Context) {
 		}
 		wait = p.check.Interval
 		if !adopted && !passedOnce {
-			wait = min(max(soonest, time.Since(begin)/sooner), p.check.Interval)
+			wait = min(max(minProbeDelay, time.Since(begin)/probeDivisor), p.check.Interval)
 		}
 	}
 }

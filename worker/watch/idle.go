@@ -17,9 +17,9 @@ import (
 const IdleAfter = time.Minute
 
 const (
-	idleGather = 100 * time.Millisecond // how long to wait for more changes
-	retryAfter = 5 * time.Second        // delay after a failed stop
-	viewLimit  = 10 * time.Second
+	idleBatchDelay = 100 * time.Millisecond // how long to wait for more changes
+	retryAfter     = 5 * time.Second        // delay after a failed stop
+	viewLimit      = 10 * time.Second
 )
 
 // Stopper stops the worker's machines.
@@ -72,7 +72,7 @@ func (w *Idle) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-w.wake:
-			state.Rest(ctx, min(idleGather, w.After))
+			state.Sleep(ctx, min(idleBatchDelay, w.After))
 		case <-timer.C:
 		}
 		now := time.Now()
@@ -122,17 +122,17 @@ func (w *Idle) failed(ctx context.Context, id bourse.MachineID, err error) {
 	}
 }
 
-// around contains an app's machines on other workers.
-type around struct {
+// otherMachines contains an app's machines on other workers.
+type otherMachines struct {
 	machines []bourse.Machine
-	blind    bool // set if the machines are not known at the moment
+	unknown  bool // set if the machines are not known at the moment
 }
 
 // decide decides whether to stop a machine. It reads the app's other machines only if the
 // decision depends on them.
-func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (v IdleVerdict, others around, err error) {
+func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (v IdleDecision, others otherMachines, err error) {
 	var app bourse.AppRef
-	ask := func(others around) error {
+	ask := func(others otherMachines) error {
 		return w.State.Store.View(func(tx *store.Tx) error {
 			m, err := tx.Machine(id)
 			if err != nil {
@@ -141,16 +141,16 @@ func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (
 			if m.State == bourse.StateDestroyed {
 				return state.ErrNoMachine
 			}
-			w.serve(ctx, &m)
+			w.updateSocket(ctx, &m)
 			app = bourse.AppRef{Name: m.App, ID: m.AppID}
-			v, err = w.weigh(tx, &m, others, now)
+			v, err = w.decideInTx(tx, &m, others, now)
 			return err
 		})
 	}
 	if err := ask(others); err != nil || !v.Others || w.View == nil {
 		return v, others, err
 	}
-	if others.blind = !w.View.Whole(); !others.blind {
+	if others.unknown = !w.View.Complete(); !others.unknown {
 		ctx, cancel := context.WithTimeout(ctx, viewLimit)
 		defer cancel()
 		if others.machines, err = running(ctx, w.View, app); err != nil {
@@ -160,9 +160,9 @@ func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (
 	return v, others, ask(others)
 }
 
-// serve listens on the socket of a running machine, and removes the socket of a stopped
+// updateSocket listens on the socket of a running machine, and removes the socket of a stopped
 // one.
-func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
+func (w *Idle) updateSocket(ctx context.Context, m *bourse.Machine) {
 	switch {
 	case w.Awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage:
 	case m.State == bourse.StateStarted:
@@ -174,17 +174,17 @@ func (w *Idle) serve(ctx context.Context, m *bourse.Machine) {
 	}
 }
 
-// weigh decides whether to stop m, whose record was read in tx.
-func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Time) (IdleVerdict, error) {
+// decideInTx decides whether to stop m, whose record was read in tx.
+func (w *Idle) decideInTx(tx *store.Tx, m *bourse.Machine, others otherMachines, now time.Time) (IdleDecision, error) {
 	list := workload.Services(&m.Config)
 	if workload.AutostopOf(list) == workload.AutostopOff || m.State != bourse.StateStarted {
-		return IdleVerdict{}, nil
+		return IdleDecision{}, nil
 	}
 	started, err := startedAt(tx, m.ID)
 	if err != nil {
-		return IdleVerdict{}, err
+		return IdleDecision{}, err
 	}
-	s := &IdleSight{Machine: m, Services: list, Started: started, Uses: w.Tracker.Uses(m.ID), Blind: others.blind}
+	s := &IdleInput{Machine: m, Services: list, Started: started, Uses: w.Tracker.Uses(m.ID), Unknown: others.unknown}
 	if v := DecideIdle(s, now, w.After); !v.Others {
 		return v, nil
 	}
@@ -195,7 +195,7 @@ func (w *Idle) weigh(tx *store.Tx, m *bourse.Machine, others around, now time.Ti
 	}
 	for other, err := range tx.MachinesOf(bourse.App{Name: m.App, ID: m.AppID}) {
 		if err != nil {
-			return IdleVerdict{}, err
+			return IdleDecision{}, err
 		}
 		s.Others = append(s.Others, other)
 	}
@@ -219,14 +219,14 @@ var errUsed = errors.New("in use")
 
 // stop stops or suspends a machine in the background, unless the machine is in use
 // again.
-func (w *Idle) stop(id bourse.MachineID, act IdleAct, others around) {
+func (w *Idle) stop(id bourse.MachineID, act IdleAct, others otherMachines) {
 	if !w.busy.begin(id) {
 		return
 	}
 	w.State.Go(func(ctx context.Context) {
 		var why string
 		check := func(tx *store.Tx, m *bourse.Machine) (string, error) {
-			v, err := w.weigh(tx, m, others, time.Now())
+			v, err := w.decideInTx(tx, m, others, time.Now())
 			if err == nil && v.Act == KeepRunning {
 				err = errUsed
 			}
@@ -254,5 +254,5 @@ func (w *Idle) stop(id bourse.MachineID, act IdleAct, others around) {
 // running returns an app's machines that are on current members of the cluster.
 func running(ctx context.Context, view StandbyView, app bourse.AppRef) ([]bourse.Machine, error) {
 	list, host, err := view.App(ctx, app)
-	return slices.DeleteFunc(list, func(m bourse.Machine) bool { return host(m.ID.Tag()) != HostHeard }), err
+	return slices.DeleteFunc(list, func(m bourse.Machine) bool { return host(m.ID.Tag()) != HostReachable }), err
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
-// EnvAwake is the environment variable that contains the path of a machine's socket.
-const EnvAwake = "BOURSE_AWAKE_SOCKET"
+// EnvKeepAlive is the environment variable that contains the path of a machine's socket.
+const EnvKeepAlive = "BOURSE_AWAKE_SOCKET"
 
 // Limits that protect the worker from programs.
 const (
@@ -30,8 +30,8 @@ const (
 	socketPath   = 107 // maximum length of a socket's path, in bytes
 )
 
-// byItself is the holder's name if a program keeps its own machine awake.
-const byItself = "its program"
+// programHolder is the holder's name if a program keeps its own machine awake.
+const programHolder = "its program"
 
 // Awake serves the sockets through which programs keep their machines awake. Each machine
 // has its own socket. The socket's path is derived from the machine's id and a secret
@@ -107,7 +107,7 @@ func (a *Awake) Listen(id bourse.MachineID) error {
 		return errors.Join(err, l.Close())
 	}
 	a.sockets[id], a.paths[path] = l, id
-	a.serving.Go(func() { _ = a.server.Serve(&fewConns{Listener: l, free: make(chan struct{}, awakeConns)}) })
+	a.serving.Go(func() { _ = a.server.Serve(&connLimiter{Listener: l, free: make(chan struct{}, awakeConns)}) })
 	return nil
 }
 
@@ -155,48 +155,48 @@ func (a *Awake) hold(w http.ResponseWriter, r *http.Request) {
 	switch id, ok := a.machine(r); {
 	case !ok:
 		http.Error(w, "the machine is gone", http.StatusNotFound)
-	case err != nil || ttl <= 0 || ttl > MostTTL:
-		http.Error(w, "invalid ttl: use a time up to "+MostTTL.String()+", such as ttl=5m", http.StatusBadRequest)
+	case err != nil || ttl <= 0 || ttl > MaxTTL:
+		http.Error(w, "invalid ttl: use a time up to "+MaxTTL.String()+", such as ttl=5m", http.StatusBadRequest)
 	case r.ContentLength != 0:
 		http.Error(w, "the request must not have a body", http.StatusBadRequest)
 	default:
-		a.tracker.Use(id, byItself, 0, ttl)
+		a.tracker.Use(id, programHolder, 0, ttl)
 		w.WriteHeader(http.StatusNoContent)
 	}
 }
 
 func (a *Awake) release(w http.ResponseWriter, r *http.Request) {
 	if id, ok := a.machine(r); ok {
-		a.tracker.Drop(id, byItself)
+		a.tracker.Drop(id, programHolder)
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// fewConns is a listener with a limited number of concurrent connections. Connections
+// connLimiter is a listener with a limited number of concurrent connections. Connections
 // beyond the limit wait in the kernel.
-type fewConns struct {
+type connLimiter struct {
 	net.Listener
 	free chan struct{}
 }
 
 // Accept implements net.Listener. If there are too many connections, it waits until one
 // is closed. The server limits how long a connection may stay open.
-func (l *fewConns) Accept() (net.Conn, error) {
+func (l *connLimiter) Accept() (net.Conn, error) {
 	l.free <- struct{}{}
 	c, err := l.Listener.Accept()
 	if err != nil {
 		<-l.free
 		return nil, err
 	}
-	return &placed{Conn: c, done: sync.OnceFunc(func() { <-l.free })}, nil
+	return &limitedConn{Conn: c, done: sync.OnceFunc(func() { <-l.free })}, nil
 }
 
-type placed struct {
+type limitedConn struct {
 	net.Conn
 	done func()
 }
 
-func (c *placed) Close() error {
+func (c *limitedConn) Close() error {
 	defer c.done()
 	return c.Conn.Close()
 }

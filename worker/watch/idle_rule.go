@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// IdleSight contains the information on which DecideIdle bases its decision.
-type IdleSight struct {
+// IdleInput contains the information on which DecideIdle bases its decision.
+type IdleInput struct {
 	Machine  *bourse.Machine
 	Services []workload.Service // the services in the machine's config
 	Started  time.Time          // time of the last start or resume; zero if it was long ago
 	Uses     Uses
 	Others   []bourse.Machine // the app's machines on all workers in the cluster; for other workers, as last published
-	Blind    bool             // set if the app's other machines are not known at the moment
+	Unknown  bool             // set if the app's other machines are not known at the moment
 }
 
 // IdleAct is an action on a machine that nobody uses.
@@ -29,8 +29,8 @@ const (
 	Suspend     IdleAct = "suspend"
 )
 
-// IdleVerdict is a decision about a machine, with the time of the next decision.
-type IdleVerdict struct {
+// IdleDecision is a decision about a machine, with the time of the next decision.
+type IdleDecision struct {
 	Act  IdleAct
 	Why  string    // why the machine is stopped or kept running
 	Look time.Time // when to decide again; zero means after a change of the machine's record or the end of a use
@@ -42,8 +42,8 @@ type IdleVerdict struct {
 // deploys.
 const primaryRegion = "PRIMARY_REGION"
 
-// leastLook is the minimum time between decisions that depend on other machines.
-const leastLook = 5 * time.Second
+// minDecisionInterval is the minimum time between decisions that depend on other machines.
+const minDecisionInterval = 5 * time.Second
 
 // DecideIdle decides whether to stop or suspend a machine. This happens if the machine was
 // not used for at least the given duration, and its app does not need it. DecideIdle is a
@@ -51,32 +51,32 @@ const leastLook = 5 * time.Second
 //
 // If an app must keep some machines running, these are the machines with the lowest ids.
 // Two workers with the same information therefore never both stop the last machine.
-func DecideIdle(s *IdleSight, now time.Time, after time.Duration) IdleVerdict {
+func DecideIdle(s *IdleInput, now time.Time, after time.Duration) IdleDecision {
 	m := s.Machine
 	stop := workload.AutostopOf(s.Services)
 	idle := later(s.Uses.Last, s.Started)
 	switch {
 	case stop == workload.AutostopOff:
-		return IdleVerdict{Why: "autostop is off"}
+		return IdleDecision{Why: "autostop is off"}
 	case m.State != bourse.StateStarted:
-		return IdleVerdict{Why: "it is " + string(m.State)}
+		return IdleDecision{Why: "it is " + string(m.State)}
 	case m.Config.Task != nil:
-		return IdleVerdict{Why: "it is warm for a task"}
+		return IdleDecision{Why: "it is warm for a task"}
 	case m.Next != nil:
-		return IdleVerdict{Why: "it is being updated"}
+		return IdleDecision{Why: "it is being updated"}
 	case s.Uses.Busy:
-		return IdleVerdict{Why: "it is in use"}
+		return IdleDecision{Why: "it is in use"}
 	}
 	if !m.Lease.Expired(now) {
-		return IdleVerdict{Why: "it is leased", Look: m.Lease.ExpiresAt}
+		return IdleDecision{Why: "it is leased", Look: m.Lease.ExpiresAt}
 	}
 	if at := later(idle.Add(after), s.Uses.Until); now.Before(at) {
-		return IdleVerdict{Why: "it is in use", Look: at}
+		return IdleDecision{Why: "it is in use", Look: at}
 	}
 	if why := s.needed(); why != "" {
-		return IdleVerdict{Why: why, Look: now.Add(max(leastLook, after)), Others: true}
+		return IdleDecision{Why: why, Look: now.Add(max(minDecisionInterval, after)), Others: true}
 	}
-	v := IdleVerdict{Act: Stop, Why: "idle for " + round(now.Sub(idle)).String()}
+	v := IdleDecision{Act: Stop, Why: "idle for " + round(now.Sub(idle)).String()}
 	if stop == workload.AutostopSuspend {
 		v.Act = Suspend
 	}
@@ -86,7 +86,7 @@ func DecideIdle(s *IdleSight, now time.Time, after time.Duration) IdleVerdict {
 // needed returns why the app needs the machine although nobody uses it, or "" if the app
 // does not need it. The app needs the machine if too few of its machines with lower ids
 // are running.
-func (s *IdleSight) needed() string {
+func (s *IdleInput) needed() string {
 	region := s.Machine.Region
 	if primary := s.Machine.Config.Env[primaryRegion]; primary != "" && primary != string(region) {
 		return ""
@@ -96,7 +96,7 @@ func (s *IdleSight) needed() string {
 		if want.MinRunning == 0 {
 			continue
 		}
-		if s.Blind {
+		if s.Unknown {
 			return "it is unknown which other machines of the app run"
 		}
 		if n := s.running(want); n < want.MinRunning {
@@ -108,7 +108,7 @@ func (s *IdleSight) needed() string {
 
 // running returns how many of the app's running machines in the same region have a lower
 // id, provide the service, and are not cordoned.
-func (s *IdleSight) running(want *workload.Service) (n int) {
+func (s *IdleInput) running(want *workload.Service) (n int) {
 	for i := range s.Others {
 		m := &s.Others[i]
 		if m.ID < s.Machine.ID && m.State == bourse.StateStarted && m.Region == s.Machine.Region && !m.Cordoned && serves(m, want) {

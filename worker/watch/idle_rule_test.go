@@ -39,7 +39,7 @@ func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		services string
 		change   func(*bourse.Machine)
-		sight    func(*IdleSight)
+		sight    func(*IdleInput)
 		act      IdleAct
 		why      string
 		look     time.Duration // time after noon; 0 if it must not be set
@@ -56,27 +56,27 @@ func TestDecide(t *testing.T) {
 		"being updated":                   {services: web, change: func(m *bourse.Machine) { m.Next = &bourse.NextVersion{} }, why: "it is being updated"},
 		"leased":                          {services: web, change: func(m *bourse.Machine) { m.Lease = &bourse.Lease{ExpiresAt: noon.Add(time.Second)} }, why: "it is leased", look: time.Second},
 		"its lease has ended":             {services: web, change: func(m *bourse.Machine) { m.Lease = &bourse.Lease{ExpiresAt: noon} }, act: Stop, why: "idle for 1h0m0s"},
-		"something is in progress":        {services: web, sight: func(s *IdleSight) { s.Uses.Busy = true }, why: "it is in use"},
-		"used for the last time just now": {services: web, sight: func(s *IdleSight) { s.Uses.Last = noon }, why: "it is in use", look: time.Minute},
-		"used as long ago as it takes":    {services: web, sight: func(s *IdleSight) { s.Uses.Last = noon.Add(-time.Minute) }, act: Stop, why: "idle for 1m0s"},
-		"held":                            {services: web, sight: func(s *IdleSight) { s.Uses.Until = noon.Add(time.Hour) }, why: "it is in use", look: time.Hour},
-		"just started":                    {services: web, sight: func(s *IdleSight) { s.Started = noon.Add(-time.Second) }, why: "it is in use", look: 59 * time.Second},
+		"something is in progress":        {services: web, sight: func(s *IdleInput) { s.Uses.Busy = true }, why: "it is in use"},
+		"used for the last time just now": {services: web, sight: func(s *IdleInput) { s.Uses.Last = noon }, why: "it is in use", look: time.Minute},
+		"used as long ago as it takes":    {services: web, sight: func(s *IdleInput) { s.Uses.Last = noon.Add(-time.Minute) }, act: Stop, why: "idle for 1m0s"},
+		"held":                            {services: web, sight: func(s *IdleInput) { s.Uses.Until = noon.Add(time.Hour) }, why: "it is in use", look: time.Hour},
+		"just started":                    {services: web, sight: func(s *IdleInput) { s.Started = noon.Add(-time.Second) }, why: "it is in use", look: 59 * time.Second},
 		"the only one that is to run":     {services: one, why: "the app must keep 1 running in gru", look: time.Minute},
-		"one with a lesser id runs":       {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{other(1, nil)} }, act: Stop, why: "idle for 1h0m0s"},
-		"one with a greater id runs":      {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{other(9, nil)} }, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the lesser one is stopped": {services: one, sight: func(s *IdleSight) {
+		"one with a lesser id runs":       {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{other(1, nil)} }, act: Stop, why: "idle for 1h0m0s"},
+		"one with a greater id runs":      {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{other(9, nil)} }, why: "the app must keep 1 running in gru", look: time.Minute},
+		"the lesser one is stopped": {services: one, sight: func(s *IdleInput) {
 			s.Others = []bourse.Machine{other(1, func(m *bourse.Machine) { m.State = "stopped" })}
 		}, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the lesser one is cordoned": {services: one, sight: func(s *IdleSight) {
+		"the lesser one is cordoned": {services: one, sight: func(s *IdleInput) {
 			s.Others = []bourse.Machine{other(1, func(m *bourse.Machine) { m.Cordoned = true })}
 		}, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the lesser one is in another region": {services: one, sight: func(s *IdleSight) {
+		"the lesser one is in another region": {services: one, sight: func(s *IdleInput) {
 			s.Others = []bourse.Machine{other(1, func(m *bourse.Machine) { m.Region = "mad" })}
 		}, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the lesser one serves something else": {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{machine(1, `[{"internal_port":81}]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the lesser one serves nothing":        {services: one, sight: func(s *IdleSight) { s.Others = []bourse.Machine{machine(1, `[]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
-		"others are not known":                 {services: one, sight: func(s *IdleSight) { s.Blind = true }, why: "it is unknown which other machines of the app run", look: time.Minute},
-		"others do not matter":                 {services: web, sight: func(s *IdleSight) { s.Blind = true }, act: Stop, why: "idle for 1h0m0s"},
+		"the lesser one serves something else": {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{machine(1, `[{"internal_port":81}]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
+		"the lesser one serves nothing":        {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{machine(1, `[]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
+		"others are not known":                 {services: one, sight: func(s *IdleInput) { s.Unknown = true }, why: "it is unknown which other machines of the app run", look: time.Minute},
+		"others do not matter":                 {services: web, sight: func(s *IdleInput) { s.Unknown = true }, act: Stop, why: "idle for 1h0m0s"},
 		"in the primary region":                {services: one, change: primary("gru"), why: "the app must keep 1 running in gru", look: time.Minute},
 		"in another region than the primary":   {services: one, change: primary("mad"), act: Stop, why: "idle for 1h0m0s"},
 	} {
@@ -85,11 +85,11 @@ func TestDecide(t *testing.T) {
 			if c.change != nil {
 				c.change(&m)
 			}
-			s := &IdleSight{Machine: &m, Services: workload.Services(&m.Config), Uses: Uses{Last: noon.Add(-time.Hour)}, Started: noon.Add(-2 * time.Hour)}
+			s := &IdleInput{Machine: &m, Services: workload.Services(&m.Config), Uses: Uses{Last: noon.Add(-time.Hour)}, Started: noon.Add(-2 * time.Hour)}
 			if c.sight != nil {
 				c.sight(s)
 			}
-			want := IdleVerdict{Act: c.act, Why: c.why, Others: strings.Contains(c.why, "running in") || strings.Contains(c.why, "unknown which")}
+			want := IdleDecision{Act: c.act, Why: c.why, Others: strings.Contains(c.why, "running in") || strings.Contains(c.why, "unknown which")}
 			if c.look > 0 {
 				want.Look = noon.Add(c.look)
 			}
@@ -121,7 +121,7 @@ func TestDecideSparesWhatIsInUse(t *testing.T) {
 		if rapid.Bool().Draw(t, "updated") {
 			m.Next = &bourse.NextVersion{}
 		}
-		s := &IdleSight{
+		s := &IdleInput{
 			Machine: &m, Services: workload.Services(&m.Config), Started: at("started"),
 			Uses: Uses{Last: at("last"), Until: at("until"), Busy: rapid.Bool().Draw(t, "busy")},
 		}
@@ -161,7 +161,7 @@ func TestDecideLeavesEnoughRunning(t *testing.T) {
 				continue
 			}
 			before[m.Region]++
-			s := &IdleSight{Machine: &all[i], Services: workload.Services(&all[i].Config), Uses: Uses{Last: noon.Add(-time.Hour)}, Others: slices.Clone(all)}
+			s := &IdleInput{Machine: &all[i], Services: workload.Services(&all[i].Config), Uses: Uses{Last: noon.Add(-time.Hour)}, Others: slices.Clone(all)}
 			if DecideIdle(s, noon, time.Minute).Act == KeepRunning {
 				after[m.Region]++
 			}

@@ -10,12 +10,12 @@ import (
 
 // Limits of a tracker. They also bound its memory if a proxy sends faulty requests.
 const (
-	mostMachines = 1 << 16
-	mostHolders  = 64 // holders per machine; further holders share one hold
+	maxMachines = 1 << 16
+	maxHolders  = 64 // holders per machine; further holders share one hold
 )
 
-// MostTTL is the longest time for which a single use can keep a machine awake.
-const MostTTL = time.Hour
+// MaxTTL is the longest time for which a single use can keep a machine awake.
+const MaxTTL = time.Hour
 
 // Tracker records which machines are in use, by whom, and until when. Its data is only in
 // memory. When the worker starts, all machines count as just used.
@@ -30,7 +30,7 @@ type Tracker struct {
 
 	mu       sync.Mutex
 	machines map[bourse.MachineID]*uses // guarded by mu
-	full     hold                       // shared by all machines beyond mostMachines; guarded by mu
+	full     hold                       // shared by all machines beyond maxMachines; guarded by mu
 
 	ended func(bourse.MachineID) // called when a use ends early; may be nil
 }
@@ -69,11 +69,11 @@ func NewTracker() *Tracker {
 // requests that the holder has in progress.
 func (t *Tracker) Use(id bourse.MachineID, who string, requests int, ttl time.Duration) {
 	if t.use(id, who, requests, ttl) {
-		t.tell(id)
+		t.notify(id)
 	}
 }
 
-func (t *Tracker) tell(id bourse.MachineID) {
+func (t *Tracker) notify(id bourse.MachineID) {
 	if t.ended != nil {
 		t.ended(id)
 	}
@@ -82,19 +82,19 @@ func (t *Tracker) tell(id bourse.MachineID) {
 // use records a use, and reports whether the hold now ends earlier than before.
 func (t *Tracker) use(id bourse.MachineID, who string, requests int, ttl time.Duration) bool {
 	now := t.now()
-	h := hold{until: now.Add(max(0, min(ttl, MostTTL))), used: now, requests: max(0, requests)}
+	h := hold{until: now.Add(max(0, min(ttl, MaxTTL))), used: now, requests: max(0, requests)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	u := t.of(id, now)
 	if u == nil {
-		t.full = most(t.full, h)
+		t.full = maxOf(t.full, h)
 		return false
 	}
-	if _, known := u.holds[who]; !known && len(u.holds) >= mostHolders {
+	if _, known := u.holds[who]; !known && len(u.holds) >= maxHolders {
 		u.prune(now)
-		if len(u.holds) >= mostHolders {
+		if len(u.holds) >= maxHolders {
 			who = ""
-			h = most(u.holds[who], h)
+			h = maxOf(u.holds[who], h)
 		}
 	}
 	if u.holds == nil {
@@ -113,7 +113,7 @@ func (t *Tracker) Touch(id bourse.MachineID) {
 	if u := t.of(id, now); u != nil {
 		u.used = now
 	} else {
-		t.full = most(t.full, hold{until: now, used: now})
+		t.full = maxOf(t.full, hold{until: now, used: now})
 	}
 }
 
@@ -121,7 +121,7 @@ func (t *Tracker) Touch(id bourse.MachineID) {
 // yet, the machine counts as used until now.
 func (t *Tracker) Drop(id bourse.MachineID, who string) {
 	now := t.now()
-	defer t.tell(id)
+	defer t.notify(id)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	u := t.machines[id]
@@ -143,12 +143,12 @@ func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	defer t.mu.Unlock()
 	u := t.of(id, t.now())
 	if u == nil {
-		t.full = most(t.full, hold{until: t.now().Add(MostTTL)})
+		t.full = maxOf(t.full, hold{until: t.now().Add(MaxTTL)})
 		return func() {}
 	}
 	u.busy++
 	return sync.OnceFunc(func() {
-		defer t.tell(id)
+		defer t.notify(id)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		u.busy--
@@ -223,12 +223,12 @@ func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	if u != nil {
 		return u
 	}
-	if len(t.machines) >= mostMachines {
+	if len(t.machines) >= maxMachines {
 		if now.Before(t.full.until) {
 			return nil // an attempt to remove unused machines was made recently
 		}
-		maps.DeleteFunc(t.machines, func(_ bourse.MachineID, u *uses) bool { return u.idleSince(now, MostTTL) })
-		if len(t.machines) >= mostMachines {
+		maps.DeleteFunc(t.machines, func(_ bourse.MachineID, u *uses) bool { return u.idleSince(now, MaxTTL) })
+		if len(t.machines) >= maxMachines {
 			return nil
 		}
 	}
@@ -254,8 +254,8 @@ func (u *uses) idleSince(now time.Time, d time.Duration) bool {
 	return u.busy == 0 && len(u.holds) == 0 && now.Sub(u.used) >= d
 }
 
-// most returns a hold that covers both a and b.
-func most(a, b hold) hold {
+// maxOf returns a hold that covers both a and b.
+func maxOf(a, b hold) hold {
 	return hold{until: later(a.until, b.until), used: later(a.used, b.used), requests: max(a.requests, b.requests)}
 }
 

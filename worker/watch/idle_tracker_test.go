@@ -135,22 +135,22 @@ func TestTrackerIsBounded(t *testing.T) {
 		tr.Use("m", "late", 1, 10*time.Minute)
 		tr.Use("m", "later", 1, time.Minute)
 		tr.Touch("m")
-		if n := len(tr.machines["m"].holds); n > mostHolders+1 {
+		if n := len(tr.machines["m"].holds); n > maxHolders+1 {
 			t.Errorf("%d holders of one machine", n)
 		}
 		if until, _ := tr.Held("m"); !until.Equal(time.Now().Add(10 * time.Minute)) {
 			t.Errorf("held until %s, want in 10 minutes, %s", until, time.Now().Add(10*time.Minute))
 		}
-		for i := range mostMachines + 10 {
+		for i := range maxMachines + 10 {
 			tr.Use(bourse.MachineID(fmt.Sprint("n", i)), "p", 1, 2*time.Hour)
 		}
 		tr.Begin("another")()
 		tr.Touch("and another")
-		if n := len(tr.machines); n > mostMachines {
+		if n := len(tr.machines); n > maxMachines {
 			t.Errorf("%d machines", n)
 		}
-		last := bourse.MachineID(fmt.Sprint("n", mostMachines+9))
-		if until, _ := tr.Held(last); !until.Equal(time.Now().Add(MostTTL)) {
+		last := bourse.MachineID(fmt.Sprint("n", maxMachines+9))
+		if until, _ := tr.Held(last); !until.Equal(time.Now().Add(MaxTTL)) {
 			t.Errorf("machine %s, which found no place, is held until %s", last, until)
 		}
 		time.Sleep(3 * time.Hour)

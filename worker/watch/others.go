@@ -53,14 +53,14 @@ func (o *Others) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, 
 	}
 	return machines, func(tag bourse.WorkerTag) Host {
 		if _, here := o.directory.ByTag(tag); here {
-			return HostHeard
+			return HostReachable
 		}
 		return hosts[tag]
 	}, nil
 }
 
-// Whole implements StandbyView.
-func (o *Others) Whole() bool {
+// Complete implements StandbyView.
+func (o *Others) Complete() bool {
 	select {
 	case <-o.replicator.Known():
 		return o.replicator.InSync()
@@ -69,5 +69,5 @@ func (o *Others) Whole() bool {
 	}
 }
 
-// Moved implements StandbyView.
-func (o *Others) Moved() <-chan struct{} { return o.moves.C }
+// Changed implements StandbyView.
+func (o *Others) Changed() <-chan struct{} { return o.moves.C }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	scheduleGather = time.Second // how long to wait for more changes of a machine
-	scheduleRetry  = time.Minute // delay between attempts to start a machine that is due
+	scheduleBatchDelay = time.Second // how long to wait for more changes of a machine
+	scheduleRetry      = time.Minute // delay between attempts to start a machine that is due
 )
 
 // StartAt starts a machine. In the transaction that records the start, it calls check, which
@@ -48,7 +48,7 @@ func (c *Schedules) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-c.wake:
-			state.Rest(ctx, scheduleGather)
+			state.Sleep(ctx, scheduleBatchDelay)
 		case <-timer.C:
 		}
 		for id := range c.take() {
@@ -60,7 +60,7 @@ func (c *Schedules) Run(ctx context.Context) error {
 			if !at.After(now) {
 				at = now.Add(scheduleRetry) // if the start succeeds, the machine's record changes, and look sets the next time
 				c.due[id] = at
-				c.try(ctx, id, c.fire)
+				c.try(ctx, id, c.startDue)
 			}
 			if at.Before(next) {
 				next = at
@@ -128,9 +128,9 @@ func wanted(m *bourse.Machine) bourse.Schedule {
 	return m.Config.Schedule
 }
 
-// fire starts a machine that is due. If the machine is still running at the second
-// attempt, fire skips this due time.
-func (c *Schedules) fire(ctx context.Context, id bourse.MachineID) error {
+// startDue starts a machine that is due. If the machine is still running at the second
+// attempt, startDue skips this due time.
+func (c *Schedules) startDue(ctx context.Context, id bourse.MachineID) error {
 	m, err := c.read(id)
 	if err != nil || m.Due == nil || m.Due.At.After(time.Now()) {
 		return err

@@ -10,15 +10,15 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Patience is the default time for which a worker must be lost before standbys replace its
+// DefaultFailoverDelay is the default time for which a worker must be lost before standbys replace its
 // machines. Restarting a worker's daemon after an upgrade takes only about a second, and
 // its machines keep running.
-const Patience = 10 * time.Second
+const DefaultFailoverDelay = 10 * time.Second
 
 const (
-	lookEvery = 200 * time.Millisecond // minimum interval between two reads of the cluster's state
-	lookPart  = 20                     // reading the cluster's state uses at most 1/lookPart of a CPU
-	lookAgain = 5 * time.Second        // interval between two reads if nothing changes
+	minLookInterval = 200 * time.Millisecond // minimum interval between two reads of the cluster's state
+	lookDivisor     = 20                     // reading the cluster's state uses at most 1/lookDivisor of a CPU
+	lookInterval    = 5 * time.Second        // interval between two reads if nothing changes
 )
 
 // StandbyView provides information about other workers and their machines.
@@ -26,18 +26,18 @@ type StandbyView interface {
 	// App returns the machines of an app as they were last published, and a function that
 	// returns the state of the worker with the given tag.
 	App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) Host, error)
-	// Whole reports whether the view contains all rows that other members have.
-	Whole() bool
-	// Moved returns a channel of capacity one that contains a token if the results of
+	// Complete reports whether the view contains all rows that other members have.
+	Complete() bool
+	// Changed returns a channel of capacity one that contains a token if the results of
 	// the other methods may have changed. It is always the same channel.
-	Moved() <-chan struct{}
+	Changed() <-chan struct{}
 }
 
 // Promoter promotes and demotes the worker's standbys. Its methods are idempotent.
 type Promoter interface {
 	Promote(ctx context.Context, id, primary bourse.MachineID, why string) error
 	Demote(ctx context.Context, id, primary bourse.MachineID, why string) error
-	Rearm(ctx context.Context, id, primary bourse.MachineID) error
+	ResetStandby(ctx context.Context, id, primary bourse.MachineID) error
 }
 
 // Standbys watches the machines that this worker's standbys can replace, and promotes and
@@ -45,28 +45,28 @@ type Promoter interface {
 // follower.
 type Standbys struct {
 	*follower
-	state    *state.State
-	view     StandbyView
-	machines Promoter
-	patience time.Duration
-	failures quiet.Line
+	state         *state.State
+	view          StandbyView
+	machines      Promoter
+	failoverDelay time.Duration
+	failures      quiet.Line
 
-	spares  map[bourse.MachineID]bourse.Machine // this worker's standbys
-	pending map[bourse.MachineID]Pending
-	wanted  map[bourse.AppRef]map[bourse.MachineID]bool // for each app, the machines in StandbySight.Wanted at the last look
+	standbys map[bourse.MachineID]bourse.Machine // this worker's standbys
+	pending  map[bourse.MachineID]Pending
+	wanted   map[bourse.AppRef]map[bourse.MachineID]bool // for each app, the machines in StandbyInput.Wanted at the last look
 
 	busy busySet // standbys that are being promoted, demoted or rearmed
 }
 
 // NewStandbys returns the standby watcher of a worker. It begins when Run is called. If
-// patience is 0, Patience is used.
+// patience is 0, DefaultFailoverDelay is used.
 func NewStandbys(s *state.State, view StandbyView, machines Promoter, patience time.Duration) *Standbys {
 	if patience == 0 {
-		patience = Patience
+		patience = DefaultFailoverDelay
 	}
 	return &Standbys{
-		follower: follow(s), state: s, view: view, machines: machines, patience: patience,
-		spares: map[bourse.MachineID]bourse.Machine{}, pending: map[bourse.MachineID]Pending{},
+		follower: follow(s), state: s, view: view, machines: machines, failoverDelay: patience,
+		standbys: map[bourse.MachineID]bourse.Machine{}, pending: map[bourse.MachineID]Pending{},
 	}
 }
 
@@ -82,10 +82,10 @@ func (w *Standbys) Run(ctx context.Context) error {
 			return err
 		}
 		wait := w.look(ctx)
-		state.Rest(ctx, max(lookEvery, lookPart*time.Since(begin)))
+		state.Sleep(ctx, max(minLookInterval, lookDivisor*time.Since(begin)))
 		var moved <-chan struct{}
-		if len(w.spares) > 0 {
-			moved = w.view.Moved()
+		if len(w.standbys) > 0 {
+			moved = w.view.Changed()
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -105,11 +105,11 @@ func (w *Standbys) readChanged() error {
 	changed := w.take()
 	return w.state.Store.View(func(tx *store.Tx) error {
 		for id := range changed {
-			delete(w.spares, id)
+			delete(w.standbys, id)
 			m, err := tx.Machine(id)
 			switch {
 			case err == nil:
-				w.keep(&m)
+				w.update(&m)
 			case bourse.CodeOf(err) != bourse.CodeNotFound:
 				return err
 			}
@@ -118,29 +118,29 @@ func (w *Standbys) readChanged() error {
 	})
 }
 
-func (w *Standbys) keep(m *bourse.Machine) {
+func (w *Standbys) update(m *bourse.Machine) {
 	if len(m.Config.Standbys) > 0 && m.State != bourse.StateDestroyed {
-		w.spares[m.ID] = *m
+		w.standbys[m.ID] = *m
 	}
 }
 
 // look begins the actions that are due, and returns how long to wait before the next
 // look.
 func (w *Standbys) look(ctx context.Context) time.Duration {
-	if len(w.spares) == 0 || !w.view.Whole() {
+	if len(w.standbys) == 0 || !w.view.Complete() {
 		clear(w.pending)
-		return lookAgain
+		return lookInterval
 	}
-	sights, err := w.sights(ctx)
+	sights, err := w.readInputs(ctx)
 	if err != nil {
 		if kept, ok := w.failures.Due(); ok && ctx.Err() == nil {
 			w.state.Log.Warn("read primary machines of standbys failed", "err", err, "not_logged", kept)
 		}
-		return lookAgain
+		return lookInterval
 	}
-	wait := lookAgain
-	for id, m := range w.spares {
-		if next, ok := w.weigh(&m, sights[refOf(&m)]); ok {
+	wait := lookInterval
+	for id, m := range w.standbys {
+		if next, ok := w.decide(&m, sights[refOf(&m)]); ok {
 			wait = min(wait, next)
 		} else {
 			delete(w.pending, id)
@@ -149,19 +149,19 @@ func (w *Standbys) look(ctx context.Context) time.Duration {
 	return wait
 }
 
-// sights collects the information about all apps that have standbys on this worker.
-func (w *Standbys) sights(ctx context.Context) (map[bourse.AppRef]*StandbySight, error) {
+// readInputs collects the information about all apps that have standbys on this worker.
+func (w *Standbys) readInputs(ctx context.Context) (map[bourse.AppRef]*StandbyInput, error) {
 	ctx, cancel := context.WithTimeout(ctx, viewLimit)
 	defer cancel()
-	out := map[bourse.AppRef]*StandbySight{}
-	for _, m := range w.spares {
+	out := map[bourse.AppRef]*StandbyInput{}
+	for _, m := range w.standbys {
 		app := refOf(&m)
 		if out[app] == nil {
 			machines, host, err := w.view.App(ctx, app)
 			if err != nil {
 				return nil, err
 			}
-			s := &StandbySight{Machines: make(map[bourse.MachineID]*bourse.Machine, len(machines)), Host: host, Wanted: map[bourse.MachineID]bool{}}
+			s := &StandbyInput{Machines: make(map[bourse.MachineID]*bourse.Machine, len(machines)), Host: host, Wanted: map[bourse.MachineID]bool{}}
 			for i := range machines {
 				s.Machines[machines[i].ID] = &machines[i]
 			}
@@ -178,11 +178,11 @@ func (w *Standbys) sights(ctx context.Context) (map[bourse.AppRef]*StandbySight,
 
 // remember records in s which of the listed machines should be running. For a machine
 // that the view no longer contains, it uses the result of the last look.
-func (w *Standbys) remember(s *StandbySight, app bourse.AppRef, list []bourse.MachineID) {
+func (w *Standbys) remember(s *StandbyInput, app bourse.AppRef, list []bourse.MachineID) {
 	for _, id := range list {
 		if m := s.Machines[id]; m != nil {
 			s.Wanted[id] = Wanted(m)
-		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostHeard { // unless the worker is a member, in which case the machine was destroyed
+		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostReachable { // unless the worker is a member, in which case the machine was destroyed
 			s.Wanted[id] = true
 		}
 	}
@@ -190,10 +190,10 @@ func (w *Standbys) remember(s *StandbySight, app bourse.AppRef, list []bourse.Ma
 
 func refOf(m *bourse.Machine) bourse.AppRef { return bourse.AppRef{Name: m.App, ID: m.AppID} }
 
-// weigh decides whether to change a standby, and begins the action if it is due. ok is
+// decide decides whether to change a standby, and begins the action if it is due. ok is
 // false if no action is pending for the standby.
-func (w *Standbys) weigh(m *bourse.Machine, s *StandbySight) (wait time.Duration, ok bool) {
-	v := DecideStandby(m, s, w.patience)
+func (w *Standbys) decide(m *bourse.Machine, s *StandbyInput) (wait time.Duration, ok bool) {
+	v := DecideStandby(m, s, w.failoverDelay)
 	if v.Act == StayStandby {
 		return 0, false
 	}
@@ -207,7 +207,7 @@ func (w *Standbys) weigh(m *bourse.Machine, s *StandbySight) (wait time.Duration
 }
 
 // act carries out a verdict in the background, because a start may wait for an image.
-func (w *Standbys) act(id bourse.MachineID, v StandbyVerdict) {
+func (w *Standbys) act(id bourse.MachineID, v StandbyDecision) {
 	if !w.busy.begin(id) {
 		return
 	}
@@ -218,8 +218,8 @@ func (w *Standbys) act(id bourse.MachineID, v StandbyVerdict) {
 			err = w.machines.Promote(ctx, id, v.Primary, v.Why)
 		case Demote:
 			err = w.machines.Demote(ctx, id, v.Primary, v.Why)
-		case Rearm:
-			err = w.machines.Rearm(ctx, id, v.Primary)
+		case ResetStandby:
+			err = w.machines.ResetStandby(ctx, id, v.Primary)
 		case StayStandby:
 		}
 		w.busy.end(id)
@@ -228,7 +228,7 @@ func (w *Standbys) act(id bourse.MachineID, v StandbyVerdict) {
 			if kept, ok := w.failures.Due(); ok && ctx.Err() == nil {
 				w.state.Log.Warn("change standby failed", "act", v.Act, "machine", id, "for", v.Primary, "err", err, "not_logged", kept)
 			}
-		case v.Act != Rearm:
+		case v.Act != ResetStandby:
 			w.state.Log.Info("standby changed", "act", v.Act, "machine", id, "for", v.Primary, "why", v.Why)
 		}
 		w.note(id)

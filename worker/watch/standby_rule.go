@@ -14,15 +14,15 @@ type Host string
 
 // The states of a worker.
 const (
-	HostUnknown Host = ""        // the worker is not a member, and the view contains none of its machines
-	HostHeard   Host = "heard"   // the worker is a member
-	HostLost    Host = "lost"    // the worker is no longer a member
-	HostRemoved Host = "removed" // an operator has removed the worker
+	HostUnknown   Host = ""        // the worker is not a member, and the view contains none of its machines
+	HostReachable Host = "heard"   // the worker is a member
+	HostLost      Host = "lost"    // the worker is no longer a member
+	HostRemoved   Host = "removed" // an operator has removed the worker
 )
 
-// StandbySight contains the information that a worker has about an app's machines and
+// StandbyInput contains the information that a worker has about an app's machines and
 // their workers.
-type StandbySight struct {
+type StandbyInput struct {
 	Machines map[bourse.MachineID]*bourse.Machine // machines as they were last published
 	Host     func(tag bourse.WorkerTag) Host
 	// Wanted contains the machines that should have been running when the view last
@@ -35,30 +35,30 @@ type StandbyAct string
 
 // The actions.
 const (
-	StayStandby StandbyAct = ""
-	Promote     StandbyAct = "stand in"   // start the standby
-	Demote      StandbyAct = "stand down" // stop the standby
-	Rearm       StandbyAct = "rest"       // record that the standby may be promoted again
+	StayStandby  StandbyAct = ""
+	Promote      StandbyAct = "promote" // start the standby
+	Demote       StandbyAct = "demote"  // stop the standby
+	ResetStandby StandbyAct = "reset"   // record that the standby may be promoted again
 )
 
-// StandbyVerdict is a decision about a standby. It takes effect once it has remained
+// StandbyDecision is a decision about a standby. It takes effect once it has remained
 // unchanged for the duration After.
-type StandbyVerdict struct {
+type StandbyDecision struct {
 	Act     StandbyAct
 	Primary bourse.MachineID // the machine that the standby replaces or would replace
 	After   time.Duration    // how long Act and Primary must remain the same
 	Why     string
 }
 
-// settleLeast is the minimum result of Settle. It gives a worker's changes time to reach
+// minSettleTime is the minimum result of SettleTime. It gives a worker's changes time to reach
 // other workers, for example the start of another standby, or the states of machines on a
 // host that has returned.
-const settleLeast = 2 * time.Second
+const minSettleTime = 2 * time.Second
 
 // Pending is a verdict that is not due yet, or whose action has begun. The zero value is
 // empty.
 type Pending struct {
-	verdict StandbyVerdict
+	verdict StandbyDecision
 	since   time.Time
 	tried   time.Time // time of the last attempt; zero if there was none
 }
@@ -68,7 +68,7 @@ const standbyRetry = 5 * time.Second
 
 // Due reports whether v, the current verdict, must be carried out now, and returns how
 // long to wait before the next call.
-func (p *Pending) Due(v StandbyVerdict, now time.Time) (due bool, wait time.Duration) {
+func (p *Pending) Due(v StandbyDecision, now time.Time) (due bool, wait time.Duration) {
 	if p.verdict.Act != v.Act || p.verdict.Primary != v.Primary {
 		*p = Pending{since: now}
 	}
@@ -84,10 +84,10 @@ func (p *Pending) Due(v StandbyVerdict, now time.Time) (due bool, wait time.Dura
 	return true, standbyRetry
 }
 
-// Settle returns the additional time that each of a machine's standbys waits, compared
+// SettleTime returns the additional time that each of a machine's standbys waits, compared
 // with the previous standby. It is also how long a recovered machine must be running
 // before its standby is demoted.
-func Settle(patience time.Duration) time.Duration { return max(settleLeast, patience/2) }
+func SettleTime(patience time.Duration) time.Duration { return max(minSettleTime, patience/2) }
 
 // DecideStandby decides whether to promote, demote or rearm a standby of this worker. It
 // is a pure function of its arguments. self is the worker's own record of the standby.
@@ -97,56 +97,56 @@ func Settle(patience time.Duration) time.Duration { return max(settleLeast, pati
 // If a machine has several standbys, they are promoted in the order of their ids, and
 // each waits longer than the previous one. A standby is demoted when the primary machine
 // runs again, or if another standby with a lower id also replaces the machine.
-func DecideStandby(self *bourse.Machine, s *StandbySight, patience time.Duration) StandbyVerdict {
+func DecideStandby(self *bourse.Machine, s *StandbyInput, patience time.Duration) StandbyDecision {
 	list := self.Config.Standbys
 	if primary := self.Boot.PromotedFor; primary != "" {
 		if !slices.Contains(list, primary) { // a user has removed the primary machine from the list, so leave the standby to the user
-			return StandbyVerdict{}
+			return StandbyDecision{}
 		}
-		return s.standingIn(self, primary, patience)
+		return s.decidePromoted(self, primary, patience)
 	}
 	if self.State != bourse.StateStopped && self.State != bourse.StateFailed {
-		return StandbyVerdict{}
+		return StandbyDecision{}
 	}
 	for _, primary := range list {
 		why, after, lost := s.lost(primary, patience)
 		if !lost || primary == self.ID || s.covered(self, primary) {
 			continue
 		}
-		after += time.Duration(s.before(self, primary)) * Settle(patience)
-		return StandbyVerdict{Promote, primary, after, why}
+		after += time.Duration(s.before(self, primary)) * SettleTime(patience)
+		return StandbyDecision{Promote, primary, after, why}
 	}
-	return StandbyVerdict{}
+	return StandbyDecision{}
 }
 
-// standingIn decides whether to demote or rearm a promoted standby. The standby's program
+// decidePromoted decides whether to demote or rearm a promoted standby. The standby's program
 // may already have exited.
-func (s *StandbySight) standingIn(self *bourse.Machine, primary bourse.MachineID, patience time.Duration) StandbyVerdict {
-	m, heard := s.Machines[primary], s.Host(primary.Tag()) == HostHeard
+func (s *StandbyInput) decidePromoted(self *bourse.Machine, primary bourse.MachineID, patience time.Duration) StandbyDecision {
+	m, heard := s.Machines[primary], s.Host(primary.Tag()) == HostReachable
 	_, _, lost := s.lost(primary, patience)
 	switch {
 	case !runs(self):
 		if !lost && heard {
-			return StandbyVerdict{Act: Rearm, Primary: primary}
+			return StandbyDecision{Act: ResetStandby, Primary: primary}
 		}
-		return StandbyVerdict{} // the promoted standby has stopped; it is not promoted again for the same loss
+		return StandbyDecision{} // the promoted standby has stopped; it is not promoted again for the same loss
 	case heard && m != nil && m.State == bourse.StateStarted:
-		return StandbyVerdict{Demote, primary, Settle(patience), fmt.Sprintf("machine %s runs again", primary)}
+		return StandbyDecision{Demote, primary, SettleTime(patience), fmt.Sprintf("machine %s runs again", primary)}
 	}
-	for _, other := range s.spares(self, primary) {
+	for _, other := range s.otherStandbys(self, primary) {
 		if other.ID < self.ID && other.Boot.PromotedFor == primary && other.State == bourse.StateStarted {
-			return StandbyVerdict{Demote, primary, Settle(patience), fmt.Sprintf("machine %s also replaces %s", other.ID, primary)}
+			return StandbyDecision{Demote, primary, SettleTime(patience), fmt.Sprintf("machine %s also replaces %s", other.ID, primary)}
 		}
 	}
-	return StandbyVerdict{}
+	return StandbyDecision{}
 }
 
 // lost reports whether a standby must replace a machine. It also returns the reason and
 // the delay. A machine that was stopped or destroyed is not lost.
-func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why string, after time.Duration, lost bool) {
+func (s *StandbyInput) lost(id bourse.MachineID, patience time.Duration) (why string, after time.Duration, lost bool) {
 	m := s.Machines[id]
 	switch s.Host(id.Tag()) {
-	case HostHeard:
+	case HostReachable:
 		if m != nil && m.State == bourse.StateFailed {
 			return fmt.Sprintf("machine %s could not be started on worker %s", id, m.Worker), patience, true
 		}
@@ -163,11 +163,11 @@ func (s *StandbySight) lost(id bourse.MachineID, patience time.Duration) (why st
 	return "", 0, false
 }
 
-// spares returns the primary machine's other standbys on workers that are members of the
+// otherStandbys returns the primary machine's other standbys on workers that are members of the
 // cluster.
-func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (out []*bourse.Machine) {
+func (s *StandbyInput) otherStandbys(self *bourse.Machine, primary bourse.MachineID) (out []*bourse.Machine) {
 	for _, m := range s.Machines {
-		if m.ID == self.ID || s.Host(m.ID.Tag()) != HostHeard {
+		if m.ID == self.ID || s.Host(m.ID.Tag()) != HostReachable {
 			continue
 		}
 		if slices.Contains(m.Config.Standbys, primary) {
@@ -180,8 +180,8 @@ func (s *StandbySight) spares(self *bourse.Machine, primary bourse.MachineID) (o
 
 // covered reports whether another standby already covers the primary machine. The other
 // standby was promoted for it and may have stopped since, or it was started by a user.
-func (s *StandbySight) covered(self *bourse.Machine, primary bourse.MachineID) bool {
-	return slices.ContainsFunc(s.spares(self, primary), func(m *bourse.Machine) bool {
+func (s *StandbyInput) covered(self *bourse.Machine, primary bourse.MachineID) bool {
+	return slices.ContainsFunc(s.otherStandbys(self, primary), func(m *bourse.Machine) bool {
 		if m.Boot.PromotedFor == "" {
 			return runs(m)
 		}
@@ -190,8 +190,8 @@ func (s *StandbySight) covered(self *bourse.Machine, primary bourse.MachineID) b
 }
 
 // before returns how many other standbys would be promoted before self.
-func (s *StandbySight) before(self *bourse.Machine, primary bourse.MachineID) (n int) {
-	for _, m := range s.spares(self, primary) {
+func (s *StandbyInput) before(self *bourse.Machine, primary bourse.MachineID) (n int) {
+	for _, m := range s.otherStandbys(self, primary) {
 		if m.ID < self.ID && m.State == bourse.StateStopped && m.Boot.PromotedFor == "" {
 			n++
 		}

@@ -27,7 +27,7 @@ func TestDecide(t *testing.T) {
 	const (
 		in   = watch.Promote
 		down = watch.Demote
-		rest = watch.Rearm
+		rest = watch.ResetStandby
 		none = watch.StayStandby
 	)
 	primary, self, lesser, greater := id(9), id(5), id(4), id(6)
@@ -42,14 +42,14 @@ func TestDecide(t *testing.T) {
 		want    watch.StandbyAct
 		seconds int
 	}{
-		"the primary runs":                  {state: "started", host: watch.HostHeard, want: none},
+		"the primary runs":                  {state: "started", host: watch.HostReachable, want: none},
 		"its worker is lost":                {state: "started", host: watch.HostLost, want: in, seconds: 10},
 		"its worker waits to restart it":    {state: "restarting", host: watch.HostLost, want: in, seconds: 10},
 		"it was stopped, and is lost":       {state: "stopped", host: watch.HostLost, want: none},
 		"it was being stopped, and is lost": {state: "stopping", host: watch.HostLost, want: none},
-		"it was stopped":                    {state: "stopped", host: watch.HostHeard, want: none},
-		"it could not be started":           {state: "failed", host: watch.HostHeard, want: in, seconds: 10},
-		"it was destroyed":                  {host: watch.HostHeard, want: none},
+		"it was stopped":                    {state: "stopped", host: watch.HostReachable, want: none},
+		"it could not be started":           {state: "failed", host: watch.HostReachable, want: in, seconds: 10},
+		"it was destroyed":                  {host: watch.HostReachable, want: none},
 		"nothing is known of it":            {host: watch.HostUnknown, want: none},
 		"it is not in the view, and lost":   {host: watch.HostLost, want: none},
 		"its worker was removed":            {host: watch.HostRemoved, wanted: true, want: in},
@@ -57,12 +57,12 @@ func TestDecide(t *testing.T) {
 		"this one runs already":             {self: spareOf(self, "started", "", primary), state: "started", host: watch.HostLost, want: none},
 		"this one stands in already":        {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostLost, want: none},
 		"this one has ended meanwhile":      {self: spareOf(self, "stopped", primary, primary), state: "started", host: watch.HostLost, want: none},
-		"ended, and the primary is back":    {self: spareOf(self, "stopped", primary, primary), state: "stopped", host: watch.HostHeard, want: rest},
-		"the primary is back":               {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostHeard, want: down, seconds: 5},
-		"back, not started yet":             {self: spareOf(self, "started", primary, primary), state: "starting", host: watch.HostHeard, want: none},
-		"back, and stopped":                 {self: spareOf(self, "started", primary, primary), state: "stopped", host: watch.HostHeard, want: none},
-		"destroyed meanwhile":               {self: spareOf(self, "started", primary, primary), host: watch.HostHeard, want: none},
-		"taken off the list":                {self: spareOf(self, "started", primary, id(8)), state: "started", host: watch.HostHeard, want: none},
+		"ended, and the primary is back":    {self: spareOf(self, "stopped", primary, primary), state: "stopped", host: watch.HostReachable, want: rest},
+		"the primary is back":               {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostReachable, want: down, seconds: 5},
+		"back, not started yet":             {self: spareOf(self, "started", primary, primary), state: "starting", host: watch.HostReachable, want: none},
+		"back, and stopped":                 {self: spareOf(self, "started", primary, primary), state: "stopped", host: watch.HostReachable, want: none},
+		"destroyed meanwhile":               {self: spareOf(self, "started", primary, primary), host: watch.HostReachable, want: none},
+		"taken off the list":                {self: spareOf(self, "started", primary, id(8)), state: "started", host: watch.HostReachable, want: none},
 		"a lesser spare goes first":         {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "stopped", "", primary)}, want: in, seconds: 15},
 		"a greater one does not":            {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "stopped", "", primary)}, want: in, seconds: 10},
 		"a lesser one that failed":          {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "failed", primary, primary)}, want: in, seconds: 10},
@@ -79,7 +79,7 @@ func TestDecide(t *testing.T) {
 			if c.self.ID == "" {
 				c.self = spareOf(self, "stopped", "", primary)
 			}
-			s := &watch.StandbySight{Machines: map[bourse.MachineID]*bourse.Machine{self: &c.self}, Wanted: map[bourse.MachineID]bool{primary: c.wanted}}
+			s := &watch.StandbyInput{Machines: map[bourse.MachineID]*bourse.Machine{self: &c.self}, Wanted: map[bourse.MachineID]bool{primary: c.wanted}}
 			if c.state != "" {
 				s.Machines[primary] = &bourse.Machine{ID: primary, State: c.state, Worker: "w9"}
 			}
@@ -93,7 +93,7 @@ func TestDecide(t *testing.T) {
 				case c.deaf.Tag():
 					return watch.HostLost
 				}
-				return watch.HostHeard
+				return watch.HostReachable
 			}
 			got := watch.DecideStandby(&c.self, s, patience)
 			if got.Act != c.want || got.After != time.Duration(c.seconds)*time.Second {
@@ -129,7 +129,7 @@ type news struct {
 
 const (
 	step  = 200 * time.Millisecond
-	delay = 800 * time.Millisecond // how long updates take to arrive; less than Settle
+	delay = 800 * time.Millisecond // how long updates take to arrive; less than SettleTime
 )
 
 func newWorld(spares int) *world {
@@ -183,13 +183,13 @@ func (s *site) listen(w *world, from, to int, m *bourse.Machine) {
 }
 
 func (s *site) decide(w *world, self int) {
-	sight := &watch.StandbySight{Machines: map[bourse.MachineID]*bourse.Machine{}, Host: func(tag bourse.WorkerTag) watch.Host {
+	sight := &watch.StandbyInput{Machines: map[bourse.MachineID]*bourse.Machine{}, Host: func(tag bourse.WorkerTag) watch.Host {
 		n := int(tag) - 1
 		if n >= len(w.spares) {
 			n = -1
 		}
 		if w.hears(n, self) {
-			return watch.HostHeard
+			return watch.HostReachable
 		}
 		return watch.HostLost
 	}}
@@ -209,7 +209,7 @@ func (s *site) decide(w *world, self int) {
 		s.spare.State, s.spare.Boot.PromotedFor = bourse.StateStarted, v.Primary
 	case watch.Demote:
 		s.spare.State, s.spare.Boot.PromotedFor = bourse.StateStopped, ""
-	case watch.Rearm:
+	case watch.ResetStandby:
 		s.spare.Boot.PromotedFor = ""
 	case watch.StayStandby:
 	}
@@ -231,7 +231,7 @@ func (w *world) running() (out []bourse.MachineID) {
 func TestOneSpareStandsIn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(rapid.IntRange(1, 4).Draw(t, "spares"))
-		enough := patience + time.Duration(len(w.spares)+2)*watch.Settle(patience) + 4*delay
+		enough := patience + time.Duration(len(w.spares)+2)*watch.SettleTime(patience) + 4*delay
 		partitioned := false
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			i := rapid.IntRange(0, len(w.spares)-1).Draw(t, "spare")

@@ -8,9 +8,9 @@ import (
 
 // The kernel's bounds in µs; see Documentation/scheduler/sched-bwc.
 const (
-	leastQuota    = 1000
-	leastPeriod   = 1000
-	mostPeriod    = 1_000_000
+	minQuota      = 1000
+	minPeriod     = 1000
+	maxPeriod     = 1_000_000
 	defaultPeriod = 100_000
 )
 
@@ -26,9 +26,9 @@ type CPU struct {
 func CPUOf(l driver.Limits) CPU {
 	c := CPU{Period: defaultPeriod}
 	if l.CPUPeriod > 0 {
-		c.Period = min(max(leastPeriod, int64(l.CPUPeriod/time.Microsecond)), mostPeriod)
+		c.Period = min(max(minPeriod, int64(l.CPUPeriod/time.Microsecond)), maxPeriod)
 	}
-	c.Quota = max(leastQuota, int64(l.CPUQuota)*c.Period/1000)
+	c.Quota = max(minQuota, int64(l.CPUQuota)*c.Period/1000)
 	c.Burst = min(max(0, int64(l.CPUBurst/time.Microsecond)), c.Quota)
 	return c
 }

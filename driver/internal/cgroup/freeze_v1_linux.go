@@ -18,9 +18,9 @@ import (
 // start would take at least 5 ms longer. Processes are therefore moved there only when they are
 // frozen. See Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
 
-// openIcebox creates the directory of the frozen groups, and kills the processes that an earlier
+// openFreezer creates the directory of the frozen groups, and kills the processes that an earlier
 // supervisor has left there.
-func (g *v1Groups) openIcebox(mount, mark string, log *slog.Logger) {
+func (g *v1Groups) openFreezer(mount, mark string, log *slog.Logger) {
 	if mount == "" {
 		return
 	}
@@ -28,55 +28,57 @@ func (g *v1Groups) openIcebox(mount, mark string, log *slog.Logger) {
 	if err := os.MkdirAll(dir, 0o755); err != nil || !exists(filepath.Dir(dir), freezerState) {
 		return
 	}
-	g.icebox = dir
+	g.freezerDir = dir
 	if err := sweep(dir, ""); err != nil {
 		log.Warn("frozen cgroups of an earlier supervisor remain", "err", err)
 	}
 }
 
-// icy returns the path of the group's cgroup in the freezer's hierarchy.
-func (g *v1Group) icy() string { return filepath.Join(g.all.icebox, g.name) }
+// freezerPath returns the path of the group's cgroup in the freezer's hierarchy.
+func (g *v1Group) freezerPath() string { return filepath.Join(g.all.freezerDir, g.name) }
 
-func (g *v1Group) mayBeFrozen() bool { return g.all.icebox != "" && exists(g.icy(), freezerState) }
+func (g *v1Group) mayBeFrozen() bool {
+	return g.all.freezerDir != "" && exists(g.freezerPath(), freezerState)
+}
 
 // Freeze implements Group.
 func (g *v1Group) Freeze(ctx context.Context, frozen bool) error {
 	switch {
-	case g.all.icebox == "":
+	case g.all.freezerDir == "":
 		return errors.ErrUnsupported
 	case !frozen && !g.mayBeFrozen():
 		return nil
 	case !frozen:
-		return writeFile(g.icy(), freezerState, "THAWED")
+		return writeFile(g.freezerPath(), freezerState, "THAWED")
 	}
-	if err := syscall.Mkdir(g.icy(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make cgroup %s: %w", g.icy(), err)
+	if err := syscall.Mkdir(g.freezerPath(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make cgroup %s: %w", g.freezerPath(), err)
 	}
 	err := until(ctx, func() (bool, error) {
-		left, err := g.moveIn()
+		left, err := g.moveToFreezer()
 		if err != nil || left > 0 {
 			return false, err
 		}
 		// Writing FROZEN again makes the kernel try again.
-		if err := writeFile(g.icy(), freezerState, "FROZEN"); err != nil {
+		if err := writeFile(g.freezerPath(), freezerState, "FROZEN"); err != nil {
 			return false, err
 		}
-		if strings.TrimSpace(readFile(g.icy(), freezerState)) != "FROZEN" {
+		if strings.TrimSpace(readFile(g.freezerPath(), freezerState)) != "FROZEN" {
 			return false, nil
 		}
-		left, err = g.moveIn() // processes that were just being forked; they are frozen when they are moved
+		left, err = g.moveToFreezer() // processes that were just being forked; they are frozen when they are moved
 		return left == 0, err
 	})
 	if err != nil {
-		return errors.Join(err, writeFile(g.icy(), freezerState, "THAWED"))
+		return errors.Join(err, writeFile(g.freezerPath(), freezerState, "THAWED"))
 	}
 	return nil
 }
 
-// moveIn moves the group's processes to the freezer. It returns the number of moved processes.
+// moveToFreezer moves the group's processes to the freezer. It returns the number of moved processes.
 // They may have forked in the meantime.
-func (g *v1Group) moveIn() (int, error) {
-	there, err := members(g.icy())
+func (g *v1Group) moveToFreezer() (int, error) {
+	there, err := members(g.freezerPath())
 	if err != nil {
 		return 0, err
 	}
@@ -85,7 +87,7 @@ func (g *v1Group) moveIn() (int, error) {
 		if slices.Contains(there, pid) {
 			continue
 		}
-		if err := writeFile(g.icy(), "cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := writeFile(g.freezerPath(), "cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return moved, err
 		}
 		moved++

@@ -11,9 +11,9 @@ import (
 // Parent is the parent cgroup of all drivers' cgroups on a host.
 const Parent = "bourse"
 
-// LeastMemory is the lowest memory limit, in MiB. Below it, the kernel could not always execute a
+// MinMemory is the lowest memory limit, in MiB. Below it, the kernel could not always execute a
 // program.
-const LeastMemory = 16
+const MinMemory = 16
 
 // Groups creates the groups of one driver, below a cgroup of its own.
 type Groups interface {
@@ -74,10 +74,10 @@ func (None) Labels() map[string]string { return map[string]string{"cgroup": "non
 // Close implements Groups.
 func (None) Close() {}
 
-// memoryOf returns the memory limit in bytes, at least LeastMemory, or 0 for no limit.
+// memoryOf returns the memory limit in bytes, at least MinMemory, or 0 for no limit.
 func memoryOf(l driver.Limits) int64 {
 	if l.Memory <= 0 {
 		return 0
 	}
-	return int64(max(LeastMemory, l.Memory)) << 20
+	return int64(max(MinMemory, l.Memory)) << 20
 }

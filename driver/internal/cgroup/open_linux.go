@@ -26,7 +26,7 @@ func Open(mark string, log *slog.Logger) Groups {
 	case len(choice.V1) > 0:
 		g, err = openV1(choice, mark, log)
 	case choice.V2 != "":
-		g, err = openV2Or(choice.V2, mark, log)
+		g, err = openV2OrSubtree(choice.V2, mark, log)
 	}
 	if err != nil {
 		log.Warn("cgroups cannot be used", "mode", choice.Mode, "err", err)
@@ -35,9 +35,9 @@ func Open(mark string, log *slog.Logger) Groups {
 	return g
 }
 
-// openV2Or opens the unified hierarchy at its root. If that is not permitted, it uses the subtree
+// openV2OrSubtree opens the unified hierarchy at its root. If that is not permitted, it uses the subtree
 // in which this process was started.
-func openV2Or(root, mark string, log *slog.Logger) (Groups, error) {
+func openV2OrSubtree(root, mark string, log *slog.Logger) (Groups, error) {
 	g, err := openV2(root, mark, log)
 	if err == nil {
 		return g, nil

@@ -19,10 +19,10 @@ import (
 
 // v1Groups creates groups in the v1 hierarchies.
 type v1Groups struct {
-	mode   string
-	trees  []hierarchy // the memory controller's hierarchy first, if it exists
-	icebox string      // <mount>/bourse/<mark> in the freezer's hierarchy, or ""; contains groups that have been frozen
-	count  atomic.Int64
+	mode       string
+	trees      []hierarchy // the memory controller's hierarchy first, if it exists
+	freezerDir string      // <mount>/bourse/<mark> in the freezer's hierarchy, or ""; contains groups that have been frozen
+	count      atomic.Int64
 }
 
 // hierarchy is a v1 mount with one or more controllers.
@@ -55,7 +55,7 @@ func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
 	if len(g.trees) == 0 {
 		return nil, refused
 	}
-	g.openIcebox(choice.V1["freezer"], mark, log) // first, because frozen processes do not die
+	g.openFreezer(choice.V1["freezer"], mark, log) // first, because frozen processes do not die
 	for _, h := range g.trees {
 		if err := sweep(h.dir, ""); err != nil {
 			log.Warn("cgroups of an earlier supervisor remain", "err", err)
@@ -89,7 +89,7 @@ func (g *v1Groups) Labels() map[string]string {
 	if g.bursts() {
 		out["limit.cpu.burst"] = "cgroup"
 	}
-	if g.icebox != "" {
+	if g.freezerDir != "" {
 		out[LabelSuspend] = "freezer"
 	}
 	return out
@@ -135,7 +135,7 @@ func (g *v1Groups) make() (*v1Group, error) {
 
 // Close implements Groups.
 func (g *v1Groups) Close() {
-	dirs := []string{g.icebox}
+	dirs := []string{g.freezerDir}
 	for _, h := range g.trees {
 		dirs = append(dirs, h.dir)
 	}
@@ -207,7 +207,7 @@ func (g *v1Group) enter() error {
 // look in one of them.
 func (g *v1Group) KillAll(grace time.Duration) {
 	if g.mayBeFrozen() {
-		killMembers(g.icy(), grace)
+		killMembers(g.freezerPath(), grace)
 	}
 	killMembers(g.dir(g.all.trees[0]), grace)
 }
@@ -247,7 +247,7 @@ func (g *v1Group) Remove() error {
 		all = errors.Join(all, removeDir(g.dir(h)))
 	}
 	if g.mayBeFrozen() {
-		all = errors.Join(all, removeDir(g.icy()))
+		all = errors.Join(all, removeDir(g.freezerPath()))
 	}
 	return all
 }

@@ -45,7 +45,7 @@ func (e *Error) Err() error {
 // frames pools the buffers for reading and writing frames.
 var frames = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-func giveBack(b *bytes.Buffer) {
+func putFrame(b *bytes.Buffer) {
 	if b.Cap() <= 1<<16 { // large buffers are rare and are left to the garbage collector
 		frames.Put(b)
 	}
@@ -54,7 +54,7 @@ func giveBack(b *bytes.Buffer) {
 // WriteFrame writes v as a frame in one call of Write: the length in four bytes, then JSON.
 func WriteFrame(w io.Writer, v any) error {
 	b := frames.Get().(*bytes.Buffer)
-	defer giveBack(b)
+	defer putFrame(b)
 	b.Reset()
 	b.Write(make([]byte, 4))
 	if err := json.NewEncoder(b).Encode(v); err != nil {
@@ -84,7 +84,7 @@ func ReadBody(r io.Reader, length uint32, v any) error {
 		return fmt.Errorf("%w: %d bytes", ErrFrameSize, length)
 	}
 	b := frames.Get().(*bytes.Buffer)
-	defer giveBack(b)
+	defer putFrame(b)
 	b.Reset()
 	switch n, err := io.CopyN(b, r, int64(length)); {
 	case errors.Is(err, io.EOF) && n < int64(length):

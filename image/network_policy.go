@@ -14,17 +14,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// reach restricts the registries and addresses to which a worker connects. Tenants choose images,
+// networkPolicy restricts the registries and addresses to which a worker connects. Tenants choose images,
 // and a registry's responses may refer to other hosts. Without restrictions, tenants and
 // registries could therefore make a worker connect to any address in its network.
-type reach struct {
-	private bool     // whether private, loopback and link-local addresses are allowed
-	only    []string // the only registries that are allowed; nil: all
+type networkPolicy struct {
+	private    bool     // whether private, loopback and link-local addresses are allowed
+	registries []string // the only registries that are allowed; nil: all
 }
 
 // allowed returns CodeInvalid if a registry is not allowed.
-func (r *reach) allowed(host string) error {
-	if r.only == nil || slices.Contains(r.only, host) {
+func (r *networkPolicy) allowed(host string) error {
+	if r.registries == nil || slices.Contains(r.registries, host) {
 		return nil
 	}
 	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker (--registry)", bourse.Quoted(host))
@@ -33,7 +33,7 @@ func (r *reach) allowed(host string) error {
 // dialer returns a dialer for a registry's own host and all hosts in its responses. The dialer
 // checks each address after name resolution. If known is true, the operator has configured the
 // registry, and the dialer allows all addresses.
-func (r *reach) dialer(known bool, timeout time.Duration) *net.Dialer {
+func (r *networkPolicy) dialer(known bool, timeout time.Duration) *net.Dialer {
 	d := &net.Dialer{Timeout: timeout}
 	if r.private || known {
 		return d

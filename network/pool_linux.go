@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// spares holds namespaces that are prepared for new machines. Only the daemon's open file descriptors keep them alive, so
+// namespacePool holds namespaces that are prepared for new machines. Only the daemon's open file descriptors keep them alive, so
 // they disappear when the daemon exits.
-type spares struct {
+type namespacePool struct {
 	ready  chan *namespace
-	wanted chan struct{} // contains a token if a spare may be missing
-	fresh  func() (*namespace, error)
+	refill chan struct{} // contains a token if a spare may be missing
+	create func() (*namespace, error)
 }
 
-func newSpares(count int, fresh func() (*namespace, error)) *spares {
-	return &spares{ready: make(chan *namespace, count), wanted: make(chan struct{}, 1), fresh: fresh}
+func newPool(count int, fresh func() (*namespace, error)) *namespacePool {
+	return &namespacePool{ready: make(chan *namespace, count), refill: make(chan struct{}, 1), create: fresh}
 }
 
 // take returns a spare, or nil if there is none.
-func (s *spares) take() *namespace {
-	defer s.want()
+func (s *namespacePool) take() *namespace {
+	defer s.requestRefill()
 	select {
 	case ns := <-s.ready:
 		return ns
@@ -29,25 +29,25 @@ func (s *spares) take() *namespace {
 	}
 }
 
-func (s *spares) want() {
+func (s *namespacePool) requestRefill() {
 	select {
-	case s.wanted <- struct{}{}:
+	case s.refill <- struct{}{}:
 	default:
 	}
 }
 
 // run prepares missing spares until ctx ends, and then drops all of them.
-func (s *spares) run(ctx context.Context, h *host, log *slog.Logger) {
+func (s *namespacePool) run(ctx context.Context, h *host, log *slog.Logger) {
 	defer s.drain(h)
-	s.want()
+	s.requestRefill()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.wanted:
+		case <-s.refill:
 		}
 		for len(s.ready) < cap(s.ready) && ctx.Err() == nil {
-			ns, err := s.fresh()
+			ns, err := s.create()
 			if err != nil {
 				// not fatal, because Attach prepares a namespace itself if there is no spare
 				log.Warn("prepare network namespace failed", "err", err)
@@ -60,17 +60,17 @@ func (s *spares) run(ctx context.Context, h *host, log *slog.Logger) {
 }
 
 // waitToRetry waits before the next try.
-func (s *spares) waitToRetry(ctx context.Context) {
+func (s *namespacePool) waitToRetry(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Second):
-		s.want()
+		s.requestRefill()
 	}
 }
 
 // drain closes the spares. It deletes the links explicitly, because they would disappear with the namespaces only
 // after a delay.
-func (s *spares) drain(h *host) {
+func (s *namespacePool) drain(h *host) {
 	for {
 		select {
 		case ns := <-s.ready:

@@ -20,7 +20,7 @@ const resolvPath = "/etc/resolv.conf"
 
 // enter moves the calling thread into the task's namespaces. The thread must exit soon afterwards.
 // The first call, for the task's program, creates the namespaces; later calls reuse them.
-func (a *apart) enter(in places) error {
+func (a *isolation) enter(in places) error {
 	if a.network == nil && a.mount == nil {
 		return a.make(in)
 	}
@@ -28,11 +28,11 @@ func (a *apart) enter(in places) error {
 }
 
 // make creates the task's namespaces and moves the calling thread into them.
-func (a *apart) make(in places) error {
+func (a *isolation) make(in places) error {
 	if os.Geteuid() != 0 {
 		return bourse.Errorf(bourse.CodeInvalid, "private networks and mounts require a worker that runs as root")
 	}
-	if a.ownFiles() {
+	if a.changesFiles() {
 		if err := a.makeMounts(in); err != nil {
 			return err
 		}
@@ -42,26 +42,26 @@ func (a *apart) make(in places) error {
 	}
 	f, err := os.Open(a.namespace)
 	if err != nil {
-		return errApart("network namespace", err)
+		return errIsolation("network namespace", err)
 	}
 	a.network = f
 	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
-		return errApart("enter network namespace "+bourse.Quoted(a.namespace), err)
+		return errIsolation("enter network namespace "+bourse.Quoted(a.namespace), err)
 	}
 	return nil
 }
 
-func (a *apart) makeMounts(in places) error {
+func (a *isolation) makeMounts(in places) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return errApart("create a mount namespace", err)
+		return errIsolation("create a mount namespace", err)
 	}
 	// Mounts made here do not propagate to the host. Unmounts on the host propagate here; otherwise every running
 	// task would hold the volumes mounted at its start.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return errApart("separate from the host's mounts", err)
+		return errIsolation("separate from the host's mounts", err)
 	}
 	if err := a.dropOthers(in); err != nil {
-		return errApart("unmount other machines' mounts", err)
+		return errIsolation("unmount other machines' mounts", err)
 	}
 	if a.resolver != nil {
 		if err := a.mountResolver(in.scratch); err != nil {
@@ -81,7 +81,7 @@ func (a *apart) makeMounts(in places) error {
 // dropOthers unmounts the directories of other machines from the task's namespace. If the host's
 // root mount is private, unmounts on the host do not propagate here. Another machine's volume
 // would then stay mounted, and would not be written back, as long as this task runs.
-func (a *apart) dropOthers(in places) error {
+func (a *isolation) dropOthers(in places) error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(in.data))
 	if err != nil {
 		return err
@@ -118,10 +118,10 @@ func within(path, dir string) bool { return path == dir || strings.HasPrefix(pat
 
 // mountResolver mounts the task's resolv.conf over the host's. The temporary file is unlinked
 // once it is mounted.
-func (a *apart) mountResolver(scratch string) error {
+func (a *isolation) mountResolver(scratch string) error {
 	f, err := os.CreateTemp(scratch, "resolv-")
 	if err != nil {
-		return errApart("create resolv.conf", err)
+		return errIsolation("create resolv.conf", err)
 	}
 	_, err = f.Write(a.resolver)
 	err = errors.Join(err, f.Chmod(0o644), f.Close())
@@ -135,7 +135,7 @@ func (a *apart) mountResolver(scratch string) error {
 func bind(m driver.Mount) error {
 	what := fmt.Sprintf("mount %s on %s", bourse.Quoted(m.Source), bourse.Quoted(m.Target))
 	if err := unix.Mount(m.Source, m.Target, "", unix.MS_BIND, ""); err != nil {
-		return errApart(what, err)
+		return errIsolation(what, err)
 	}
 	if !m.ReadOnly {
 		return nil
@@ -143,29 +143,29 @@ func bind(m driver.Mount) error {
 	// Remounting resets the mount's other flags unless they are repeated.
 	var stat unix.Statfs_t
 	if err := unix.Statfs(m.Target, &stat); err != nil {
-		return errApart(what, err)
+		return errIsolation(what, err)
 	}
 	keep := uintptr(stat.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME)
 	if err := unix.Mount("", m.Target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|keep, ""); err != nil {
-		return errApart(what+" read-only", err)
+		return errIsolation(what+" read-only", err)
 	}
 	return nil
 }
 
 // join moves the calling thread into the namespaces of a running task.
-func (a *apart) join() error {
+func (a *isolation) join() error {
 	if a.mount != nil {
 		// A thread that shares its working directory with others cannot enter a mount namespace.
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
-			return errApart("unshare the working directory", err)
+			return errIsolation("unshare the working directory", err)
 		}
 		if err := unix.Setns(int(a.mount.Fd()), unix.CLONE_NEWNS); err != nil {
-			return errApart("enter the task's mount namespace", err)
+			return errIsolation("enter the task's mount namespace", err)
 		}
 	}
 	if a.network != nil {
 		if err := unix.Setns(int(a.network.Fd()), unix.CLONE_NEWNET); err != nil {
-			return errApart("enter the task's network namespace", err)
+			return errIsolation("enter the task's network namespace", err)
 		}
 	}
 	return nil

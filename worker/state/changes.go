@@ -2,25 +2,25 @@ package state
 
 import "sync"
 
-// News announces changes of records of one kind. Users can wait for the next change of
+// Changes announces changes of records of one kind. Users can wait for the next change of
 // one record, or follow the changes of all records.
-type News[ID comparable] struct {
+type Changes[ID comparable] struct {
 	followers []func(id ID, unsure bool) // fixed before the first change
 
 	mu    sync.Mutex
 	waits map[ID]chan struct{} // guarded by mu; each channel is closed and removed at the record's next change
 }
 
-func newNews[ID comparable]() *News[ID] { return &News[ID]{waits: map[ID]chan struct{}{}} }
+func newChanges[ID comparable]() *Changes[ID] { return &Changes[ID]{waits: map[ID]chan struct{}{}} }
 
 // Follow registers fn to be called at each change. fn is called on the goroutine that
 // made the change, and must not block. unsure is true if the change was submitted to the
 // store but may still fail. Followers must be registered before the worker runs.
-func (n *News[ID]) Follow(fn func(id ID, unsure bool)) { n.followers = append(n.followers, fn) }
+func (n *Changes[ID]) Follow(fn func(id ID, unsure bool)) { n.followers = append(n.followers, fn) }
 
 // Next returns a channel that is closed at the next change of a record. Call it before
 // reading the record, so that no change in between is missed.
-func (n *News[ID]) Next(id ID) <-chan struct{} {
+func (n *Changes[ID]) Next(id ID) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	ch, ok := n.waits[id]
@@ -31,22 +31,22 @@ func (n *News[ID]) Next(id ID) <-chan struct{} {
 	return ch
 }
 
-// Changed announces a change that is in the store.
-func (n *News[ID]) Changed(id ID) {
+// Applied announces a change that is in the store.
+func (n *Changes[ID]) Applied(id ID) {
 	n.follow(id, false)
 	n.wake(id)
 }
 
-// Changing announces a change that has been submitted to the store and may still fail.
-func (n *News[ID]) Changing(id ID) { n.follow(id, true) }
+// Submitted announces a change that has been submitted to the store and may still fail.
+func (n *Changes[ID]) Submitted(id ID) { n.follow(id, true) }
 
-func (n *News[ID]) follow(id ID, unsure bool) {
+func (n *Changes[ID]) follow(id ID, unsure bool) {
 	for _, fn := range n.followers {
 		fn(id, unsure)
 	}
 }
 
-func (n *News[ID]) wake(id ID) {
+func (n *Changes[ID]) wake(id ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if ch, ok := n.waits[id]; ok {

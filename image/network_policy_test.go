@@ -38,10 +38,10 @@ func TestRegistriesDoNotLeadIntoTheWorkersNetwork(t *testing.T) {
 		want       bool
 	}{
 		"as it is":             {&registries{stall: time.Second}, false},
-		"private":              {&registries{stall: time.Second, reach: reach{private: true}}, true},
+		"private":              {&registries{stall: time.Second, reach: networkPolicy{private: true}}, true},
 		"described":            {&registries{stall: time.Second, config: map[string]Registry{host: {PlainHTTP: true}, named: {PlainHTTP: true}}}, true},
-		"only another":         {&registries{stall: time.Second, reach: reach{private: true, only: []string{"registry.example.com"}}}, false},
-		"only another, public": {&registries{stall: time.Second, reach: reach{only: []string{"registry.example.com"}}}, false},
+		"only another":         {&registries{stall: time.Second, reach: networkPolicy{private: true, registries: []string{"registry.example.com"}}}, false},
+		"only another, public": {&registries{stall: time.Second, reach: networkPolicy{registries: []string{"registry.example.com"}}}, false},
 	} {
 		for _, registry := range []string{host, named} {
 			before := asked

@@ -17,9 +17,9 @@ import (
 // wrapper is the name of the script that containerd's shim runs instead of runc.
 const wrapper = "runc-with-secrets"
 
-// script runs runc. For the commands that start a program, it runs a program that calls Become,
+// script runs runc. For the commands that start a program, it runs a program that calls ExecRunc,
 // which in turn executes runc. The script executes all other commands with runc directly, so
-// that containers can be killed and deleted even if the executable that calls Become is gone.
+// that containers can be killed and deleted even if the executable that calls ExecRunc is gone.
 const script = `#!/bin/sh
 for a in "$@"; do
 	case $a in create|exec) exec %s "$@" ;; esac
@@ -28,7 +28,7 @@ exec runc "$@"
 `
 
 // Wrapper writes the script to dir, unless dir already contains it, and returns its path. command
-// runs a program that calls [Become]; the script appends the arguments for Become to it.
+// runs a program that calls [ExecRunc]; the script appends the arguments for ExecRunc to it.
 func Wrapper(dir string, command []string) (string, error) {
 	base, err := tmpfs()
 	if err != nil {
@@ -48,9 +48,9 @@ func Wrapper(dir string, command []string) (string, error) {
 	return path, nil
 }
 
-// Put writes a container's secret variables and files, replacing earlier ones, and returns the
+// StoreSecrets writes a container's secret variables and files, replacing earlier ones, and returns the
 // paths of the files.
-func Put(container string, env []string, files []driver.File) ([]string, error) {
+func StoreSecrets(container string, env []string, files []driver.File) ([]string, error) {
 	base, err := tmpfs()
 	if err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func Put(container string, env []string, files []driver.File) ([]string, error) 
 
 const variables = "env"
 
-// Remove removes the secrets of a container.
-func Remove(container string) error {
+// RemoveSecrets removes the secrets of a container.
+func RemoveSecrets(container string) error {
 	base, err := tmpfs()
 	if err != nil {
 		return nil //nolint:nilerr // nothing was written
@@ -87,8 +87,8 @@ func Remove(container string) error {
 	return err
 }
 
-// Containers returns the ids of all containers that have secrets.
-func Containers() []string {
+// ContainersWithSecrets returns the ids of all containers that have secrets.
+func ContainersWithSecrets() []string {
 	base, err := tmpfs()
 	if err != nil {
 		return nil

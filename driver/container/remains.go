@@ -11,36 +11,36 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Debris consists of objects that no caller knows about. It is left by starts that failed while
-// containerd was unavailable. It also appears if containerd finishes creating an object after
-// the daemon that requested it has died. The driver removes debris as soon as possible.
+// Remains are objects that no caller knows about. They are left by starts that failed while
+// containerd was unavailable. They also appear if containerd finishes creating an object after
+// the daemon that requested it has died. The driver removes these remains as soon as possible.
 
-// debris lists the known debris. Driver.mu guards it.
-type debris struct {
+// remains lists the known remains. Driver.mu guards it.
+type remains struct {
 	tasks    map[driver.TaskID]bool // tasks whose remains must be removed
-	cleaning bool                   // whether a goroutine is removing debris
+	cleaning bool                   // whether a goroutine is removing remains
 }
 
-// removeLater records debris and starts its removal.
+// removeLater records remains and starts their removal.
 func (d *Driver) removeLater(id driver.TaskID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.debris.tasks[id] = true
-	if !d.debris.cleaning && d.ctx.Err() == nil {
-		d.debris.cleaning = true
+	d.remains.tasks[id] = true
+	if !d.remains.cleaning && d.ctx.Err() == nil {
+		d.remains.cleaning = true
 		d.work.Go(d.clean)
 	}
 }
 
-// clean removes debris until none remains.
+// clean removes remains until there are none.
 func (d *Driver) clean() {
-	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
-		for _, id := range d.debrisOf("") {
+	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
+		for _, id := range d.remainsOf("") {
 			_ = d.removeLeftover(d.ctx, id) // retried in the next round
 		}
 		d.mu.Lock()
-		if len(d.debris.tasks) == 0 || d.ctx.Err() != nil {
-			d.debris.cleaning = false
+		if len(d.remains.tasks) == 0 || d.ctx.Err() != nil {
+			d.remains.cleaning = false
 			d.mu.Unlock()
 			return
 		}
@@ -54,13 +54,13 @@ func (d *Driver) clean() {
 	}
 }
 
-// debrisOf returns a machine's tasks that have debris. If machine is empty, it returns the tasks
+// remainsOf returns a machine's tasks that have remains. If machine is empty, it returns the tasks
 // of all machines.
-func (d *Driver) debrisOf(machine bourse.MachineID) []driver.TaskID {
+func (d *Driver) remainsOf(machine bourse.MachineID) []driver.TaskID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []driver.TaskID
-	for id := range d.debris.tasks {
+	for id := range d.remains.tasks {
 		if machine == "" || id.Machine == machine {
 			out = append(out, id)
 		}
@@ -68,9 +68,9 @@ func (d *Driver) debrisOf(machine bourse.MachineID) []driver.TaskID {
 	return out
 }
 
-// removeDebris removes the debris of a machine's tasks.
-func (d *Driver) removeDebris(ctx context.Context, machine bourse.MachineID) error {
-	for _, id := range d.debrisOf(machine) {
+// removeRemains removes the remains of a machine's tasks.
+func (d *Driver) removeRemains(ctx context.Context, machine bourse.MachineID) error {
+	for _, id := range d.remainsOf(machine) {
 		if err := d.removeLeftover(ctx, id); err != nil {
 			return err
 		}
@@ -94,33 +94,33 @@ func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.Task
 func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	t := d.newTask(id)
 	if !d.tasks.clear(t) {
-		d.forgetDebris(id)
+		d.forgetRemains(id)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	err := d.once(ctx, func(ctx context.Context, c *containerd.Client) error { return d.purge(ctx, c, id) })
+	err := d.withClient(ctx, func(ctx context.Context, c *containerd.Client) error { return d.purge(ctx, c, id) })
 	if err == nil {
-		d.forgetDebris(id)
+		d.forgetRemains(id)
 	}
 	d.tasks.settle(t, driver.Status{}, bourse.Errorf(bourse.CodeUnavailable, "the remains of an earlier start of %s/%d were being removed", id.Machine, id.Boot))
 	return err
 }
 
-func (d *Driver) forgetDebris(id driver.TaskID) {
+func (d *Driver) forgetRemains(id driver.TaskID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.debris.tasks, id)
+	delete(d.remains.tasks, id)
 }
 
-// sweeps lists the intervals at which the driver searches, after Recover, for objects that an
+// sweepDelays lists the intervals at which the driver searches, after Recover, for objects that an
 // earlier daemon had requested and that containerd has finished creating since.
-var sweeps = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
+var sweepDelays = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
 // sweepLater searches again for objects that no caller knows about, in case some appeared after
 // Recover, and removes them.
 func (d *Driver) sweepLater() {
-	for _, after := range sweeps {
+	for _, after := range sweepDelays {
 		timer := time.NewTimer(after)
 		select {
 		case <-timer.C:
@@ -128,8 +128,8 @@ func (d *Driver) sweepLater() {
 			timer.Stop()
 			return
 		}
-		err := d.once(d.ctx, func(ctx context.Context, c *containerd.Client) error {
-			found, err := d.survey(ctx, c)
+		err := d.withClient(d.ctx, func(ctx context.Context, c *containerd.Client) error {
+			found, err := d.findObjects(ctx, c)
 			if err != nil {
 				return err
 			}

@@ -15,7 +15,7 @@ import (
 func TestTally(t *testing.T) {
 	t.Parallel()
 	var y Tasks
-	if y.Tally("m1") != nil {
+	if y.Counts("m1") != nil {
 		t.Error("a machine that has run nothing has a tally")
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -26,20 +26,20 @@ func TestTally(t *testing.T) {
 			if i%10 == 0 {
 				r.End, r.Error, r.Took = bourse.TaskFailed, strings.Repeat("é", 1000), time.Second
 			}
-			y.tally.add(&r)
+			y.counts.add(&r)
 		})
 	}
 	wg.Wait()
-	got := y.Tally("m1")
-	if got == nil || got.Total != 100 || got.Failed != 10 || !got.FailedAt.Equal(at.Add(time.Second)) || len(got.Error) > maxTallyError || !utf8.ValidString(got.Error) {
+	got := y.Counts("m1")
+	if got == nil || got.Total != 100 || got.Failed != 10 || !got.FailedAt.Equal(at.Add(time.Second)) || len(got.Error) > maxCountsError || !utf8.ValidString(got.Error) {
 		t.Errorf("got %+v", got)
 	}
-	y.tally.add(&bourse.TaskResult{Machine: "m1", End: bourse.TaskLost, StartedAt: at})
-	if got := y.Tally("m1"); got.Error != "lost" {
+	y.counts.add(&bourse.TaskResult{Machine: "m1", End: bourse.TaskLost, StartedAt: at})
+	if got := y.Counts("m1"); got.Error != "lost" {
 		t.Errorf("an error without words is %q", got.Error)
 	}
-	y.tally.forget("m1")
-	if y.Tally("m1") != nil {
+	y.counts.forget("m1")
+	if y.Counts("m1") != nil {
 		t.Error("a machine that is gone has a tally")
 	}
 }

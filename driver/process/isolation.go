@@ -13,14 +13,14 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// apart describes how a task's environment differs from the host's: the task can have
+// isolation describes how a task's environment differs from the host's: the task can have
 // another network, and directories and name servers that replace the host's. For most tasks
 // it is nil.
 //
 // A child is created in the namespaces of the thread that forks it. A task with its own namespaces
 // is therefore forked by a new thread that enters them first. The thread exits afterwards, because
 // no other goroutine may run on it.
-type apart struct {
+type isolation struct {
 	namespace string // path of a network namespace, or "" for the host's
 	resolver  []byte // contents of /etc/resolv.conf; nil for the host's
 	mounts    []driver.Mount
@@ -37,13 +37,13 @@ type places struct {
 	dir     string // the task's working directory
 }
 
-// apartOf returns a task's differences from the host, or nil if there are none. It returns
+// isolationOf returns a task's differences from the host, or nil if there are none. It returns
 // CodeInvalid for invalid settings.
-func apartOf(network *driver.Network, mounts []driver.Mount) (*apart, error) {
+func isolationOf(network *driver.Network, mounts []driver.Mount) (*isolation, error) {
 	if network == nil && len(mounts) == 0 {
 		return nil, nil
 	}
-	a := &apart{mounts: mounts}
+	a := &isolation{mounts: mounts}
 	for _, m := range mounts {
 		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) {
 			return nil, bourse.Errorf(bourse.CodeInvalid, "mount of %s on %s: both paths must be absolute", bourse.Quoted(m.Source), bourse.Quoted(m.Target))
@@ -90,19 +90,19 @@ func resolvConf(n *driver.Network) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// ownFiles reports whether the task sees files that differ from the host's.
-func (a *apart) ownFiles() bool { return a.resolver != nil || len(a.mounts) > 0 }
+// changesFiles reports whether the task sees files that differ from the host's.
+func (a *isolation) changesFiles() bool { return a.resolver != nil || len(a.mounts) > 0 }
 
 // close closes the namespaces. The kernel removes a namespace when its last process
 // exits.
-func (a *apart) close() {
+func (a *isolation) close() {
 	if a != nil {
 		_, _ = a.network.Close(), a.mount.Close() // Close on a nil file only returns an error
 	}
 }
 
-// errApart returns the error of a failed setup step. Its code depends on err.
-func errApart(what string, err error) error {
+// errIsolation returns the error of a failed setup step. Its code depends on err.
+func errIsolation(what string, err error) error {
 	code := bourse.CodeUnavailable
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) {
 		code = bourse.CodeInvalid

@@ -21,7 +21,7 @@ const (
 
 // watch measures the layer that is being unpacked, frees space for it, and cancels the pull if
 // there is not enough space. The returned function stops watch and waits for its goroutine.
-func (s *Store) watch(ctx context.Context, w *watched) func() {
+func (s *Store) watch(ctx context.Context, w *measuringSnapshotter) func() {
 	if s.config.Budget == 0 {
 		return func() {}
 	}
@@ -51,7 +51,7 @@ func (s *Store) watch(ctx context.Context, w *watched) func() {
 }
 
 // measure updates the size of the layer that is being unpacked, and makes room for it.
-func (s *Store) measure(ctx context.Context, w *watched) error {
+func (s *Store) measure(ctx context.Context, w *measuringSnapshotter) error {
 	w.mu.Lock()
 	key := w.active
 	w.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Store) measure(ctx context.Context, w *watched) error {
 	if err != nil {
 		return err // the layer was completed or removed in the meantime
 	}
-	s.holds(w.pull, parts{activePart: used.Size})
+	s.addParts(w.pull, parts{activePart: used.Size})
 	return s.makeRoom(ctx, w.client, w.pull)
 }
 
@@ -73,19 +73,19 @@ func (s *Store) makeRoom(ctx context.Context, c *containerd.Client, p *pull) err
 	if s.config.Budget == 0 {
 		return nil
 	}
-	leave, err := s.room.pass(ctx)
+	leave, err := s.evicting.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	holdings, inUse := s.holdings()
-	if usage(holdings) <= s.config.Budget {
+	if diskUsage(holdings) <= s.config.Budget {
 		return nil
 	}
 	for i, h := range holdings {
-		holdings[i].fixed = h.fixed || inUse != nil && h.digest != "" && inUse(h.digest)
+		holdings[i].inUse = h.inUse || inUse != nil && h.digest != "" && inUse(h.digest)
 	}
-	names, left := victims(holdings, s.config.Budget)
+	names, left := selectEvictions(holdings, s.config.Budget)
 	if p != nil && left > s.config.Budget {
 		return bourse.Errorf(bourse.CodeInsufficient,
 			"image %s takes at least %d bytes; with it, the images in use would take %d bytes, but the worker has %d for images",
@@ -102,12 +102,12 @@ func (s *Store) sizeOf(p *pull) int64 {
 
 // holdings returns all objects that take disk space, and the function that was passed to
 // SetInUse.
-func (s *Store) holdings() ([]holding, func(string) bool) {
+func (s *Store) holdings() ([]diskUser, func(string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []holding
+	var out []diskUser
 	for name, r := range s.memory.catalog.records {
-		out = append(out, holding{name: name, digest: r.ref.Digest, parts: r.parts, usedAt: r.usedAt})
+		out = append(out, diskUser{name: name, digest: r.ref.Digest, parts: r.parts, usedAt: r.usedAt})
 	}
 	for name, p := range s.memory.pulls {
 		copied := parts{}
@@ -117,10 +117,10 @@ func (s *Store) holdings() ([]holding, func(string) bool) {
 			}
 			copied[part] = size
 		}
-		out = append(out, holding{name: "pull " + name, parts: copied, fixed: true})
+		out = append(out, diskUser{name: "pull " + name, parts: copied, inUse: true})
 	}
-	for name, k := range s.memory.kept { // evicted first, because usedAt is zero
-		out = append(out, holding{name: name, parts: k.parts})
+	for name, k := range s.memory.leftovers { // evicted first, because usedAt is zero
+		out = append(out, diskUser{name: name, parts: k.parts})
 	}
 	return out, s.memory.inUse
 }
@@ -130,7 +130,7 @@ func (s *Store) evict(ctx context.Context, c *containerd.Client, names []string)
 	var here []string
 	for _, name := range names {
 		s.mu.Lock()
-		left, ok := s.memory.kept[name]
+		left, ok := s.memory.leftovers[name]
 		s.mu.Unlock()
 		if !ok {
 			here = append(here, name)

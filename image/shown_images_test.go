@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestShownToOneIsNotShownToAnother checks that an image that was shown to one asker remains
-// unknown to another. If a repository no longer shows its images to an asker, they must be hidden
-// from that asker only.
+// TestShownToOneIsNotShownToAnother checks that an image that was shown to one tenant remains
+// unknown to another. If a repository no longer shows its images to a tenant, they must be hidden
+// from that tenant only.
 func TestShownToOneIsNotShownToAnother(t *testing.T) {
 	c := newCatalog()
 	r := recordFor(1, at(1), parts{"base": 50}, "v1")
@@ -20,7 +20,7 @@ func TestShownToOneIsNotShownToAnother(t *testing.T) {
 	c.show(r.name, "acme", at(10))
 	c.show(r.name, "", at(20))
 	for _, tc := range []struct {
-		who    asker
+		who    tenant
 		within time.Duration
 		now    int
 		want   bool
@@ -44,23 +44,23 @@ func TestShownToOneIsNotShownToAnother(t *testing.T) {
 	}
 }
 
-// The label of an image's record preserves, across restarts, to which askers the image was shown.
+// The label of an image's record preserves, across restarts, to which tenants the image was shown.
 func TestShownIsALabel(t *testing.T) {
 	c := newCatalog()
 	r := recordFor(1, at(1), parts{}, "v1")
 	c.add(r)
 	c.show(r.name, "acme", at(10))
-	r.shown = c.askers(r.name)
+	r.shown = c.tenants(r.name)
 	again := &record{name: r.name, ref: r.ref}
 	again.read(r.labels(), at(20))
 	later := newCatalog()
 	later.add(again)
 	if !later.wasShown(r.name, "acme", time.Hour, at(20)) || later.wasShown(r.name, "", time.Hour, at(20)) {
-		t.Errorf("after a restart shown to %v", later.askers(r.name))
+		t.Errorf("after a restart shown to %v", later.tenants(r.name))
 	}
-	many := map[asker]time.Time{}
+	many := map[tenant]time.Time{}
 	for i := range 1000 {
-		many[asker(fmt.Sprint("org-", i))] = at(i)
+		many[tenant(fmt.Sprint("org-", i))] = at(i)
 	}
 	text := writeShown(many)
 	if got := readShown(text, at(2000)); len(labelShown)+len(text) > 4096 || !got["org-999"].Equal(at(999)) || len(got) < 50 {

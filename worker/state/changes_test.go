@@ -13,7 +13,7 @@ import (
 func TestNoChangeFallsBetween(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		const changes = 200
-		n := newNews[int]()
+		n := newChanges[int]()
 		var version atomic.Int64
 		var group sync.WaitGroup
 		for range 4 {
@@ -30,8 +30,8 @@ func TestNoChangeFallsBetween(t *testing.T) {
 		group.Go(func() {
 			for range changes {
 				version.Add(1)
-				n.Changed(1)
-				n.Changed(2)
+				n.Applied(1)
+				n.Applied(2)
 			}
 		})
 		group.Wait()
@@ -41,7 +41,7 @@ func TestNoChangeFallsBetween(t *testing.T) {
 // Followers see all changes in order. Callers that wait are not notified of a change
 // that may still fail.
 func TestFollowersSeeWhatMayChange(t *testing.T) {
-	n := newNews[string]()
+	n := newChanges[string]()
 	var got []string
 	for _, name := range []string{"first", "second"} {
 		n.Follow(func(id string, unsure bool) {
@@ -52,13 +52,13 @@ func TestFollowersSeeWhatMayChange(t *testing.T) {
 		})
 	}
 	change := n.Next("a")
-	n.Changing("a")
+	n.Submitted("a")
 	select {
 	case <-change:
 		t.Error("woken by a change that is not in the store yet")
 	default:
 	}
-	n.Changed("a")
+	n.Applied("a")
 	<-change
 	if want := []string{"first a?", "second a?", "first a", "second a"}; !slices.Equal(got, want) {
 		t.Errorf("followed %q, want %q", got, want)

@@ -15,8 +15,8 @@ import (
 
 var errVersion = errors.New("the running keeper belongs to another release")
 
-// greet connects to the process, starting it if necessary, and sends the hello.
-func (k *Keeper) greet(ctx context.Context, l layout) (*net.UnixConn, error) {
+// connectOrSpawn connects to the process, starting it if necessary, and sends the hello.
+func (k *Keeper) connectOrSpawn(ctx context.Context, l layout) (*net.UnixConn, error) {
 	conn, err := k.dial(ctx, l)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (k *Keeper) greet(ctx context.Context, l layout) (*net.UnixConn, error) {
 
 // dial connects to the process. It waits for a process that is starting or exiting.
 func (k *Keeper) dial(ctx context.Context, l layout) (*net.UnixConn, error) {
-	for pause := time.Millisecond; ; pause = min(2*pause, retryMost) {
+	for pause := time.Millisecond; ; pause = min(2*pause, maxRetryDelay) {
 		conn, err := companion.Dial(ctx, l.run())
 		if err == nil {
 			return conn, nil
